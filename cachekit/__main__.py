@@ -1,0 +1,6 @@
+"""Let `python -m cachekit` be the command line."""
+
+from cachekit.cli import main
+
+if __name__ == "__main__":
+    main()

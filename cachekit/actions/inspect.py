@@ -1,0 +1,94 @@
+"""Look at what the store holds: `ls`, `show`, and this machine as `env` prints it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+import msgspec
+
+from cachekit import __version__
+from cachekit.compilers import Compiler
+from cachekit.config import Config
+from cachekit.errors import CachekitError, UnknownNameError
+from cachekit.ingredients import Fingerprint
+from cachekit.key import key_of
+from cachekit.record import Record
+from cachekit.store import Store
+
+SHORTEST = 4  # digits of a key that name it
+
+
+def ls(store: Store) -> list[dict[str, Any]]:
+    """Every record, youngest first."""
+    found = [
+        {
+            "key": record.key,
+            "recipe": record.recipe,
+            "compiler": record.compiler,
+            "directory": record.directory,
+            "model_type": record.model_type,
+            "graphs": record.graphs,
+            "modules": len(record.modules),
+            "bytes": record.size,
+            "compile_seconds": record.compile_seconds,
+            "created": record.provenance.created,
+            "by": f"{record.provenance.user}@{record.provenance.host}",
+        }
+        for record in store.records()
+    ]
+    return sorted(found, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
+
+
+def find(store: Store, name: str) -> Record:
+    """The record whose key begins with `name`.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    if len(name) < SHORTEST:
+        raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
+    found = [record for record in store.records() if record.key.startswith(name.lower())]
+    if len(found) == 1:
+        return found[0]
+    keys = ", ".join(record.key[:16] for record in found[:5])
+    raise UnknownNameError(
+        f"{len(found) or 'no'} records begin with {name!r}",
+        cause=keys,
+        hint="give more digits" if found else "`cachekit ls` lists the keys; for a recipe use `cachekit plan`",
+    )
+
+
+def show(store: Store, name: str) -> dict[str, Any]:
+    """A record whole: ingredients, modules, provenance; and whether hashing the ingredients gives its key."""
+    record = find(store, name)
+    whole = store.lookup(record.key, record.directory, record.model_type) is not None
+    document: dict[str, Any] = msgspec.to_builtins(record)
+    return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}
+
+
+def env(config: Config, compiler: Compiler) -> dict[str, Any]:
+    """This machine as cachekit sees it: what goes into keys, and where things lie."""
+    found: Fingerprint | None = None
+    problem = ""
+    try:
+        found = compiler.fingerprint()
+    except CachekitError as error:
+        problem = "; ".join(filter(None, [error.message, error.hint]))
+    return {
+        "cachekit": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "home": str(config.home),
+        "live_dir": str(config.live_dir),
+        "compiler": compiler.name,
+        "available": found is not None,
+        "problem": problem,
+        "directory": found.directory if found else "",
+        "toolchain": found.toolchain if found else {},
+        "target": found.target if found else {},
+        "bf16": found.bf16 if found else None,
+        "other_versions": found.soft if found else {},
+    }

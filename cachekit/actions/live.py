@@ -1,0 +1,81 @@
+"""A live root for one run: private, filled from a record, gone afterwards.
+
+Each run has its own, so runs side by side never mix what they harvest, no compiler ever writes to a file of the store,
+and a run that is killed leaves nothing that a later one could mistake for a finished module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.actions.session import Session, temporary_home
+from cachekit.archive import UnsafeArchiveError
+from cachekit.errors import IntegrityError, StoreError
+from cachekit.record import Record
+from cachekit.store import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRoot:
+    """Where the compiler looks and writes in this run.
+
+    Attributes:
+        tree: The compiler's own folder.
+        work: A folder beside it for the job's files.
+        before: The finished files that were restored.
+        restored_bytes: Their size.
+    """
+
+    tree: Path
+    work: Path
+    before: frozenset[str]
+    restored_bytes: int
+
+
+@contextmanager
+def live_root(session: Session, key: str, record: Record | None) -> Iterator[LiveRoot]:
+    """Make a live root, filled from `record` if there is one.
+
+    Raises:
+        IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
+        StoreError: The live root cannot be written: disk full, no permission in the temporary folder either.
+    """
+    with ExitStack() as stack:
+        folder = _enter(session, key, stack)
+        tree, work = folder / "root", folder / "work"
+        written = 0
+        try:
+            tree.mkdir()
+            work.mkdir()
+            for module in record.modules if record else ():
+                with ExitStack() as reading:
+                    files = [reading.enter_context(session.store.reading(file)) for file in module.files]
+                    try:
+                        written += session.compiler.restore(module, files, tree)
+                    except UnsafeArchiveError as error:
+                        raise IntegrityError(f"{module.name} cannot be restored", cause=str(error)) from error
+        except OSError as error:
+            raise StoreError(
+                f"the live root in {folder.parent} cannot be written",
+                cause=error.strerror or str(error),
+                hint="free some space, or set CACHEKIT_LIVE_DIR to another local disk",
+            ) from error
+        yield LiveRoot(tree, work, session.compiler.contents(tree), written)
+
+
+def _enter(session: Session, key: str, stack: ExitStack) -> Path:
+    problem: OSError | None = None
+    for base in (session.config.live_dir, temporary_home() / "live"):
+        try:
+            return stack.enter_context(Scratch(base, key[:16]))
+        except OSError as error:
+            problem = problem or error
+    assert problem is not None
+    raise StoreError(
+        f"no live root can be made in {session.config.live_dir}",
+        cause=problem.strerror or str(problem),
+        hint="set CACHEKIT_LIVE_DIR to a writable local folder",
+    )

@@ -1,0 +1,53 @@
+"""From a recipe to everything that plan, warm and train need to know about it; milliseconds, no network, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cachekit import architecture, ingredients
+from cachekit.architecture import Architecture
+from cachekit.compilers import Compiler
+from cachekit.ingredients import Fingerprint
+from cachekit.key import Ingredients
+from cachekit.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recipe, and what follows from it on this machine.
+
+    Attributes:
+        source: The recipe as the user named it, for messages.
+        labels: The classes' names, in the order of their numbers.
+    """
+
+    recipe: Recipe
+    source: str
+    labels: tuple[str, ...]
+    architecture: Architecture
+    fingerprint: Fingerprint
+    ingredients: Ingredients
+
+    @property
+    def key(self) -> str:
+        """The recipe's key."""
+        return self.ingredients.key
+
+    @property
+    def model_type(self) -> str:
+        """Transformers' name for the architecture's family."""
+        return self.architecture.model_type
+
+
+def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
+    """Resolve the architecture and the labels, take the compiler's fingerprint, and make the key.
+
+    Raises:
+        CachekitError: Any of it cannot be had; the classes are those of `architecture.resolve`,
+            `ingredients.labels_of` and the compiler's `fingerprint`.
+    """
+    found = architecture.resolve(recipe)
+    labels = tuple(ingredients.labels_of(recipe))
+    fingerprint = compiler.fingerprint()
+    made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
+    return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made)

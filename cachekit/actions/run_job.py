@@ -1,0 +1,73 @@
+"""Start the worker for a prepared recipe, and pass its events to the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from cachekit import architecture, ingredients
+from cachekit.actions.live import LiveRoot
+from cachekit.actions.prepare import Prepared
+from cachekit.actions.session import Session
+from cachekit.training import Job, Result
+
+# Events that come many times a second; shown, not written down.
+FREQUENT = {"step", "graphs"}
+
+
+def run_job(
+    session: Session,
+    prepared: Prepared,
+    live: LiveRoot,
+    mode: Literal["trial", "train"],
+    *,
+    output_dir: Path | None = None,
+    resume: str = "",
+    found: bool,
+) -> Result:
+    """Run the worker to its end.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        live: The live root.
+        mode: Trial or training.
+        output_dir: Of a training.
+        resume: See `Job.resume`.
+        found: Everything was restored.
+
+    Raises:
+        CachekitError: The worker failed.
+    """
+    recipe, compiler = prepared.recipe, session.compiler
+    folder = architecture.local_folder(recipe)
+    weights = str(folder) if folder else recipe.model.id or ""
+    job = Job(
+        mode=mode,
+        recipe=recipe,
+        labels=prepared.labels,
+        precision=ingredients.precision(recipe, prepared.fingerprint.bf16),
+        config=dict(prepared.architecture.config),
+        weights=weights,
+        tokenizer=recipe.model.tokenizer or weights,
+        output_dir=str(output_dir or ""),
+        runtime=compiler.runtime,
+        settings=compiler.settings(recipe),
+        events=str(live.work / "events.jsonl"),
+        result=str(live.work / "result.json"),
+        resume=resume,
+        compiles_expected=not found,
+    )
+
+    def sink(event: dict[str, Any]) -> None:
+        name = str(event.pop("event", "unknown"))
+        (session.journal.show if name in FREQUENT else session.journal.emit)(f"worker.{name}", **event)
+
+    # Sets and dictionaries keyed by strings must iterate alike in every worker, or graphs could differ by seed.
+    changes: dict[str, str | None] = {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    changes |= ingredients.worker_variables(recipe)
+    changes |= compiler.environment(recipe, live.tree, found=found)
+    session.journal.emit("worker.start", mode=mode, log=str(session.log), output_dir=job.output_dir)
+    result = session.launcher.run(job, changes, session.log, sink)
+    session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)
+    return result

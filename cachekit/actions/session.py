@@ -1,0 +1,60 @@
+"""What every action works with: one bundle of collaborators, built once by the command line or by a caller."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.compilers import Compiler
+from cachekit.config import Config
+from cachekit.journal import Journal
+from cachekit.store import Store
+from cachekit.training import Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run's collaborators.
+
+    Attributes:
+        config: Settings.
+        journal: Told what happens.
+        store: The local store.
+        compiler: The compiler chosen for the recipe.
+        launcher: Runs workers.
+    """
+
+    config: Config
+    journal: Journal
+    store: Store
+    compiler: Compiler
+    launcher: Launcher
+
+    @property
+    def log(self) -> Path:
+        """The file that this run's workers print to."""
+        folder = self.store.layout.logs
+        if not _writable(folder):
+            folder = temporary_home() / "logs"
+        return folder / f"{self.journal.run}.log"
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def temporary_home() -> Path:
+    """Where live roots and logs go when the store cannot be written: a read-only store still serves its hits."""
+    import os
+    import tempfile
+
+    owner = os.getuid() if sys.platform != "win32" else 0
+    return Path(tempfile.gettempdir()) / f"cachekit-{owner}"

@@ -1,0 +1,166 @@
+"""The fine-tune, with every compile skipped; what compiles all the same is reported and added to the record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from cachekit.actions.live import LiveRoot, live_root
+from cachekit.actions.plan import Plan, plan
+from cachekit.actions.prepare import Prepared
+from cachekit.actions.run_job import run_job
+from cachekit.actions.session import Session
+from cachekit.actions.warm import Warmed, miss_error, warm
+from cachekit.errors import CachekitError, IntegrityError
+from cachekit.record import Record
+from cachekit.training import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training did.
+
+    Attributes:
+        plan: What was found beforehand.
+        warmed: What had to be warmed first; None after a hit.
+        record: The record that was used, with what was added.
+        result: What the worker reported.
+        built: Machine-code files that were built in the training run: 0 means that no compiler ran.
+        overhead_seconds: What cachekit itself took: plan, restore, harvest.
+        seconds: Wall time of it all.
+    """
+
+    plan: Plan
+    warmed: Warmed | None
+    record: Record
+    result: Result
+    built: int
+    overhead_seconds: float
+    seconds: float
+
+    @property
+    def compiled(self) -> int:
+        """Graphs that compiled in the training run; the promise is 0."""
+        return self.result.counters.get("compiled", 0)
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the first steps took less than a cold compile; negative where a hit did not pay."""
+        return round(self.record.compile_seconds - self.result.seconds.get("graphs", 0.0), 3)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs, and for `result.json` in the output folder."""
+        prepared = self.plan.prepared
+        return {
+            "recipe": prepared.recipe.name,
+            "source": prepared.source,
+            "key": prepared.key,
+            "status": "hit" if self.plan.hit else "warmed",
+            "compiled": self.compiled,
+            "built": self.built,
+            "found": self.result.counters.get("found", 0),
+            "surprises": list(self.result.surprises),
+            "metrics": self.result.metrics,
+            "rows": self.result.rows,
+            "steps": self.result.steps,
+            "resumed_from": self.result.resumed_from,
+            "output_dir": self.result.output_dir,
+            "compile_seconds": self.warmed.record.compile_seconds if self.warmed else 0.0,
+            "saved_seconds": self.saved_seconds,
+            "overhead_seconds": round(self.overhead_seconds, 3),
+            "seconds": round(self.seconds, 3),
+            "phases": self.result.seconds,
+            "counters": self.result.counters,
+        }
+
+
+def train(
+    session: Session,
+    prepared: Prepared,
+    *,
+    output_dir: Path,
+    resume: str = "",
+    recache: bool = False,
+    require_warm: bool = False,
+) -> Trained:
+    """Run the fine-tune of a recipe; warm it first where it is not.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        output_dir: Where checkpoints and the model go.
+        resume: `auto` for the last checkpoint there, or a checkpoint's path.
+        recache: Compile anew first.
+        require_warm: Fail instead of compiling.
+
+    Raises:
+        CachekitError: See `warm` and `run_job`. A result that could not be kept is told to the journal, and does not
+            fail a training that worked.
+    """
+    start = time.monotonic()
+    planned = plan(prepared, session.store)
+    warmed, record = None, planned.record
+    if record is None or recache:
+        warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=planned)
+        record = warmed.record
+    else:
+        session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit")
+    overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
+    try:
+        return _train(session, prepared, planned, warmed, record, output_dir, resume, start, overhead)
+    except IntegrityError:
+        # Between plan and restore a blob went bad. The store has set it aside and told; now it is a miss.
+        if require_warm:
+            raise miss_error(plan(prepared, session.store)) from None
+        warmed = warm(session, prepared)
+        return _train(session, prepared, planned, warmed, warmed.record, output_dir, resume, start, overhead)
+
+
+def _train(
+    session: Session,
+    prepared: Prepared,
+    planned: Plan,
+    warmed: Warmed | None,
+    record: Record,
+    output_dir: Path,
+    resume: str,
+    start: float,
+    overhead: float,
+) -> Trained:
+    mark = time.monotonic()
+    with live_root(session, prepared.key, record) as live:
+        overhead += time.monotonic() - mark
+        session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(overhead, 3))
+        result = run_job(session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True)
+        mark = time.monotonic()
+        record, built = _add(session, prepared, record, live, result)
+    overhead += time.monotonic() - mark
+    trained = Trained(planned, warmed, record, result, built, overhead, time.monotonic() - start)
+    session.journal.emit("train.end", **trained.as_dict())
+    return trained
+
+
+def _add(
+    session: Session, prepared: Prepared, record: Record, live: LiveRoot, result: Result
+) -> tuple[Record, int]:
+    """Add what compiled in spite of the record; never fails the training, which has worked."""
+    graphs = result.counters.get("compiled", 0)
+    built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
+    if not graphs and not built:
+        return record, 0
+    session.journal.emit("train.compiled", graphs=graphs, built=built, when=result.surprises)
+    try:
+        with session.store.workspace() as workspace:
+            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
+            if harvest is not None:
+                record = structs.replace(
+                    record, modules=(*record.modules, *harvest.modules), graphs=record.graphs + graphs
+                )
+                session.store.publish(record, harvest.files)
+    except (CachekitError, OSError) as error:
+        session.journal.emit("train.not-kept", reason=str(error))
+    return record, built

@@ -1,0 +1,163 @@
+"""Compile everything that a fine-tune will need, once: trial run, harvest, publish."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from cachekit.actions.live import LiveRoot, live_root
+from cachekit.actions.plan import Plan, plan
+from cachekit.actions.prepare import Prepared
+from cachekit.actions.provenance import provenance
+from cachekit.actions.run_job import run_job
+from cachekit.actions.session import Session
+from cachekit.errors import CompileError, MissError
+from cachekit.record import Record
+from cachekit.store import Flight, Holder
+from cachekit.training import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What a warm did.
+
+    Attributes:
+        plan: What it had found out beforehand.
+        record: The record of the key.
+        compiled: Graphs compiled now; 0 is a hit.
+        seconds: Wall time of it all.
+        waited_seconds: Of which waiting for another process.
+        worker: What the trial run reported; None without one.
+    """
+
+    plan: Plan
+    record: Record
+    compiled: int
+    seconds: float
+    waited_seconds: float = 0.0
+    worker: Result | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            **self.plan.as_dict(),
+            "status": "compiled" if self.compiled else "hit",
+            "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
+            "graphs": self.record.graphs,
+            "bytes": self.record.size,
+            "compiled": self.compiled,
+            "compile_seconds": self.record.compile_seconds if self.compiled else 0.0,
+            "saved_seconds": 0.0 if self.compiled else self.record.compile_seconds,
+            "seconds": round(self.seconds, 3),
+            "waited_seconds": round(self.waited_seconds, 3),
+            "counters": self.worker.counters if self.worker else {},
+            "phases": self.worker.seconds if self.worker else {},
+        }
+
+
+def warm(
+    session: Session,
+    prepared: Prepared,
+    *,
+    recache: bool = False,
+    require_warm: bool = False,
+    planned: Plan | None = None,
+) -> Warmed:
+    """Make sure that the record of a recipe exists.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        recache: Compile although a record exists, and replace it.
+        require_warm: Fail instead of compiling.
+        planned: The plan, where the caller has it already.
+
+    Raises:
+        MissError: Something would compile, under `require_warm`.
+        WaitedTooLongError: Another process compiles the same key beyond the deadline.
+        CompileError: The trial compiled nothing that could be kept.
+        CachekitError: The trial failed; see `run_job`.
+        StoreError: The result cannot be kept; found out before compiling, where possible.
+    """
+    start = time.monotonic()
+    planned = planned or plan(prepared, session.store)
+    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    if planned.record is not None and not recache:
+        return _done(session, Warmed(planned, planned.record, 0, time.monotonic() - start))
+    if require_warm:
+        raise miss_error(planned)
+    session.store.check_writable()
+
+    last_told: Holder | None = None
+
+    def waiting(holder: Holder | None, waited: float) -> None:
+        nonlocal last_told
+        if holder != last_told:
+            last_told = holder
+            session.journal.emit("flight.wait", key=prepared.key, holder=str(holder or "an unknown process"))
+        session.journal.show("flight.waiting", holder=str(holder or "an unknown process"), waited=waited)
+
+    flight = Flight(session.store.layout.locks, prepared.key, prepared.recipe.name)
+    with flight.lead(session.config.wait_seconds, waiting) as waited:
+        if waited > 0:
+            # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
+            meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
+            if meanwhile is not None and (not recache or meanwhile != planned.record):
+                return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited))
+        session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
+        with live_root(session, prepared.key, None) as live:
+            result = run_job(session, prepared, live, "trial", found=False)
+            record = _keep(session, prepared, live, result)
+        compiled = max(result.counters.get("compiled", 0), 1)
+        return _done(session, Warmed(planned, record, compiled, time.monotonic() - start, waited, result))
+
+
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, result: Result) -> Record:
+    with session.store.workspace() as workspace:
+        harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
+        if harvest is None:
+            raise CompileError(
+                "the trial run compiled nothing that could be kept",
+                cause=f"the compiler counted {result.counters}",
+                hint=f"is its cache switched off? see {session.log}",
+            )
+        record = Record(
+            key=prepared.key,
+            compiler=session.compiler.name,
+            directory=prepared.fingerprint.directory,
+            model_type=prepared.model_type,
+            recipe=prepared.recipe.name,
+            hard=dict(prepared.ingredients.hard),
+            soft=dict(prepared.ingredients.soft),
+            modules=harvest.modules,
+            graphs=result.counters.get("compiled", 0) + result.counters.get("found", 0),
+            compile_seconds=result.seconds.get("graphs", 0.0),
+            provenance=provenance(prepared.fingerprint),
+        )
+        session.store.publish(record, harvest.files)
+    return record
+
+
+def _done(session: Session, warmed: Warmed) -> Warmed:
+    session.journal.emit(
+        "warm.end",
+        recipe=warmed.record.recipe,
+        key=warmed.record.key,
+        compiled=warmed.compiled,
+        seconds=round(warmed.seconds, 3),
+        waited_seconds=round(warmed.waited_seconds, 3),
+        compile_seconds=warmed.record.compile_seconds,
+        bytes=warmed.record.size,
+    )
+    return warmed
+
+
+def miss_error(planned: Plan) -> MissError:
+    """What `--require-warm` answers on a miss."""
+    differs = ", ".join(change.name for change in planned.changes[:3])
+    return MissError(
+        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} has no record",
+        cause=f"the nearest record differs in {differs}" if differs else "the store has no record that is near",
+        hint=f"cachekit warm {planned.prepared.source}",
+    )

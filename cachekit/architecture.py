@@ -1,0 +1,198 @@
+"""The architecture of a model: its config, found without network where that is possible, and what of it matters.
+
+Two models whose configs differ only in fields that reach no graph (names, label names, paths, the library's version)
+share a key: a fine-tune of a model compiles to the same graphs as the model itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cachekit import zoo
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import Recipe
+
+# Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
+IRRELEVANT = {
+    "_attn_implementation_autoset": "a note of the library to itself",
+    "_commit_hash": "where it came from",
+    "_name_or_path": "where it came from",
+    "architectures": "which head the weights had; the task chooses ours",
+    "dtype": "dtype of the stored weights; the worker loads fp32",
+    "finetuning_task": "what it was fine-tuned for",
+    "gradient_checkpointing": "old place of a training argument, which is an ingredient of its own",
+    "id2label": "names of labels; their number is an ingredient of its own",
+    "initializer_factor": "scale of random weights",
+    "initializer_range": "scale of random weights",
+    "label2id": "names of labels",
+    "license": "no number",
+    "num_labels": "an ingredient of its own, from the data",
+    "problem_type": "set by the task",
+    "return_dict": "set by the worker",
+    "task_specific_params": "generation settings",
+    "tokenizer_class": "the tokenizer runs on the host",
+    "torch_dtype": "old name of dtype",
+    "transformers_version": "version that wrote the file; ours is an ingredient of its own",
+    "use_cache": "past keys and values, which training does not use",
+}
+# Fields that every config has, with the value that means "nothing special": left out when they have it.
+GENERIC_DEFAULTS: dict[str, Any] = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "output_attentions": False,
+    "output_hidden_states": False,
+    "output_past": True,
+    "pruned_heads": {},
+    "tie_encoder_decoder": False,
+    "tie_word_embeddings": True,
+    "torchscript": False,
+    "use_bfloat16": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A model's config, and where it was found.
+
+    Attributes:
+        config: As in `config.json`, the recipe's overrides applied.
+        source: For people: a path, `registry`, `Hub cache`, `Hub`.
+    """
+
+    config: Mapping[str, Any]
+    source: str
+
+    @property
+    def model_type(self) -> str:
+        """Transformers' name of the architecture's family, `bert`."""
+        return str(self.config["model_type"])
+
+
+def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that may reach a graph: defaults filled in, irrelevant and empty ones left out."""
+    merged = {**GENERIC_DEFAULTS, **defaults, **{k: v for k, v in config.items() if v is not None}}
+    return {
+        name: value
+        for name, value in sorted(merged.items())
+        if name not in IRRELEVANT
+        and name != "model_type"
+        and value is not None
+        and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
+    }
+
+
+def local_folder(recipe: Recipe) -> Path | None:
+    """The folder of the model's files, where the recipe names one on this machine; None where the Hub has them.
+
+    Raises:
+        RecipeError: It names a folder or package that is not there.
+    """
+    model = recipe.model
+    if model.path:
+        folder = Path(model.path)
+        if not folder.is_dir():
+            raise RecipeError(f"model.path {folder} is not a folder", hint="it must hold config.json and weights")
+        return folder
+    if model.package:
+        package, _, inner = model.package.partition("/")
+        try:
+            spec = importlib.util.find_spec(package)
+        except (ImportError, ValueError) as error:
+            raise RecipeError(f"model.package {package!r} is no package's name", cause=str(error)) from error
+        for place in (spec.submodule_search_locations or []) if spec else []:
+            if (Path(place) / inner).is_dir():
+                return Path(place) / inner
+        if spec is not None:
+            raise RecipeError(f"package {package} has no folder {inner!r}")
+    return None
+
+
+def resolve(recipe: Recipe) -> Architecture:
+    """Find the architecture of a recipe's model: its folder, the registry, the Hub cache, and last the Hub.
+
+    Raises:
+        RecipeError: The model's files are not where the recipe says, or its config is no config.
+        UnknownNameError: Nobody knows the model.
+    """
+    model = recipe.model
+    folder = local_folder(recipe)
+    if folder is not None:
+        return _with_overrides(recipe, _read_config(folder / "config.json"), str(folder))
+    if model.id is None:
+        raise RecipeError(
+            f"package {model.package} is not installed", hint="pip install it, or give model.id of a registry model"
+        )
+    entry = zoo.model(model.id)
+    if entry is not None:
+        return _with_overrides(recipe, entry.config, "registry")
+    cached = _hub_cache(model.id, model.revision)
+    if cached is not None:
+        return _with_overrides(recipe, _read_config(cached), "Hub cache")
+    return _with_overrides(recipe, _read_config(_download(model.id, model.revision)), "Hub")
+
+
+def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
+    merged = {**config, **recipe.model.config}
+    model_type = merged.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise RecipeError(f"{source}: the model's config has no model_type", hint="it is no Transformers model")
+    known = {**zoo.architecture_defaults(model_type), **config, **GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT)}
+    if zoo.architecture_defaults(model_type):
+        for name in recipe.model.config:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                raise RecipeError(
+                    f"model.config.{name}: a {model_type} config has no such field",
+                    hint=f"did you mean model.config.{near[0]}?" if near else "see the model's config.json",
+                )
+    return Architecture(merged, source)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path} does not exist", hint="a model's folder holds config.json and weights") from error
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"{path} cannot be read", cause=str(error)) from error
+    if not isinstance(config, dict):
+        raise RecipeError(f"{path} is no model config")
+    return config
+
+
+def _hub_cache(model_id: str, revision: str | None) -> Path | None:
+    """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
+    home = os.environ.get("HF_HUB_CACHE") or os.path.join(
+        os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface"), "hub"
+    )
+    repo = Path(home) / f"models--{model_id.replace('/', '--')}"
+    try:
+        ref = repo / "refs" / (revision or "main")
+        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
+        config = repo / "snapshots" / commit / "config.json"
+        return config if commit and config.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _download(model_id: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(model_id, "config.json", revision=revision))
+    except Exception as error:  # the client's errors differ by version and have no common root  # noqa: BLE001
+        near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
+        raise UnknownNameError(
+            f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
+            cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:200],
+            hint=f"did you mean {near[0]}?" if near else "check model.id, your network and HF_TOKEN, or give model.path",
+        ) from error

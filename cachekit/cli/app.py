@@ -1,0 +1,71 @@
+"""All verbs together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from cachekit import __version__
+from cachekit.cli import config, env, help_topics, ls, out, plan, show, train, warm, zoo
+from cachekit.errors import CachekitError, InterruptedRunError, UsageError
+
+EPILOG = "Start with:  cachekit zoo,  then  cachekit plan bert.  Exit codes:  cachekit help exit-codes."
+
+app = typer.Typer(
+    name="cachekit",
+    help="Compile once: warm a recipe's graphs, then train with every compile skipped.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,  # plain help: importing rich would double the time to show it
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+# The order is that of `cachekit --help`: the main job first.
+for module in (warm, train, plan, ls, show, zoo, config, env):
+    app.command(module.NAME)(module.command)
+app.command(help_topics.NAME)(help_topics.command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        out.text(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _top(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+    """Compile once: warm a recipe's graphs, then train with every compile skipped."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    try:
+        outcome = app(args=list(arguments), standalone_mode=False)
+    except CachekitError as error:
+        return out.error(error)
+    except KeyboardInterrupt:
+        return out.error(InterruptedRunError("stopped", cause="Ctrl-C"))
+    except BrokenPipeError:
+        # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        # The argument parser's own errors; typer brings its classes along or takes click's, by version.
+        if not hasattr(error, "format_message") and type(error).__name__ != "Abort":
+            if out.wants_traceback():
+                raise
+            return out.unexpected(error)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return 0
+        if type(error).__name__ == "Abort":
+            return out.error(InterruptedRunError("stopped", cause="Ctrl-C"))
+        hint = "cachekit --help"
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            hint = f"{context.command_path} --help"
+        return out.error(UsageError(error.format_message().rstrip("."), hint=hint))
+    return outcome if isinstance(outcome, int) else 0

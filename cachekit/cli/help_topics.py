@@ -1,0 +1,38 @@
+"""`cachekit help TOPIC`: what does not belong to one verb."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cachekit.cli import out
+from cachekit.errors import UsageError, every_error
+
+NAME = "help"
+
+MEANINGS = {
+    0: "ok",
+    1: "failed",
+    2: "usage: options, recipe or data",
+    3: "not warm, under --require-warm",
+    5: "damaged bytes",
+    6: "the compiler failed",
+    75: "waited too long for another process that compiles the same",
+    130: "interrupted (Ctrl-C)",
+}
+
+Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="exit-codes.")]
+
+
+def command(topic: Topic = "exit-codes") -> int:
+    """Explain a topic: exit-codes."""
+    if topic != "exit-codes":
+        raise UsageError(f"no help topic {topic!r}", hint="exit-codes; for a verb, `cachekit VERB --help`")
+    rows = []
+    for number, meaning in MEANINGS.items():
+        codes = sorted({cls.code for cls in every_error() if cls.exit_code == number})
+        rows.append([str(number), meaning, ", ".join(codes)])
+    for line in out.table(rows, ["exit", "meaning", "error codes"]):
+        out.text(line)
+    return 0

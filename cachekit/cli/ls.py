@@ -1,0 +1,48 @@
+"""`cachekit ls`: what the store holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cachekit.cli import options, out
+
+NAME = "ls"
+
+
+def command(
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+) -> int:
+    """List the records of the store, youngest first.
+
+    Example:  cachekit ls --format json
+    """
+    from cachekit.actions.inspect import ls
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    config = options.load_config(home)
+    with options.session(config, None, NAME) as session:
+        found = ls(session.store)
+    out.data(found, lambda rows: human(rows, str(config.home)), lambda rows: "\n".join(row["key"] for row in rows))
+    return 0
+
+
+def human(found: list[dict[str, Any]], home: str) -> list[str]:
+    """Records as a table."""
+    if not found:
+        return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
+    rows = [
+        [
+            row["key"][:16],
+            row["recipe"],
+            row["directory"],
+            str(row["graphs"]),
+            out.size(row["bytes"]),
+            out.duration(row["compile_seconds"]),
+            row["created"][:16].replace("T", " "),
+        ]
+        for row in found
+    ]
+    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made (UTC)"])

@@ -1,0 +1,100 @@
+"""Options that several verbs share, and the session that they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from cachekit.actions.session import Session
+    from cachekit.config import Config
+    from cachekit.recipe import Recipe
+
+RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", show_default=False)]
+Overrides = Annotated[
+    Optional[list[str]],
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field: training.per_device_train_batch_size=8. Repeatable."),
+]
+Format = Annotated[str, typer.Option("--format", "-f", metavar="human|json|quiet", help="What stdout carries.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, show_default=False, help="More; -vv with tracebacks.")]
+Home = Annotated[Optional[Path], typer.Option("--home", metavar="DIR", help="The store's folder.")]
+CompilerName = Annotated[Optional[str], typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
+Wait = Annotated[
+    Optional[float],
+    typer.Option("--wait", metavar="SECONDS", help="Wait that long for another process that compiles the same."),
+]
+RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
+Recache = Annotated[bool, typer.Option("--recache", help="Compile although it is stored, and replace it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")]
+
+
+def load_config(home: Path | None = None, compiler: str | None = None, wait: float | None = None) -> Config:
+    """Settings with these flags."""
+    from cachekit import config
+
+    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait})
+
+
+def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
+    """A recipe by path or name, and the path it was read from."""
+    from cachekit import recipe, zoo
+
+    path = zoo.recipe_path(name)
+    return recipe.load(path, overrides or ()), str(path)
+
+
+@contextmanager
+def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool = False) -> Iterator[Session]:
+    """Build the collaborators of one run, once."""
+    from cachekit.actions.session import Session
+    from cachekit.cli import out
+    from cachekit.compilers import select
+    from cachekit.journal import Journal
+    from cachekit.store import Store
+    from cachekit.store.layout import Layout
+    from cachekit.training import ProcessLauncher
+
+    if offline:
+        # The Hub client's own switch; the worker inherits it.
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        os.environ["HF_DATASETS_OFFLINE"] = "1"
+    compiler = select(recipe.compiler.name if recipe else "auto", config.compiler)
+    # Looking leaves no trace: only runs that change something write a journal.
+    layout = Layout(config.home)
+    journal = Journal(layout.journal if verb in {"warm", "train"} else None, verb)
+    with out.following(journal):
+        try:
+            yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher())
+        except BaseException as error:
+            journal.emit("run.failed", error=type(error).__name__, message=str(error))
+            raise
+        finally:
+            journal.close()
+
+
+def check_output(folder: Path) -> None:
+    """Find out before training whether its result can be written.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    from cachekit.errors import UsageError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".cachekit-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {folder} cannot be written",
+            cause=error.strerror or str(error),
+            hint="name another with --output-dir",
+        ) from error

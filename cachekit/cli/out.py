@@ -1,0 +1,154 @@
+"""The only module that prints. stdout carries data; progress, notes and errors go to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cachekit.errors import CachekitError, UsageError
+
+if TYPE_CHECKING:
+    from cachekit.journal import Journal
+
+FORMATS = ("human", "json", "quiet")
+
+
+@dataclass(slots=True)
+class _Style:
+    format: str = "human"
+    quiet: bool = False
+    verbose: int = 0
+
+
+_style = _Style()
+
+
+def setup(format: str = "human", *, quiet: bool = False, verbose: int = 0) -> None:  # noqa: A002 - the option's name
+    """Choose what is printed; called first by every verb.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    if format not in FORMATS:
+        raise UsageError(f"--format {format}: no such format", hint=f"one of {', '.join(FORMATS)}")
+    _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
+
+
+def wants_traceback() -> bool:
+    """Whether `-vv` was given."""
+    return _style.verbose > 1
+
+
+def text(line: str) -> None:
+    """Print a line of data as it is."""
+    print(line)
+
+
+def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None) -> None:
+    """Print a command's answer in the format that was asked for.
+
+    Args:
+        document: JSON values.
+        human: Its lines for people.
+        quiet: Its one most useful value, for scripts; nothing by default.
+    """
+    if _style.format == "json":
+        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    elif _style.format == "quiet":
+        if quiet is not None and (line := quiet(document)):
+            print(line)
+    else:
+        print("\n".join(human(document)))
+
+
+def note(line: str) -> None:
+    """Tell something on stderr, unless quiet."""
+    if not _style.quiet:
+        print(line, file=sys.stderr)
+
+
+def warning(line: str) -> None:
+    """Tell something on stderr that must not be missed; quiet does not silence it."""
+    print(f"{_colour('warning:', 33)} {line}", file=sys.stderr)
+
+
+def error(problem: CachekitError) -> int:
+    """Print an error; returns the exit code."""
+    if _style.format == "json":
+        print(json.dumps({"error": problem.as_dict()}, indent=2, ensure_ascii=False))
+    lines = problem.lines()
+    lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
+    print("\n".join(lines), file=sys.stderr)
+    if wants_traceback():
+        traceback.print_exception(problem)
+    return problem.exit_code
+
+
+def unexpected(problem: Exception) -> int:
+    """Print an error that nobody foresaw."""
+    return error(
+        CachekitError(
+            f"unexpected {type(problem).__name__}",
+            cause=(str(problem).splitlines() or [""])[0],
+            hint="this is a bug in cachekit; run again with -vv and report the traceback",
+        )
+    )
+
+
+def _colour(words: str, code: int) -> str:
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return words
+    return f"\x1b[{code}m{words}\x1b[0m"
+
+
+@contextmanager
+def following(journal: Journal) -> Iterator[None]:
+    """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise."""
+    from cachekit.cli.progress import Progress
+
+    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
+    progress = Progress(write=lambda line: print(line, file=sys.stderr), live=live, quiet=_style.quiet)
+    journal.listen(progress.event)
+    try:
+        yield
+    finally:
+        progress.close()
+        if journal.failure:
+            warning(f"this run's journal could not be written: {journal.failure}")
+
+
+def size(count: int) -> str:
+    """Bytes for people: 4.7 MB."""
+    number = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":  # noqa: PLR2004
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError  # the loop returns
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign."""
+    if seconds < 0:
+        return "-" + duration(-seconds)
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004
+        return f"{whole} s"
+    if whole < 3600:  # noqa: PLR2004
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def table(rows: list[list[str]], header: list[str]) -> list[str]:
+    """Columns as wide as their contents; the last one is not padded."""
+    everything = [header, *rows]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything]

@@ -1,0 +1,78 @@
+"""`cachekit plan`: what will hit and what will compile, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cachekit.cli import options, out
+
+NAME = "plan"
+
+
+def command(
+    recipe: options.RecipeName,
+    overrides: options.Overrides = None,
+    require_warm: options.RequireWarm = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    offline: options.Offline = False,
+) -> int:
+    """Say what will be found and what must compile, without running anything.
+
+    Needs no network, no accelerator and no PyTorch import. Exit 3 on a miss with --require-warm.
+
+    Example:  cachekit plan bert --set training.per_device_train_batch_size=8
+    """
+    from cachekit.actions.plan import plan
+    from cachekit.actions.prepare import prepare
+    from cachekit.actions.warm import miss_error
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    loaded, _ = options.load_recipe(recipe, overrides)
+    with options.session(options.load_config(home, compiler), loaded, NAME, offline=offline) as session:
+        planned = plan(prepare(loaded, session.compiler, recipe), session.store)
+    out.data(planned.as_dict(), human, lambda document: str(document["status"]))
+    if require_warm and not planned.hit:
+        raise miss_error(planned)
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """A plan for people."""
+    head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
+    if document["status"] == "hit":
+        count = len(document["modules"])
+        return [
+            head,
+            f"  {document['graphs']} graphs in {count} module{'s' if count != 1 else ''}, "
+            f"{out.size(document['bytes'])}, in the local store",
+            f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
+        ]
+    lines = [head]
+    near = document["nearest"]
+    if near is None:
+        lines.append("  the store has no record to compare with")
+    else:
+        lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
+        lines += [f"    {change_text(change)}" for change in near["changes"][:12]]
+        if len(near["changes"]) > 12:  # noqa: PLR2004
+            lines.append(f"    ... and {len(near['changes']) - 12} more (--format json)")
+    seconds = document["compile_seconds"]
+    lines.append(f"  compiling takes {'about ' + out.duration(seconds) if seconds is not None else 'an unknown time'}")
+    lines.append(f"  next: cachekit warm {document['source']}")
+    return lines
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """One difference: `name: old → new`, long values cut."""
+    old = _short(change["old"]) if "old" in change else "(absent)"
+    new = _short(change["new"]) if "new" in change else "(absent)"
+    return f"{change['name']}: {old} → {new}"
+
+
+def _short(value: Any) -> str:
+    words = str(value)
+    return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004

@@ -1,0 +1,140 @@
+"""A run's events as a person follows them: one live line on a terminal, few plain lines otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cachekit.cli import out
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+PHASES = {
+    "import": "loading PyTorch and Transformers",
+    "data": "loading data",
+    "model": "loading the model",
+    "train": "training",
+    "evaluate": "evaluating",
+    "save": "saving the model",
+}
+EVERY = 30.0  # seconds between two plain lines about the same thing
+
+
+class Progress:
+    """Follows one run.
+
+    Args:
+        write: Prints a line to stderr.
+        live: There is a terminal: show one line that changes.
+        quiet: Only warnings.
+    """
+
+    def __init__(self, write: Callable[[str], None], *, live: bool, quiet: bool) -> None:
+        self._write = write
+        self._live = live
+        self._quiet = quiet
+        self._status: Status | None = None
+        self._told = 0.0
+        self._compiling_since: float | None = None
+        self._expected: float | None = None
+        self._graphs = (0, 0)
+        self._mode = ""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show an event of the journal, if it is one to show."""
+        handler = getattr(self, "_" + event["event"].replace(".", "_").replace("-", "_"), None)
+        if handler is not None:
+            handler(event)
+
+    def close(self) -> None:
+        """End the live line."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _line(self, text: str) -> None:
+        if not self._quiet:
+            self._write(text)
+
+    def _now(self, text: str, *, rarely: bool = False) -> None:
+        """What goes on: the live line, or a plain line (rarely: only every so often)."""
+        if self._quiet:
+            return
+        if self._live:
+            if self._status is None:
+                from rich.console import Console
+
+                self._status = Console(stderr=True, highlight=False).status(text, spinner="dots")
+                self._status.start()
+            self._status.update(text)
+        elif not rarely or time.monotonic() - self._told >= EVERY:
+            self._told = time.monotonic()
+            self._write(f"  {text}")
+
+    # Events, by name
+
+    def _store_damaged(self, event: dict[str, Any]) -> None:
+        place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
+        out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
+
+    def _store_reindexed(self, event: dict[str, Any]) -> None:
+        self._line(f"the index was lost; {event['records']} records were rebuilt from their copies")
+
+    def _flight_wait(self, event: dict[str, Any]) -> None:
+        self._line(f"waiting: the same key is being compiled by {event['holder']}")
+
+    def _flight_waiting(self, event: dict[str, Any]) -> None:
+        self._now(f"waiting for {event['holder']}; {out.duration(event['waited'])} so far", rarely=True)
+
+    def _compile_start(self, event: dict[str, Any]) -> None:
+        self._compiling_since = time.monotonic()
+        self._expected = event.get("expected_seconds")
+        expected = f"; expected about {out.duration(self._expected)}" if self._expected else ""
+        self._line(f"compiling: a trial run of a few steps{expected}")
+
+    def _restore(self, event: dict[str, Any]) -> None:
+        self._line(f"restored {out.size(event['bytes'])} in {out.duration(event['seconds'])}")
+
+    def _worker_start(self, event: dict[str, Any]) -> None:
+        self._mode = event["mode"]
+        self._graphs = (0, 0)
+
+    def _worker_phase(self, event: dict[str, Any]) -> None:
+        self._now(PHASES.get(event["name"], event["name"]))
+
+    def _worker_graphs(self, event: dict[str, Any]) -> None:
+        found, compiled = event["found"], event["compiled"]
+        grown = compiled > self._graphs[1]
+        self._graphs = (found, compiled)
+        if self._mode == "train" and grown:
+            out.warning(f"a graph compiled in: {event['phase']}")
+        since = self._compiling_since
+        elapsed = f", {out.duration(time.monotonic() - since)}" if since is not None else ""
+        expected = f" of about {out.duration(self._expected)}" if since is not None and self._expected else ""
+        self._now(f"{event['phase'] or 'running'}: {compiled} graphs compiled, {found} found{elapsed}{expected}")
+
+    def _worker_step(self, event: dict[str, Any]) -> None:
+        if self._mode == "train":
+            found, compiled = self._graphs
+            counts = f"graphs: {found} found, {compiled} compiled"
+            self._now(f"training: step {event['step']} of {event['of']}; {counts}", rarely=True)
+
+    def _worker_log(self, event: dict[str, Any]) -> None:
+        if self._mode != "train":
+            return
+        shown = {"loss": "loss", "eval_accuracy": "accuracy", "eval_f1": "macro F1", "eval_loss": "evaluation loss"}
+        figures = [f"{label} {event[name]:.4f}" for name, label in shown.items() if name in event]
+        if figures:
+            self._line(f"  step {event['step']}: {', '.join(figures)}")
+
+    def _worker_resume(self, event: dict[str, Any]) -> None:
+        self._line(f"resuming from {event['checkpoint']}")
+
+    def _train_compiled(self, event: dict[str, Any]) -> None:
+        when = f" in: {', '.join(event['when'])}" if event["when"] else ""
+        out.warning(f"{event['graphs']} graphs and {event['built']} binaries compiled{when}; they are added to the record")
+
+    def _train_not_kept(self, event: dict[str, Any]) -> None:
+        out.warning(f"what compiled could not be kept: {event['reason']}")

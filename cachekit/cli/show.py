@@ -1,0 +1,59 @@
+"""`cachekit show`: one record whole."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "show"
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="A key, or its first digits (`cachekit ls`).", show_default=False)]
+
+
+def command(
+    key: Key,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+) -> int:
+    """Show a record: ingredients of its key, modules, who made it, when, with what.
+
+    Example:  cachekit show 3f2a91c0
+    """
+    from cachekit.actions.inspect import show
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    with options.session(options.load_config(home), None, NAME) as session:
+        document = show(session.store, key)
+    out.data(document, human, lambda found: str(found["key"]))
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """A record for people."""
+    made = document["provenance"]
+    agrees = "hashing them gives this key" if document["key_of_ingredients"] == document["key"] else "THEY DO NOT GIVE IT"
+    lines = [
+        f"key        {document['key']}",
+        f"recipe     {document['recipe']}",
+        f"compiler   {document['directory']}, {document['graphs']} graphs, {out.duration(document['compile_seconds'])}",
+        f"made       {made['created']} by {made['user']}@{made['host']} {made['instance']}".rstrip(),
+        f"with       {', '.join(f'{name} {version}' for name, version in made['toolchain'].items())}",
+        f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: it will compile again'}",
+        "modules",
+        *(f"  {module['name']}" for module in document["modules"]),
+        f"ingredients ({agrees})",
+    ]
+    width = max(len(name) for name in document["hard"])
+    lines += [f"  {name.ljust(width)}  {_value(value)}" for name, value in sorted(document["hard"].items())]
+    lines.append("beside the key")
+    lines += [f"  {name.ljust(width)}  {_value(value)}" for name, value in sorted(document["soft"].items())]
+    return lines
+
+
+def _value(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

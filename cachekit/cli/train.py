@@ -1,0 +1,98 @@
+"""`cachekit train`: the fine-tune, with every compile skipped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+from cachekit.cli import plan as plan_verb
+
+NAME = "train"
+
+RecipeOrLast = Annotated[
+    Optional[str], typer.Argument(metavar="[RECIPE]", help="As for warm; by default the one warmed last in this directory.")
+]
+Resume = Annotated[
+    Optional[str],
+    typer.Option("--resume", metavar="auto|CHECKPOINT", help="Go on from the last checkpoint, or from this one."),
+]
+OutputDir = Annotated[
+    Optional[Path],
+    typer.Option("--output-dir", "-o", metavar="DIR", help="Where the model goes; runs/<recipe> by default."),
+]
+
+
+def command(
+    recipe: RecipeOrLast = None,
+    overrides: options.Overrides = None,
+    output_dir: OutputDir = None,
+    resume: Resume = None,
+    require_warm: options.RequireWarm = False,
+    recache: options.Recache = False,
+    dry_run: options.DryRun = False,
+    wait: options.Wait = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    offline: options.Offline = False,
+) -> int:
+    """Run a recipe's fine-tune; every graph that was warmed is found, nothing compiles.
+
+    What is not warm is warmed first. The figures also go to cachekit-result.json in the output folder.
+
+    Example:  cachekit train recipes/bert.yaml --resume auto
+    """
+    from cachekit.actions.last import recall
+    from cachekit.actions.plan import plan
+    from cachekit.actions.prepare import prepare
+    from cachekit.actions.train import train
+    from cachekit.journal import Journal
+    from cachekit.store import Store
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    given = list(overrides or ())
+    if recipe is None:
+        last = recall(Store(options.load_config(home).home, Journal(None, NAME)), Path.cwd())
+        recipe, given, compiler = last.recipe, [*last.overrides, *given], compiler or last.compiler
+        out.note(" ".join([f"training {recipe}", *(f"--set {text}" for text in last.overrides)]))
+    loaded, _ = options.load_recipe(recipe, given)
+    config = options.load_config(home, compiler, wait)
+    target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
+    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
+        prepared = prepare(loaded, session.compiler, recipe)
+        if dry_run:
+            out.data(plan(prepared, session.store).as_dict(), plan_verb.human)
+            return 0
+        options.check_output(target)
+        done = train(
+            session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm
+        )
+    document = done.as_dict()
+    (target / "cachekit-result.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    out.data(document, human, lambda found: str(found["output_dir"]))
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """What a training did, for people."""
+    compiled, built = document["compiled"], document["built"]
+    if compiled or built:
+        graphs = f"{compiled} graphs compiled ({', '.join(document['surprises'])}), {document['found']} found"
+    else:
+        graphs = f"compiled nothing: {document['found']} graphs found"
+    lines = [f"{document['recipe']}: trained {document['steps']} steps  key {document['key'][:16]}", f"  {graphs}"]
+    for split, figures in document["metrics"].items():
+        shown = f"accuracy {figures['accuracy']:.4f}, macro F1 {figures['f1']:.4f}, loss {figures['loss']:.4f}"
+        lines.append(f"  {split}: {shown} on {figures['rows']:.0f} rows")
+    lines.append(
+        f"  saved {out.duration(document['saved_seconds'])} of compiling; "
+        f"cachekit itself took {out.duration(document['overhead_seconds'])}"
+    )
+    lines.append(f"  took {out.duration(document['seconds'])} in all; the model is in {document['output_dir']}")
+    return lines

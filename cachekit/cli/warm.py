@@ -1,0 +1,72 @@
+"""`cachekit warm`: compile a recipe's graphs once, and keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cachekit.cli import options, out
+from cachekit.cli import plan as plan_verb
+
+NAME = "warm"
+
+
+def command(
+    recipe: options.RecipeName,
+    overrides: options.Overrides = None,
+    require_warm: options.RequireWarm = False,
+    recache: options.Recache = False,
+    dry_run: options.DryRun = False,
+    wait: options.Wait = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    offline: options.Offline = False,
+) -> int:
+    """Compile everything that a recipe's fine-tune needs, once, and keep it.
+
+    A second warm finds it all and compiles nothing. Nothing is left in your output folder.
+
+    Example:  cachekit warm recipes/bert.yaml
+    """
+    from cachekit.actions.last import Last, remember
+    from cachekit.actions.plan import plan
+    from cachekit.actions.prepare import prepare
+    from cachekit.actions.warm import warm
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    loaded, path = options.load_recipe(recipe, overrides)
+    config = options.load_config(home, compiler, wait)
+    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
+        prepared = prepare(loaded, session.compiler, recipe)
+        if dry_run:
+            out.data(plan(prepared, session.store).as_dict(), plan_verb.human)
+            return 0
+        done = warm(session, prepared, recache=recache, require_warm=require_warm)
+        remember(session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto"))
+    out.data(done.as_dict(), human, lambda document: str(document["key"]))
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """What a warm did, for people."""
+    head = f"{document['recipe']}: warm  {document['directory']}  key {document['key'][:16]}"
+    count = len(document["modules"])
+    stored = f"{count} module{'s' if count != 1 else ''}, {out.size(document['bytes'])}"
+    if document["compiled"]:
+        lines = [
+            head,
+            f"  compiled {document['compiled']} graphs in {out.duration(document['compile_seconds'])}; stored {stored}",
+        ]
+    else:
+        lines = [
+            head,
+            f"  compiled nothing: all {document['graphs']} graphs were stored already ({stored})",
+            f"  saved about {out.duration(document['saved_seconds'])}",
+        ]
+    waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
+    lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
+    lines.append("  next: cachekit train")
+    return lines

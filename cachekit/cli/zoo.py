@@ -1,0 +1,112 @@
+"""`cachekit zoo`: the recipes, models and instances that come along."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cachekit.cli import options, out
+from cachekit.errors import UsageError
+
+NAME = "zoo"
+TOPICS = ("recipes", "models", "instances", "schema")
+
+Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances, or schema (of a recipe).")]
+
+
+def command(
+    topic: Topic = "recipes",
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """List the recipes that come along; or the registry's models and instances, or a recipe's JSON schema.
+
+    Example:  cachekit zoo models
+    """
+    out.setup(format, quiet=quiet, verbose=verbose)
+    if topic not in TOPICS:
+        raise UsageError(f"zoo has no topic {topic!r}", hint=f"one of {', '.join(TOPICS)}")
+    if topic == "schema":
+        import json
+
+        from cachekit.recipe import json_schema
+
+        out.text(json.dumps(json_schema(), indent=2))
+        return 0
+    rows = {"recipes": _recipes, "models": _models, "instances": _instances}[topic]()
+    out.data(rows, lambda found: _human(topic, found), lambda found: "\n".join(row["name"] for row in found))
+    return 0
+
+
+def _recipes() -> list[dict[str, Any]]:
+    from cachekit import recipe, zoo
+
+    rows = []
+    for name, path in zoo.recipes().items():
+        loaded = recipe.load(path)
+        rows.append(
+            {
+                "name": name,
+                "task": loaded.task,
+                "model": loaded.model.id or loaded.model.package or loaded.model.path,
+                "data": loaded.data.id or loaded.data.path or loaded.data.train_file,
+                "description": loaded.description.strip(),
+                "path": str(path),
+            }
+        )
+    return rows
+
+
+def _models() -> list[dict[str, Any]]:
+    from cachekit import zoo
+
+    return [
+        {
+            "name": entry.id,
+            "type": entry.config["model_type"],
+            "parameters": entry.parameters,
+            "licence": entry.licence,
+            "tasks": list(entry.tasks),
+            "aliases": list(entry.aliases),
+        }
+        for entry in zoo.models().values()
+    ]
+
+
+def _instances() -> list[dict[str, Any]]:
+    import msgspec
+
+    from cachekit import zoo
+
+    return [{"name": name, **msgspec.to_builtins(instance)} for name, instance in zoo.instances().items()]
+
+
+def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
+    if topic == "recipes":
+        header = ["recipe", "task", "model"]
+        lines = out.table([[row["name"], row["task"], str(row["model"])] for row in rows], header)
+        return [*lines, "", "next: cachekit plan RECIPE, cachekit warm RECIPE"]
+    if topic == "models":
+        return out.table(
+            [[r["name"], r["type"], f"{r['parameters'] / 1e6:.0f} M", r["licence"]] for r in rows],
+            ["model", "type", "parameters", "licence"],
+        )
+    return out.table(
+        [
+            [
+                row["name"],
+                row["accelerator"],
+                f"{row['chips']} × {row['cores'] // row['chips']}",
+                f"{row['device_memory_gib']:.0f} GiB",
+                _price(row["price"]),
+            ]
+            for row in rows
+        ],
+        ["instance", "accelerator", "chips × cores", "memory", "price an hour"],
+    )
+
+
+def _price(price: dict[str, Any] | None) -> str:
+    return f"{price['per_hour']:.2f} {price['currency']} ({price['region']}, {price['date']})" if price else "unknown"

@@ -1,0 +1,131 @@
+"""The Inductor adapter: fingerprint, worker environment, harvest and restore of its cache tree.
+
+Its unit is the whole tree, one archive a warm. `torch.compiler.save_cache_artifacts` would carry the graphs but not the
+compiled C++ kernels, which it builds again on load (measured: 20 s instead of 3 s for a two-layer BERT).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cachekit import archive
+from cachekit.compilers.inductor import facts, flags, host
+from cachekit.compilers.port import Harvest
+from cachekit.ingredients import Fingerprint
+from cachekit.key import canonical_json
+from cachekit.recipe import Recipe
+from cachekit.record import File, Module
+
+
+class Inductor:
+    """See `compilers.port.Compiler`."""
+
+    name = "inductor"
+    runtime = "cachekit.compilers.inductor.runtime"
+
+    def fingerprint(self) -> Fingerprint:
+        """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
+        torch = host.package_version("torch")
+        device = host.gpu(torch)
+        toolchain = {
+            "torch": torch,
+            "transformers": host.package_version("transformers"),
+            "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
+            "cxx": host.cxx_version(host.cxx()),
+        }
+        if device:
+            toolchain["triton"] = host.optional_version("triton")
+        return Fingerprint(
+            compiler=self.name,
+            directory=f"inductor-{torch.partition('+')[0]}",
+            toolchain=toolchain,
+            target={
+                "machine": platform.machine(),
+                "system": sys.platform,
+                "isa": list(host.cpu_features()),
+                "libc": host.libc(),
+                **device,
+            },
+            soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
+            bf16=bool(device) or host.has_bf16(),
+        )
+
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: options, threads, and the watched variables of this process."""
+        watched = {
+            name: value
+            for name, value in os.environ.items()
+            if (name.startswith(facts.WATCHED_PREFIXES) or name in facts.WATCHED) and name not in facts.UNWATCHED
+        }
+        return {"options": flags.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
+
+    def _threads(self, recipe: Recipe) -> int:
+        said = flags.all_options(recipe.compiler).get("threads") or recipe.environment.get(facts.THREADS)
+        said = said or os.environ.get(facts.THREADS, "")
+        return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
+
+    def environment(self, recipe: Recipe, live_root: Path, *, found: bool) -> dict[str, str | None]:
+        """See the port. What finds everything need not prepare the header that compiling needs."""
+        return {
+            **facts.FORCED,
+            facts.CACHE_DIR: str(live_root),
+            facts.TRITON_CACHE_DIR: str(live_root / "triton"),
+            facts.THREADS: str(self._threads(recipe)),
+            facts.PRECOMPILE_HEADERS: "0" if found else "1",
+        }
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: all options but `threads`, which is a variable."""
+        return {name: value for name, value in flags.all_options(recipe.compiler).items() if name != "threads"}
+
+    def contents(self, live_root: Path) -> frozenset[str]:
+        """See the port."""
+        names = set()
+        for folder, folders, files in os.walk(live_root):
+            folders[:] = [name for name in folders if name not in facts.EPHEMERAL_PARTS]
+            for name in files:
+                path = Path(folder, name)
+                if not name.endswith(facts.EPHEMERAL_SUFFIXES) and not name.startswith(".") and not path.is_symlink():
+                    names.add(path.relative_to(live_root).as_posix())
+        return frozenset(names)
+
+    def binaries(self, names: Iterable[str]) -> int:
+        """See the port."""
+        return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
+
+    def harvest(
+        self, live_root: Path, before: frozenset[str], fingerprint: Fingerprint, workspace: Path
+    ) -> Harvest | None:
+        """See the port: one archive of the new files. Call it only after the worker ended: then files are whole."""
+        names = self.contents(live_root) - before
+        if not names:
+            return None
+        unnamed = workspace / "archive.tar"
+        with unnamed.open("wb") as target:
+            sha256, size = archive.pack(live_root, names, target)
+        module = Module(
+            name=f"{fingerprint.directory}/{target_name(fingerprint)}/{sha256}.tar",
+            files=(File(f"{sha256}.tar", size, sha256),),
+        )
+        return Harvest((module,), {sha256: unnamed})
+
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
+        """See the port."""
+        if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
+            raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
+        return archive.unpack(files[0], live_root)
+
+
+def target_name(fingerprint: Fingerprint) -> str:
+    """A short name of the target for paths: machine, GPU or best instruction set, and eight digits of it all."""
+    isa = set(fingerprint.target.get("isa", ()))
+    best = next((name for name in ("avx512f", "avx2", "sve", "asimd") if name in isa), "base")
+    kind = str(fingerprint.target.get("compute_capability") or best).replace(".", "")
+    digest = hashlib.sha256(canonical_json([fingerprint.toolchain, fingerprint.target])).hexdigest()
+    return f"{fingerprint.target.get('machine', 'any')}-{kind}-{digest[:8]}"

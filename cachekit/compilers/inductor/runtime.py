@@ -1,0 +1,133 @@
+"""Inductor inside the training worker: options, the model's compilation, counters, and portable kernels.
+
+This is the only module of the adapter that imports torch, and only the worker imports it.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters as dynamo_counters
+
+from cachekit.compilers.inductor.facts import IRRELEVANT_OPTIONS, PRECOMPILE_HEADERS_CONFIG
+from cachekit.compilers.inductor.flags import TORCH_COMPILE
+from cachekit.errors import CompilerUnavailableError, RecipeError
+
+
+def prepare(settings: Mapping[str, Any]) -> None:
+    """See `compilers.port.Runtime`.
+
+    Raises:
+        RecipeError: torch._inductor.config has no such option, or it is of another type.
+        CompilerUnavailableError: This torch does not have the places that the portable kernels need.
+    """
+    import torch._inductor.config as inductor
+
+    for name, value in settings.items():
+        if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
+            continue
+        known = inductor.shallow_copy_dict()
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise RecipeError(
+                f"compiler.options.{name}: torch {torch.__version__}'s Inductor has no such option",
+                hint=f"did you mean {near[0]}?" if near else "see torch._inductor.config",
+            )
+        if known[name] is not None and type(known[name]) is not type(value):
+            raise RecipeError(f"compiler.options.{name} is {value!r}", cause=f"expected a {type(known[name]).__name__}")
+        setattr(inductor, name, value)
+    _leave_headers_out_of_the_key(inductor)
+    _make_kernel_keys_portable()
+
+
+def _leave_headers_out_of_the_key(inductor: Any) -> None:
+    # Whether a header was precompiled changes how fast kernels are built, not what they are. With the switch in the
+    # key, a run could not find everything and also skip building the header.
+    ignored = getattr(inductor, "_cache_config_ignore_prefix", None)
+    if not isinstance(ignored, list):
+        raise CompilerUnavailableError(
+            f"Inductor of torch {torch.__version__} keeps its list of ignored settings elsewhere",
+            hint="use a torch version named in constraints/, or report this",
+        )
+    if PRECOMPILE_HEADERS_CONFIG not in ignored:
+        ignored.append(PRECOMPILE_HEADERS_CONFIG)
+
+
+def _make_kernel_keys_portable() -> None:
+    """Hash a kernel's compile command with names for the places of torch and Python, not their paths.
+
+    Inductor names a compiled kernel after its source and its whole command line. That has `-I <site-packages>/torch/…`
+    in it, so a cache moved to another virtual environment, with the same torch, would find its graphs and build every
+    kernel again (30 s instead of 3 s). The command for hashing is the one with source `i`; what is run stays as it is.
+    """
+    from torch._inductor import cpp_builder
+
+    builder = cpp_builder.CppBuilder
+    original = builder.get_command_line
+    if getattr(original, "portable", False):
+        return
+    places = _places()
+
+    def get_command_line(self: Any) -> str:
+        line: str = original(self)
+        if self._sources_args == "i":
+            for place, name in places:
+                line = line.replace(place, name)
+        return line
+
+    get_command_line.portable = True  # type: ignore[attr-defined]
+    builder.get_command_line = get_command_line
+
+
+def _places() -> list[tuple[str, str]]:
+    """Paths that differ between equal installations, longest first, and the names that stand for them."""
+    paths = sysconfig.get_paths()
+    named = {
+        str(Path(torch.__file__).parent): "<torch>",
+        str(Path(torch.__file__).resolve().parent): "<torch>",
+        paths["include"]: "<python-include>",
+        paths["platinclude"]: "<python-include>",
+        paths["purelib"]: "<site-packages>",
+        paths["stdlib"]: "<python-lib>",
+        sysconfig.get_config_var("LIBDIR") or "": "<python-libdir>",
+        sys.prefix: "<prefix>",
+        sys.base_prefix: "<base-prefix>",
+    }
+    # Too short to be anybody's own: replacing `/usr` would only make different things look alike.
+    named = {place: name for place, name in named.items() if place.count("/") > 1}
+    return sorted(named.items(), key=lambda item: -len(item[0]))
+
+
+def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
+    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
+    arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
+    if arguments.get("mode") == "default":
+        del arguments["mode"]
+    model.compile(dynamic=False, **arguments)
+
+
+def counters() -> dict[str, int]:
+    """See `compilers.port.Runtime`. A bypassed cache counts as compiled: it was."""
+    inductor, autograd = dynamo_counters["inductor"], dynamo_counters["aot_autograd"]
+    numbers = {
+        "fxgraph_cache_hit": inductor["fxgraph_cache_hit"],
+        "fxgraph_cache_miss": inductor["fxgraph_cache_miss"],
+        "fxgraph_cache_bypass": inductor["fxgraph_cache_bypass"],
+        "autograd_cache_hit": autograd["autograd_cache_hit"],
+        "autograd_cache_miss": autograd["autograd_cache_miss"],
+        "autograd_cache_bypass": autograd["autograd_cache_bypass"],
+    }
+    return {
+        "found": numbers["fxgraph_cache_hit"],
+        "compiled": max(
+            numbers["fxgraph_cache_miss"] + numbers["fxgraph_cache_bypass"],
+            numbers["autograd_cache_miss"] + numbers["autograd_cache_bypass"],
+        ),
+        **numbers,
+    }

@@ -1,0 +1,202 @@
+"""Settings, each with its origin: flag > environment > project file > user file > default.
+
+The project file is `cachekit.toml`, or `[tool.cachekit]` in `pyproject.toml`, in the working directory or the nearest
+parent that has one. The user file is `config.toml` in the platform's configuration folder (`~/.config/cachekit`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cachekit.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover
+    import tomli as tomllib
+
+PREFIX = "CACHEKIT_"
+TRUE_WORDS = {"1", "true", "yes", "on"}
+FALSE_WORDS = {"0", "false", "no", "off", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and where it came from.
+
+    Attributes:
+        name: Its name in a file; `CACHEKIT_<NAME>` in the environment.
+        value: The checked value.
+        origin: `flag`, `environment CACHEKIT_…`, a file's path, or `default`.
+        help: One line for people.
+    """
+
+    name: str
+    value: Any
+    origin: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of one run.
+
+    Attributes:
+        home: The store's folder.
+        live_dir: Where live roots are made; they are host-local and short-lived.
+        compiler: `auto`, or the compiler's name.
+        wait_seconds: How long to wait for another process that compiles the same key.
+        keep_logs: How many days run logs and journals are kept.
+        settings: The same values with their origins.
+    """
+
+    home: Path
+    live_dir: Path
+    compiler: str
+    wait_seconds: float
+    keep_logs: int
+    settings: tuple[Setting, ...]
+
+
+def _folder(text: Any) -> Path:
+    return Path(os.path.expandvars(str(text))).expanduser().absolute()
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError("a number of seconds, 0 or more")
+    return seconds
+
+
+def _days(value: Any) -> int:
+    days = int(value)
+    if days < 0:
+        raise ValueError("a number of days, 0 or more")
+    return days
+
+
+# name -> (reader, help). The order is the order of `cachekit config`.
+_SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "home": (_folder, "the store's folder"),
+    "live_dir": (_folder, "where compilers read and write during a run; must be a local disk"),
+    "compiler": (str, "auto, or the name of a compiler"),
+    "wait_seconds": (_seconds, "how long to wait for another process that compiles the same key"),
+    "keep_logs": (_days, "days that run logs and journals are kept"),
+}
+
+
+def _defaults() -> dict[str, Any]:
+    import platformdirs
+
+    return {
+        "home": platformdirs.user_cache_path("cachekit"),
+        "live_dir": None,  # `<home>/v1/live`, once home is known
+        "compiler": "auto",
+        "wait_seconds": 3600.0,
+        "keep_logs": 90,
+    }
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+
+
+def _project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
+    for folder in (start, *start.parents):
+        own = folder / "cachekit.toml"
+        if own.is_file():
+            return own, _read_toml(own)
+        shared = folder / "pyproject.toml"
+        # Reading every pyproject.toml as TOML costs; most don't name us.
+        if shared.is_file() and "tool.cachekit" in shared.read_text(encoding="utf-8", errors="replace"):
+            table = _read_toml(shared).get("tool", {}).get("cachekit")
+            if isinstance(table, dict):
+                return shared, table
+    return None
+
+
+def user_file() -> Path:
+    """The path of the user's own settings file."""
+    import platformdirs
+
+    return platformdirs.user_config_path("cachekit") / "config.toml"
+
+
+def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    for name in table:
+        if name not in _SETTINGS:
+            near = get_close_matches(name, _SETTINGS, n=1)
+            raise UsageError(
+                f"{path}: unknown setting {name!r}",
+                cause="settings are: " + ", ".join(_SETTINGS),
+                hint=f"did you mean {near[0]!r}?" if near else "remove the line",
+            )
+    return {name: (value, str(path)) for name, value in table.items()}
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Config:
+    """Collect the settings from all their sources.
+
+    Args:
+        flags: What the command line said; None values are "not said".
+        environ: The environment; the process's own by default.
+        cwd: Where the search for a project file starts.
+
+    Raises:
+        UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
+    """
+    environ = os.environ if environ is None else environ
+    found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in _defaults().items()}
+    if (own := user_file()).is_file():
+        found |= _from_file(own, _read_toml(own))
+    if project := _project_file(cwd or Path.cwd()):
+        found |= _from_file(*project)
+    for name in _SETTINGS:
+        variable = PREFIX + name.upper()
+        if environ.get(variable):
+            found[name] = (environ[variable], f"environment {variable}")
+    found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
+
+    values: dict[str, Any] = {}
+    settings = []
+    for name, (read, text) in _SETTINGS.items():
+        raw, origin = found[name]
+        if name == "live_dir" and raw is None:
+            raw = values["home"] / "v1" / "live"
+        try:
+            values[name] = read(raw)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"setting {name} = {raw!r} is not usable", cause=f"from {origin}: {error}") from error
+        settings.append(Setting(name, values[name], origin, text))
+    return Config(**values, settings=tuple(settings))
+
+
+def flag_from_environment(name: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Read a yes/no variable.
+
+    Raises:
+        UsageError: It is set to something that is neither yes nor no.
+    """
+    text = (os.environ if environ is None else environ).get(name, "").strip().lower()
+    if text in TRUE_WORDS:
+        return True
+    if text in FALSE_WORDS:
+        return False
+    raise UsageError(f"{name}={text} is neither yes nor no", hint=f"unset {name}, or set it to 1 or 0")

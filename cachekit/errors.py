@@ -1,0 +1,153 @@
+"""Every error that cachekit raises on purpose, in one tree.
+
+    CachekitError (1)
+    ├── UsageError (2)                what was asked cannot be: options, recipes, data
+    │   ├── RecipeError               a recipe that does not fit the schema
+    │   ├── UnknownNameError          a model, recipe, record or compiler nobody knows
+    │   └── DataError                 the data set cannot be trained on
+    ├── MissError (3)                 something would compile under --require-warm
+    ├── IntegrityError (5)            bytes that are not what their record says
+    ├── CompileError (6)              the compiler, or the trial run around it, failed
+    ├── WaitedTooLongError (75)       another process compiles the same key and the deadline passed
+    ├── StoreError (1)                the store cannot be read or written
+    ├── CompilerUnavailableError (1)  the compiler or a part it needs is not on this machine
+    ├── TrainingError (1)             the training run failed
+    └── InterruptedRunError (130)     Ctrl-C
+
+The number is the process's exit code. The command line prints an error as three lines: what happened, the cause, and
+the command or the edit that helps.
+"""
+
+from __future__ import annotations
+
+
+class CachekitError(Exception):
+    """The root: an error with a kebab-case code, an exit code, a cause and a hint.
+
+    Args:
+        message: What happened, one line, no full stop.
+        cause: Why, as far as it is known.
+        hint: The command to run or the edit to make.
+    """
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cause = cause
+        self.hint = hint
+
+    def lines(self) -> list[str]:
+        """The text a person reads: one to three lines."""
+        text = [f"error[{self.code}]: {self.message}"]
+        if self.cause:
+            text.append(f"  cause: {self.cause}")
+        if self.hint:
+            text.append(f"  hint: {self.hint}")
+        return text
+
+    def as_dict(self) -> dict[str, str | int]:
+        """The same facts for programs."""
+        return {
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "cause": self.cause,
+            "hint": self.hint,
+        }
+
+
+class UsageError(CachekitError):
+    """What was asked cannot be done as asked."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class RecipeError(UsageError):
+    """A recipe that cannot be read, or does not fit the schema."""
+
+    code = "bad-recipe"
+
+
+class UnknownNameError(UsageError):
+    """A name that nobody knows: a recipe, a model, a record, a compiler."""
+
+    code = "unknown-name"
+
+
+class DataError(UsageError):
+    """A data set that is missing, unreadable, or cannot be trained on."""
+
+    code = "bad-data"
+
+
+class MissError(CachekitError):
+    """A compile would be needed, and the caller asked to fail instead."""
+
+    code = "not-warm"
+    exit_code = 3
+
+
+class IntegrityError(CachekitError):
+    """Bytes that are not what their record says."""
+
+    code = "damaged"
+    exit_code = 5
+
+
+class CompileError(CachekitError):
+    """The compiler, or the trial run that drives it, failed."""
+
+    code = "compile-failed"
+    exit_code = 6
+
+
+class WaitedTooLongError(CachekitError):
+    """Another process holds the key, and the caller's deadline passed."""
+
+    code = "waited-too-long"
+    exit_code = 75
+
+
+class StoreError(CachekitError):
+    """The store cannot be read or written: permissions, a full disk, a path that is no folder."""
+
+    code = "store"
+
+
+class CompilerUnavailableError(CachekitError):
+    """The compiler, or something it needs (torch, a C++ compiler), is not on this machine."""
+
+    code = "compiler-unavailable"
+
+
+class TrainingError(CachekitError):
+    """The training run failed for a reason that is not the compiler's."""
+
+    code = "training-failed"
+
+
+class InterruptedRunError(CachekitError):
+    """The user stopped the run."""
+
+    code = "interrupted"
+    exit_code = 130
+
+
+def every_error() -> list[type[CachekitError]]:
+    """All error classes, the root first: for the worker's answer and for the documentation of exit codes."""
+    found: list[type[CachekitError]] = [CachekitError]
+    for cls in found:
+        found.extend(sub for sub in cls.__subclasses__() if sub not in found)
+    return found
+
+
+def from_code(code: str, message: str, *, cause: str = "", hint: str = "") -> CachekitError:
+    """Build the error that `code` names again, as the training worker sends it across the process border."""
+    for cls in every_error():
+        if cls.code == code:
+            return cls(message, cause=cause, hint=hint)
+    return CachekitError(message, cause=cause, hint=hint)

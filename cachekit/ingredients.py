@@ -1,0 +1,185 @@
+"""From a recipe to the named values behind its key: architecture, shapes, precision, layout, compiler, target.
+
+Nothing here imports torch or transformers, and nothing is read from the network: a key must cost milliseconds, on any
+machine. What is hard and what is soft is decided here and in `recipe.schema.SOFT_TRAINING`, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from cachekit import rows, zoo
+from cachekit.architecture import Architecture, graph_fields
+from cachekit.errors import DataError
+from cachekit.key import Ingredients
+from cachekit.recipe import Recipe
+from cachekit.recipe.schema import SOFT_TRAINING
+
+# The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
+WORKER_SCHEMA = 1
+
+# Variables of a recipe's `environment` that reach no graph: name to reason.
+SOFT_VARIABLES = {
+    "HF_DATASETS_CACHE": "where data lies",
+    "HF_ENDPOINT": "where models come from",
+    "HF_HOME": "where models and data lie",
+    "HF_HUB_OFFLINE": "whether models are fetched",
+    "HF_TOKEN": "who fetches; a secret besides, so it is not recorded at all",
+    "MALLOC_ARENA_MAX": "memory allocator",
+    "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "runtime queue, after compilation",
+    "NEURON_RT_EXEC_TIMEOUT": "runtime only",
+    "NEURON_RT_LOG_LEVEL": "runtime only",
+    "NEURON_RT_NUM_CORES": "runtime only; the layout is an ingredient of its own",
+    "NEURON_RT_VISIBLE_CORES": "runtime only; the layout is an ingredient of its own",
+    "PYTHONHASHSEED": "set by cachekit for every worker",
+    "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
+    "TQDM_DISABLE": "progress bars",
+    "WANDB_DISABLED": "reporting",
+}
+SECRETS = {"HF_TOKEN"}
+
+
+class Fingerprint(Struct, frozen=True):
+    """What a compiler is on this machine, found without importing it.
+
+    Attributes:
+        compiler: Its name.
+        directory: The folder its records and modules lie under: name and version.
+        toolchain: Versions that reach the graphs or the code, by package.
+        target: What the code is built for, and what it may assume: instruction set, threads, device.
+        soft: Versions recorded beside the key.
+        bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
+        workers: Worker processes that `data_parallel_size: auto` means here.
+    """
+
+    compiler: str
+    directory: str
+    toolchain: dict[str, str]
+    target: dict[str, Any]
+    soft: dict[str, str]
+    bf16: bool
+    workers: int = 1
+
+
+def labels_of(recipe: Recipe) -> list[str]:
+    """The names of the classes, in the order of their numbers.
+
+    From the recipe where it says them, else from the local training file.
+
+    Raises:
+        DataError: They can be had from neither.
+    """
+    data = recipe.data
+    if data.labels:
+        return list(data.labels)
+    if data.num_labels:
+        return [str(number) for number in range(data.num_labels)]
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say its labels",
+            cause="their number shapes the model's head, and can be read from local text files only",
+            hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
+        )
+    table = rows.read(path, [data.label_column], delimiter=data.delimiter, encoding=data.encoding)
+    return rows.label_names((row[data.label_column] for row in table), str(path))
+
+
+def train_file(recipe: Recipe) -> Path | None:
+    """The local training file; None where the data comes from the Hub.
+
+    Raises:
+        DataError: The folder has none, or the recipe names no data at all.
+    """
+    data = recipe.data
+    if data.train_file:
+        return Path(data.train_file)
+    if data.path:
+        return rows.split_files(Path(data.path))["train"]
+    if data.id:
+        return None
+    raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
+
+
+def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:
+    """`model.config.*`: each field that may reach a graph, defaults filled in."""
+    defaults = zoo.architecture_defaults(architecture.model_type)
+    return {f"model.config.{name}": value for name, value in graph_fields(architecture.config, defaults).items()}
+
+
+def precision(recipe: Recipe, bf16: bool) -> str:
+    """`bf16` or `fp32`, with `auto` resolved for the target."""
+    wanted = recipe.training.bf16
+    return "bf16" if (bf16 if wanted == "auto" else wanted) else "fp32"
+
+
+def build(
+    recipe: Recipe,
+    architecture: Architecture,
+    num_labels: int,
+    fingerprint: Fingerprint,
+    compiler: Mapping[str, Any],
+) -> Ingredients:
+    """Collect the ingredients of a recipe for one compiler and target.
+
+    Args:
+        recipe: The recipe.
+        architecture: The model's architecture, overrides applied.
+        num_labels: Size of the head.
+        fingerprint: The compiler and target.
+        compiler: The compiler's canonical flags and options, and whatever else in its environment shapes graphs.
+    """
+    training = structs.asdict(recipe.training)
+    training["per_device_eval_batch_size"] = eval_batch(recipe)
+    training["precision"] = precision(recipe, fingerprint.bf16)
+    del training["bf16"]
+    parallel = structs.asdict(recipe.parallel)
+    if parallel["data_parallel_size"] == "auto":
+        parallel["data_parallel_size"] = fingerprint.workers
+    variables = {name: str(value) for name, value in recipe.environment.items() if name not in SECRETS}
+    hard: dict[str, Any] = {
+        "task": recipe.task,
+        "worker": WORKER_SCHEMA,
+        "model.type": architecture.model_type,
+        "model.num_labels": num_labels,
+        "data.text_pair": recipe.data.text_pair_column is not None,
+        **architecture_ingredients(architecture),
+        **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
+        **{f"parallel.{name}": value for name, value in parallel.items()},
+        **{f"environment.{name}": value for name, value in variables.items() if name not in SOFT_VARIABLES},
+        "compiler.name": fingerprint.compiler,
+        **_flat("compiler", compiler),
+        **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
+        **{f"target.{name}": value for name, value in fingerprint.target.items()},
+    }
+    soft = {
+        **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING - {"output_dir"})},
+        **{f"environment.{name}": value for name, value in variables.items() if name in SOFT_VARIABLES},
+        **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
+        "model.name": recipe.model.id or "",
+        "data.name": recipe.data.id or "",
+    }
+    return Ingredients(hard, soft)
+
+
+def eval_batch(recipe: Recipe) -> int:
+    """Rows in an evaluation batch; as many as in a training batch where the recipe doesn't say."""
+    return recipe.training.per_device_eval_batch_size or recipe.training.per_device_train_batch_size
+
+
+def worker_variables(recipe: Recipe) -> dict[str, str]:
+    """The recipe's `environment`, as text, `$NAME` and `~` expanded."""
+    return {name: os.path.expandvars(str(value)) for name, value in recipe.environment.items()}
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"options": {"a": 1}}` as `{"<prefix>.options.a": 1}`, so that a difference names the one thing that differs."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(f"{prefix}.{name}", value) if isinstance(value, Mapping) else {f"{prefix}.{name}": value}
+    return flat

@@ -1,0 +1,105 @@
+"""What happened in a run: one JSON line an event, for statistics later, and for the screen now.
+
+A journal never makes a run fail: on a full disk or a read-only store it goes on in memory and says so once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+class Journal:
+    """The events of one run.
+
+    Args:
+        folder: Where journals live; None keeps the events in memory only.
+        verb: The command of the run.
+
+    Attributes:
+        run: The run's identity: UTC start and eight random hex digits; sorts by time.
+    """
+
+    def __init__(self, folder: Path | None, verb: str) -> None:
+        self.run = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + uuid.uuid4().hex[:8]
+        self._verb = verb
+        self._file: TextIO | None = None
+        self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
+        self._listeners: list[Listener] = []
+        self.failure: str = ""
+
+    @property
+    def path(self) -> Path | None:
+        """Where the events are written; None in memory-only mode."""
+        return self._path
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` with each event from now on."""
+        self._listeners.append(listener)
+
+    def emit(self, event: str, **fields: Any) -> Event:
+        """Write one event and tell the listeners.
+
+        Args:
+            event: Its name, dotted: `warm.start`, `store.damaged`.
+            **fields: JSON values.
+        """
+        line: Event = {"event": event, "time": round(time.time(), 3), "run": self.run, **fields}
+        self._write(line)
+        for listener in self._listeners:
+            listener(line)
+        return line
+
+    def show(self, event: str, **fields: Any) -> None:
+        """Tell the listeners of something too frequent to write down: a training step, a second of waiting."""
+        for listener in self._listeners:
+            listener({"event": event, "time": time.time(), "run": self.run, **fields})
+
+    def _write(self, line: Event) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._file is None:
+                # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a", encoding="utf-8", buffering=1)
+                start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb, "pid": os.getpid()}
+                self._file.write(json.dumps(start) + "\n")
+            self._file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            self._path = None
+
+    def close(self) -> None:
+        """Close the file; later events stay in memory."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.failure = error.strerror or str(error)
+            self._file = None
+
+
+def read(path: Path) -> list[Event]:
+    """Read a journal back, leaving out a torn last line.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    events = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            event = json.loads(text)
+        except json.JSONDecodeError:
+            continue  # the line that a killed run was writing
+        if isinstance(event, dict):
+            events.append(event)
+    return events

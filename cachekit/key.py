@@ -1,0 +1,138 @@
+"""Ingredients, their canonical form, the key, and the difference between two sets of them.
+
+A key is the SHA-256 of the canonical JSON of the *hard* ingredients. *Soft* ones are recorded beside it: they may or
+may not reach a graph, and never change the key. `tests/vectors/` fixes the form; changing it takes a new SCHEMA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+Value = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def canonical(value: Any) -> Any:
+    """Bring a JSON value into the one form that is hashed.
+
+    Numbers that are equal are written alike (`0.0` and `0`, `1e3` and `1000`); mappings are sorted when written; lists
+    keep their order, which is meaning (compiler flags).
+
+    Raises:
+        ValueError: NaN, infinity, a mapping with a key that is no string, text that is no Unicode, or no JSON at all.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no JSON form")
+        return int(value) if value.is_integer() else value
+    if isinstance(value, str):
+        value.encode("utf-8")  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+        return value
+    if isinstance(value, list | tuple):
+        return [canonical(item) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError("a mapping's keys must be strings")
+        return {canonical(name): canonical(item) for name, item in value.items()}
+    raise ValueError(f"{type(value).__name__} has no JSON form")
+
+
+def canonical_json(value: Any) -> bytes:
+    """The bytes that are hashed: sorted names, no spaces, UTF-8, each number in one form."""
+    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """The named values behind a key.
+
+    Attributes:
+        hard: Dotted name to JSON value; all of it is in the key.
+        soft: Recorded beside the key.
+    """
+
+    hard: Mapping[str, Any]
+    soft: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """64 hex digits: the SHA-256 of the schema number and the hard ingredients."""
+        return key_of(self.hard)
+
+
+def key_of(hard: Mapping[str, Any], schema: int = SCHEMA) -> str:
+    """The key of a set of hard ingredients, as read back from a record as well."""
+    return hashlib.sha256(canonical_json({"schema": schema, "hard": hard})).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One ingredient that two sets do not share; ABSENT where one side lacks it."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT = _Absent()
+
+# What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
+# share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
+# perhaps the small ones. `nearest` sorts by it.
+WEIGHTS = {"compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """What changed from one set of hard ingredients to another, sorted by name."""
+    changes = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
+        # Absence is not null: a missing ingredient and one whose value is null give different keys.
+        if (before is ABSENT) != (after is ABSENT) or canonical_or_absent(before) != canonical_or_absent(after):
+            changes.append(Change(name, before, after))
+    return changes
+
+
+def canonical_or_absent(value: Any) -> bytes:
+    """Bytes to compare two values by; `True` and `1` differ, `1` and `1.0` do not."""
+    return b"" if value is ABSENT else canonical_json(value)
+
+
+def distance(changes: Iterable[Change]) -> int:
+    """How far apart two sets are: the sum of their changes' weights."""
+    return sum(WEIGHTS.get(change.name.split(".", 1)[0], 10) for change in changes)
+
+
+def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
+    """The candidate with the least difference to `wanted`.
+
+    Args:
+        wanted: Hard ingredients.
+        candidates: Hard ingredients by name (a key, a path).
+
+    Returns:
+        Its name and the changes from it to `wanted`; None without candidates. Equal distances go to the smaller name,
+        so that the answer does not depend on reading order.
+    """
+    best: tuple[int, int, str] | None = None
+    best_changes: list[Change] = []
+    for name, hard in candidates.items():
+        changes = difference(hard, wanted)
+        rank = (distance(changes), len(changes), name)
+        if best is None or rank < best:
+            best, best_changes = rank, changes
+    return (best[2], best_changes) if best else None

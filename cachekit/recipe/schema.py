@@ -1,0 +1,216 @@
+"""The schema of a recipe: what may be said, of what type, within which limits.
+
+Training arguments carry the names of `transformers.TrainingArguments` where it has one. Meanings that are not plain
+from the name stand beside the field. `recipes/` holds examples; `cachekit zoo schema` prints this as JSON schema.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.json import schema as _json_schema
+
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+OpenFraction = Annotated[float, Meta(gt=0, lt=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Scalar = str | int | float | bool
+
+
+class _Strict(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a recipe: frozen, and no field that it does not know."""
+
+
+class Model(_Strict):
+    """Which model. Its architecture is in the key; its name, weights and place are not.
+
+    Attributes:
+        id: Hub id or registry name; also names the architecture when `path` or `package` gives the weights.
+        revision: Branch, tag or commit on the Hub.
+        path: Local folder in Hugging Face format; relative paths start at the recipe.
+        package: The same inside an installed Python package, as `package/folder`.
+        from_config: Train from random weights.
+        config: Fields of the architecture's config to change; implies `from_config` where weights no longer fit.
+        tokenizer: Hub id or folder of the tokenizer, where it is not the model's own.
+    """
+
+    id: Text | None = None
+    revision: Text | None = None
+    path: Text | None = None
+    package: Text | None = None
+    from_config: bool = False
+    config: dict[str, Any] = {}
+    tokenizer: Text | None = None
+
+
+class Data(_Strict):
+    """Which rows. They are not in the key; the number of labels is, through the model's head.
+
+    Attributes:
+        id: Data set on the Hub.
+        config: Its configuration's name.
+        revision: Its revision.
+        train_split: Split names on the Hub; validation and test are optional.
+        path: Local folder that holds `train.*`, and may hold `validation.*` (`val`, `dev`) and `test.*`.
+        train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet.
+        delimiter: Of csv, tsv and txt files; found from the header by default.
+        encoding: Of text files.
+        text_column: The text; `text_pair_column` a second one.
+        label_column: The class, as a name or a number.
+        labels: The classes' names in the order of their numbers; else `num_labels`; else read from a local file.
+        validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given.
+        max_train_samples: Use that many rows at the most.
+    """
+
+    id: Text | None = None
+    config: Text | None = None
+    revision: Text | None = None
+    train_split: Text = "train"
+    validation_split: Text | None = None
+    test_split: Text | None = None
+    path: Text | None = None
+    train_file: Text | None = None
+    validation_file: Text | None = None
+    test_file: Text | None = None
+    delimiter: Annotated[str, Meta(min_length=1, max_length=1)] | None = None
+    encoding: Text = "utf-8"
+    text_column: Text = "text"
+    text_pair_column: Text | None = None
+    label_column: Text = "label"
+    labels: Annotated[tuple[Text, ...], Meta(min_length=2)] | None = None
+    num_labels: Annotated[int, Meta(ge=2)] | None = None
+    validation_fraction: OpenFraction = 0.1
+    max_train_samples: Positive | None = None
+    max_eval_samples: Positive | None = None
+
+
+class Training(_Strict):
+    """How to train. The first block reaches the compiled graphs and is in the key; the second is not.
+
+    Attributes:
+        per_device_eval_batch_size: As the training batch by default.
+        max_seq_length: Tokens a row; every row is padded or cut to it, because each new shape is a new graph.
+        bf16: `auto` means yes where the device has it.
+        max_grad_norm: 0 turns clipping off.
+        max_steps: Optimizer steps; wins over `num_train_epochs`.
+        output_dir: Relative paths start at the working directory; `runs/<recipe>` by default.
+    """
+
+    per_device_train_batch_size: Positive = 8
+    per_device_eval_batch_size: Positive | None = None
+    max_seq_length: Annotated[int, Meta(ge=2)] = 128
+    gradient_accumulation_steps: Positive = 1
+    bf16: bool | Literal["auto"] = "auto"
+    optim: Literal["adamw_torch", "adamw_torch_fused", "sgd", "adafactor"] = "adamw_torch"
+    weight_decay: Rate = 0.0
+    adam_beta1: Fraction = 0.9
+    adam_beta2: Fraction = 0.999
+    adam_epsilon: Rate = 1e-8
+    max_grad_norm: Rate = 1.0
+    label_smoothing_factor: Fraction = 0.0
+    gradient_checkpointing: bool = False
+
+    learning_rate: Rate = 5e-5
+    lr_scheduler_type: Literal[
+        "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup"
+    ] = "linear"
+    warmup_steps: NotNegative = 0
+    num_train_epochs: Annotated[float, Meta(gt=0)] = 3
+    max_steps: Positive | None = None
+    seed: NotNegative = 42
+    logging_steps: Positive = 50
+    eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
+    eval_steps: Positive | None = None
+    save_strategy: Literal["no", "steps", "epoch"] = "epoch"
+    save_steps: Positive = 500
+    save_total_limit: Positive | None = 1
+    dataloader_num_workers: NotNegative = 0
+    output_dir: Text | None = None
+
+
+# Reach no compiled graph: recorded beside the key, never in it.
+SOFT_TRAINING = frozenset(
+    {
+        "learning_rate",
+        "lr_scheduler_type",
+        "warmup_steps",
+        "num_train_epochs",
+        "max_steps",
+        "seed",
+        "logging_steps",
+        "eval_strategy",
+        "eval_steps",
+        "save_strategy",
+        "save_steps",
+        "save_total_limit",
+        "dataloader_num_workers",
+        "output_dir",
+    }
+)
+
+
+class Parallel(_Strict):
+    """The layout over devices and nodes; it shapes the graphs, so all of it is in the key.
+
+    Attributes:
+        data_parallel_size: Workers on a node; `auto` is all the cores the compiler drives, 1 on a CPU.
+        zero_1: Shard the optimizer's state.
+    """
+
+    data_parallel_size: Positive | Literal["auto"] = "auto"
+    tensor_parallel_size: Positive = 1
+    pipeline_parallel_size: Positive = 1
+    zero_1: bool = False
+    nodes: Positive = 1
+
+
+class Compiler(_Strict):
+    """Which compiler, and how it is called.
+
+    Attributes:
+        name: `auto` picks Neuron where it is really there, else Inductor.
+        flags: Kept in order: to some compilers order and spelling are part of the key.
+        options: The compiler's named options.
+    """
+
+    name: Literal["auto", "inductor", "neuron"] = "auto"
+    flags: tuple[str, ...] = ()
+    options: dict[str, Scalar] = {}
+
+
+class Expectation(_Strict):
+    """What a run of this recipe is known to reach, and who says so."""
+
+    instance: Text
+    source: Text
+    metrics: dict[str, float] = {}
+    train_seconds: Rate | None = None
+    dollars: Rate | None = None
+    note: str = ""
+
+
+class Recipe(_Strict, kw_only=True):
+    """A fine-tune: everything that `warm` and `train` need to know.
+
+    Attributes:
+        environment: Variables for the worker; in the key, but for those known not to reach a graph.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    description: str = ""
+    task: Literal["text-classification"] = "text-classification"
+    model: Model
+    data: Data = field(default_factory=Data)
+    training: Training = field(default_factory=Training)
+    parallel: Parallel = field(default_factory=Parallel)
+    compiler: Compiler = field(default_factory=Compiler)
+    environment: dict[str, str | int | float] = {}
+    expect: tuple[Expectation, ...] = ()
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a recipe, for editors (`# yaml-language-server: $schema=…`)."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_json_schema(Recipe)}

@@ -1,0 +1,150 @@
+"""What a warm made for a key: modules, their files with sizes and digests, seconds, provenance.
+
+On disk and on every tier a record is one JSON document, `{"record": {...}, "sha256": "..."}`, whose digest is over the
+canonical JSON of the inner part: a record that changed on its way is never believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cachekit.key import canonical_json, key_of
+
+SCHEMA = 1
+LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
+
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+# Names become paths in stores and tiers: no step may be empty or go up, and nothing may be absolute.
+RelativePath = Annotated[
+    str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*$")
+]
+
+
+class DamagedRecordError(ValueError):
+    """A document that is no record, or not the one that was written."""
+
+
+class File(Struct, frozen=True, forbid_unknown_fields=True):
+    """One file of a module: its path inside the module, its bytes and their SHA-256."""
+
+    path: RelativePath
+    size: Annotated[int, Meta(ge=0)]
+    sha256: Digest
+
+
+class Module(Struct, frozen=True, forbid_unknown_fields=True):
+    """One compiled artifact under the compiler's own name.
+
+    Attributes:
+        name: Inductor: `inductor-<version>/<target>/<digest>.tar`, one archive a warm.
+        files: An Inductor module has one file; a Neuron one has a directory of them.
+        seconds: Time its compile took, where it is known alone.
+    """
+
+    name: RelativePath
+    files: Annotated[tuple[File, ...], Meta(min_length=1)]
+    seconds: float | None = None
+
+
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who made it, when, with what, where.
+
+    Attributes:
+        created: UTC, ISO 8601, to the second.
+        toolchain: Versions by package, soft ones too.
+        instance: Machine type, where it can be known.
+    """
+
+    created: str
+    cachekit: str
+    user: str
+    host: str
+    platform: str
+    toolchain: dict[str, str] = {}
+    instance: str = ""
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """What exists for a key.
+
+    Attributes:
+        directory: The compiler's directory (`inductor-2.13.0`); with `model_type` it says where the record lies.
+        recipe: The name of the recipe that it was made from; information only.
+        hard: The ingredients; re-hashing them gives `key`.
+        graphs: How many graphs the compiler built.
+        compile_seconds: Wall time of the cold trial run from the first graph on: what a hit saves.
+        load_seconds: Wall time of the same stretch when everything is found; None until it was measured.
+    """
+
+    key: Digest
+    compiler: str
+    directory: RelativePath
+    model_type: RelativePath
+    recipe: str
+    hard: dict[str, Any]
+    soft: dict[str, Any]
+    modules: tuple[Module, ...]
+    graphs: Annotated[int, Meta(ge=0)]
+    compile_seconds: Annotated[float, Meta(ge=0)]
+    provenance: Provenance
+    load_seconds: Annotated[float, Meta(ge=0)] | None = None
+    schema: Annotated[int, Meta(ge=1)] = SCHEMA
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Every file of every module."""
+        return tuple(file for module in self.modules for file in module.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+def encode(record: Record) -> bytes:
+    """The document to store: one line of JSON and a newline."""
+    body = msgspec.to_builtins(record)
+    digest = hashlib.sha256(canonical_json(body)).hexdigest()
+    text = json.dumps({"record": body, "sha256": digest}, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8") + b"\n"
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise DamagedRecordError("a name stands twice")
+    return mapping
+
+
+def decode(raw: bytes) -> Record | None:
+    """Read a document back.
+
+    Returns:
+        The record; None where it has another schema number, which is a miss and no damage.
+
+    Raises:
+        DamagedRecordError: It is not JSON, does not have its digest, does not fit the schema, or its ingredients do
+            not give its key.
+    """
+    if len(raw) > LARGEST:
+        raise DamagedRecordError(f"{len(raw):,} bytes are no record")
+    try:
+        document = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates)
+        body, digest = document["record"], document["sha256"]
+        if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
+            raise DamagedRecordError("its digest does not fit")
+        if body.get("schema") != SCHEMA:
+            return None
+        record = msgspec.convert(body, Record)
+    except DamagedRecordError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecordError(f"not a record: {error}") from error
+    if key_of(record.hard) != record.key:
+        raise DamagedRecordError("its ingredients do not give its key")
+    return record

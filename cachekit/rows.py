@@ -1,0 +1,235 @@
+"""Labelled rows from local files: csv, tsv, txt, json and jsonl, with errors that name file, line and column.
+
+Parquet and the Hub are read in the training worker, which has the packages for them. `plan` reads local labels here, so
+that the size of the model's head, and with it the key, is known without them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cachekit.errors import DataError
+
+DELIMITED = {".csv", ".tsv", ".txt"}
+SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
+SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev", "eval"),
+    "test": ("test",),
+}
+
+Row = dict[str, Any]
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """The files of a data folder by split: `train.*`, and where they exist `validation.*` and `test.*`.
+
+    Raises:
+        DataError: There is no such folder, no training file, or a split has two files.
+    """
+    if not folder.is_dir():
+        raise DataError(f"data.path {folder} is not a folder", hint="for one file, use data.train_file")
+    found: dict[str, Path] = {}
+    for split, stems in SPLIT_NAMES.items():
+        files = sorted(p for p in folder.iterdir() if p.stem.lower() in stems and p.suffix.lower() in SUFFIXES)
+        if len(files) > 1:
+            raise DataError(
+                f"{folder} has more than one {split} file",
+                cause=", ".join(p.name for p in files),
+                hint=f"name one with data.{split}_file",
+            )
+        if files:
+            found[split] = files[0]
+    if "train" not in found:
+        raise DataError(
+            f"{folder} has no training file",
+            cause=f"looked for train.{{{','.join(s[1:] for s in SUFFIXES)}}}",
+            hint="name it with data.train_file",
+        )
+    return found
+
+
+def read(path: Path, columns: Iterable[str], *, delimiter: str | None = None, encoding: str = "utf-8") -> Iterator[Row]:
+    """Read rows that have at least `columns`.
+
+    Args:
+        path: A file whose suffix is in SUFFIXES, but for parquet.
+        columns: The columns that must be there.
+        delimiter: Of a delimited file; found from the header by default.
+        encoding: Of the text.
+
+    Raises:
+        DataError: The file is missing, unreadable, not of its format, or lacks a column.
+    """
+    wanted = list(columns)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path} is of no known kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv")
+    text = _text(path, encoding)
+    if suffix in DELIMITED:
+        return _delimited(path, text, wanted, delimiter)
+    if suffix == ".jsonl":
+        return _check_columns(path, _json_lines(path, text), wanted)
+    if suffix == ".json":
+        return _check_columns(path, _json_rows(path, text), wanted)
+    raise DataError(f"{path} is parquet, which only the training worker reads")
+
+
+def label_names(values: Iterable[Any], source: str) -> list[str]:
+    """The classes that occur, in the order of their numbers: numbers by value, names by alphabet.
+
+    Raises:
+        DataError: A row has no label, or there are fewer than two classes.
+    """
+    seen: dict[str, Any] = {}
+    count = 0
+    for count, value in enumerate(values, start=1):
+        seen.setdefault(label_text(value, f"{source}, row {count}"), value)
+    if count == 0:
+        raise DataError(f"{source} has no rows", hint="check data.path or data.train_file")
+    if len(seen) < 2:  # noqa: PLR2004
+        raise DataError(
+            f"{source} has one class only: {next(iter(seen))!r}",
+            cause="a classifier needs at least two",
+            hint="check data.label_column",
+        )
+    if all(_is_integer(name) for name in seen):
+        largest = max(int(name) for name in seen)
+        if min(int(name) for name in seen) < 0 or largest >= 10 * len(seen) + 10:
+            raise DataError(
+                f"{source}: the labels are numbers, but not class numbers",
+                cause=f"from {min(map(int, seen))} to {largest}, {len(seen)} different ones",
+                hint="use names, or number the classes from 0",
+            )
+        return [str(number) for number in range(largest + 1)]
+    return sorted(seen)
+
+
+def label_text(value: Any, where: str) -> str:
+    """A label as the text by which classes are told apart: `1`, `1.0` and `"1"` are one class.
+
+    Raises:
+        DataError: There is no label.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()) or value != value:  # noqa: PLR0124
+        raise DataError(f"{where} has no label", hint="remove the row, or check data.label_column")
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _is_integer(text: str) -> bool:
+    return text.lstrip("-").isdecimal()
+
+
+def _text(path: Path, encoding: str) -> str:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+    try:
+        return raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{path}, line {line}: not {encoding}",
+            cause=f"byte 0x{raw[error.start]:02x} cannot be there",
+            hint="convert the file, or say data.encoding=latin-1 (or what it is)",
+        ) from error
+    except LookupError as error:
+        raise DataError(f"data.encoding: no encoding is called {encoding!r}", hint="utf-8, latin-1, cp1252, ...") from error
+
+
+def _sniff(header: str, wanted: list[str], suffix: str) -> str:
+    candidates = [",", "\t", ";", "|"] if suffix != ".tsv" else ["\t", ",", ";", "|"]
+    scores = {}
+    for candidate in candidates:
+        names = {name.strip() for name in next(csv.reader([header], delimiter=candidate), [])}
+        scores[candidate] = (len(names & set(wanted)), len(names))
+    return max(candidates, key=lambda candidate: scores[candidate])
+
+
+def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) -> Iterator[Row]:
+    lines = text.splitlines(keepends=True)
+    if not lines:
+        raise DataError(f"{path} is empty", hint="the first line must name the columns")
+    delimiter = delimiter or _sniff(lines[0], wanted, path.suffix.lower())
+    # A quote inside an unquoted field is text (tweets are full of them); a field that starts with one is quoted.
+    reader = csv.reader(lines, delimiter=delimiter)
+    header = [name.strip() for name in next(reader, [])]
+    _require(path, header, wanted)
+
+    def rows() -> Iterator[Row]:
+        try:
+            for values in reader:
+                if not values:
+                    continue
+                if len(values) < len(header):
+                    raise DataError(
+                        f"{path}, line {reader.line_num}: {len(values)} of {len(header)} columns",
+                        cause=f"delimiter {delimiter!r}, columns {', '.join(header)}",
+                        hint="quote texts that hold the delimiter, or say data.delimiter",
+                    )
+                if len(values) > len(header):
+                    raise DataError(
+                        f"{path}, line {reader.line_num}: {len(values)} columns, the header names {len(header)}",
+                        cause=f"delimiter {delimiter!r} stands inside a text, perhaps",
+                        hint="quote texts that hold the delimiter, or say data.delimiter",
+                    )
+                yield dict(zip(header, values, strict=True))
+        except csv.Error as error:
+            raise DataError(f"{path}, line {reader.line_num}: not delimited text", cause=str(error)) from error
+
+    return rows()
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{path}, line {number}: not JSON", cause=error.msg) from error
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{") and "\n{" in text:
+            yield from _json_lines(path, text)  # jsonl under the name .json, as many tools write it
+            return
+        raise DataError(f"{path}, line {error.lineno}: not JSON", cause=error.msg) from error
+    rows = document.get("data") if isinstance(document, dict) else document
+    if not isinstance(rows, list):
+        raise DataError(f"{path} is no list of rows", hint='[{"text": ..., "label": ...}, ...]')
+    yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _check_columns(path: Path, numbered: Iterator[tuple[str, Any]], wanted: list[str]) -> Iterator[Row]:
+    for where, row in numbered:
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, {where}: not an object", hint='{"text": ..., "label": ...}')
+        if not all(name in row for name in wanted):
+            _require(path, list(row), wanted, where)
+        yield row
+
+
+def _require(path: Path, have: list[str], wanted: list[str], where: str = "") -> None:
+    for name in wanted:
+        if name not in have:
+            near = get_close_matches(name, have, n=1, cutoff=0.3)
+            raise DataError(
+                f"{path}{f', {where}' if where else ''}: no column {name!r}",
+                cause=f"columns are {', '.join(have) or '(none)'}",
+                hint=f"say which one with data.text_column or data.label_column{f', {near[0]!r} perhaps' if near else ''}",
+            )

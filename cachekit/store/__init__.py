@@ -1,0 +1,7 @@
+"""The local store: content-addressed blobs, records that point to them, and the guarantees about both."""
+
+from cachekit.store.flight import Flight, Holder
+from cachekit.store.scratch import Scratch
+from cachekit.store.store import Store
+
+__all__ = ["Flight", "Holder", "Scratch", "Store"]

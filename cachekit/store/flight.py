@@ -1,0 +1,110 @@
+"""Single flight: of all processes of a host that want one key compiled, one compiles and the others wait.
+
+The lock is the kernel's, freed when its holder dies. It saves work and guards nothing: two compiles of one key would
+publish the same record twice, which is harmless.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from cachekit.errors import WaitedTooLongError
+
+POLL = 0.2  # seconds between two looks at a held lock
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who compiles, and since when (seconds since the epoch)."""
+
+    pid: int
+    host: str
+    user: str
+    since: float
+    recipe: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user}@{self.host}, for {max(0, time.time() - self.since):.0f} s"
+
+
+def whoami() -> str:
+    """The user's name; the number where the system has no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid())
+
+
+class Flight:
+    """The lock of one key.
+
+    Args:
+        folder: The store's folder of locks.
+        key: The key.
+        recipe: What the holder works on, for those who wait.
+    """
+
+    def __init__(self, folder: Path, key: str, recipe: str) -> None:
+        self._folder = folder
+        self._lock_path = folder / f"{key}.lock"
+        self._note = folder / f"{key}.json"
+        self._recipe = recipe
+
+    def holder(self) -> Holder | None:
+        """Who holds the key by the note it left; None where there is no readable note."""
+        try:
+            return Holder(**json.loads(self._note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @contextmanager
+    def lead(self, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> Iterator[float]:
+        """Hold the key; wait for it as long as is allowed.
+
+        Args:
+            wait_seconds: The deadline; 0 does not wait.
+            on_wait: Called while waiting, with the holder and the seconds waited so far.
+
+        Yields:
+            Seconds waited. Whoever waited should look again whether there is still something to do.
+
+        Raises:
+            WaitedTooLongError: The deadline passed.
+        """
+        from filelock import FileLock, Timeout
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(str(self._lock_path))
+        start = time.monotonic()
+        while True:
+            try:
+                lock.acquire(timeout=0)
+                break
+            except Timeout:
+                waited = time.monotonic() - start
+                holder = self.holder()
+                if waited >= wait_seconds:
+                    raise WaitedTooLongError(
+                        f"another process has been compiling {self._recipe} for longer than this one may wait",
+                        cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
+                        hint="wait longer with --wait SECONDS, or look at that process",
+                    ) from None
+                on_wait(holder, waited)
+                time.sleep(POLL)
+        try:
+            note = Holder(os.getpid(), socket.gethostname(), whoami(), time.time(), self._recipe)
+            self._note.write_text(json.dumps(asdict(note)), encoding="utf-8")
+            yield time.monotonic() - start
+        finally:
+            # The lock file itself stays: removing it would let two processes hold two files of one name.
+            with suppress(OSError):
+                self._note.unlink(missing_ok=True)
+            lock.release()

@@ -1,0 +1,91 @@
+"""Where things lie in a store.
+
+    <home>/v1/
+      blobs/ab/<sha256>                                  bytes under their digest, read-only
+      records/<compiler dir>/<model type>/<key>.json     the index: key to record
+      verified/<sha256>                                  a note that the blob was hashed in its present state
+      quarantine/                                        what was found damaged, for people to look at
+      locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
+      tmp/, live/                                        folders of running processes, swept when their owner is gone
+      journal/<month>/<run>.jsonl, logs/                 what happened
+      state/                                             the recipe warmed last in each working directory
+
+A new layout takes a new `v<n>`; an old cachekit goes on with the old one, and neither sees the other's entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of a store at `home`."""
+
+    home: Path
+
+    @property
+    def root(self) -> Path:
+        """The folder of this layout's version."""
+        return self.home / VERSION
+
+    @property
+    def blobs(self) -> Path:
+        """Content-addressed bytes."""
+        return self.root / "blobs"
+
+    @property
+    def records(self) -> Path:
+        """The index from keys to records."""
+        return self.root / "records"
+
+    @property
+    def verified(self) -> Path:
+        """Notes of which blobs were hashed, and in which state."""
+        return self.root / "verified"
+
+    @property
+    def quarantine(self) -> Path:
+        """Damaged files."""
+        return self.root / "quarantine"
+
+    @property
+    def locks(self) -> Path:
+        """One lock per key."""
+        return self.root / "locks"
+
+    @property
+    def tmp(self) -> Path:
+        """Unfinished files."""
+        return self.root / "tmp"
+
+    @property
+    def live(self) -> Path:
+        """Live roots, by default; `config.live_dir` may name another disk."""
+        return self.root / "live"
+
+    @property
+    def journal(self) -> Path:
+        """Journals of runs."""
+        return self.root / "journal"
+
+    @property
+    def logs(self) -> Path:
+        """What workers printed."""
+        return self.root / "logs"
+
+    @property
+    def state(self) -> Path:
+        """Small notes between runs."""
+        return self.root / "state"
+
+    def blob(self, sha256: str) -> Path:
+        """The path of a blob."""
+        return self.blobs / sha256[:2] / sha256
+
+    def record(self, directory: str, model_type: str, key: str) -> Path:
+        """The path of a record."""
+        return self.records / directory / model_type / f"{key}.json"

@@ -1,0 +1,81 @@
+"""A folder of one running process, which disappears with it: at exit, or swept by the next process after a kill.
+
+The owner holds a file lock beside the folder for as long as it lives. The kernel frees the lock when the process dies,
+however it dies, so a free lock is proof that the folder has no owner.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+
+class Scratch:
+    """A private folder; use it as a context manager.
+
+    Args:
+        base: The folder of such folders; folders without an owner are swept from it on entry.
+        prefix: How the folder's name starts, for people who look.
+    """
+
+    def __init__(self, base: Path, prefix: str = "run") -> None:
+        name = f"{prefix}-{os.getpid()}-{uuid.uuid4().hex[:12]}"
+        self.path = base / name
+        self._base = base
+        self._lock_path = base / f"{name}.lock"
+        self._lock: BaseFileLock | None = None
+
+    def __enter__(self) -> Path:
+        from filelock import FileLock
+
+        self._base.mkdir(parents=True, exist_ok=True)
+        sweep(self._base)
+        # The lock first: a folder is never seen without its owner's lock.
+        lock = FileLock(str(self._lock_path))
+        lock.acquire(timeout=10)
+        self._lock = lock
+        self.path.mkdir()
+        return self.path
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _remove(self.path, self._lock_path)
+        if self._lock is not None:
+            self._lock.release()
+
+
+def _remove(folder: Path, lock_path: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    # A folder that could not be removed keeps its lock file, so that a later sweep finds it again.
+    if not folder.exists():
+        lock_path.unlink(missing_ok=True)
+
+
+def sweep(base: Path) -> list[Path]:
+    """Remove the folders whose owner is gone; returns which."""
+    from filelock import FileLock, Timeout
+
+    swept = []
+    try:
+        locks = [path for path in base.iterdir() if path.suffix == ".lock"]
+    except OSError:
+        return []
+    for lock_path in locks:
+        try:
+            lock = FileLock(str(lock_path))
+            lock.acquire(timeout=0)
+        except (Timeout, OSError):
+            continue  # owned, or not ours to touch
+        try:
+            folder = lock_path.with_suffix("")
+            _remove(folder, lock_path)
+            swept.append(folder)
+        finally:
+            lock.release()
+    return swept

@@ -1,0 +1,320 @@
+"""The store: publish a record with its blobs, find it again, and never serve bytes that are not what it says."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cachekit.errors import IntegrityError, StoreError
+from cachekit.journal import Journal
+from cachekit.record import DamagedRecordError, File, Record, decode, encode
+from cachekit.store import durable
+from cachekit.store.layout import Layout
+from cachekit.store.scratch import Scratch
+
+CHUNK = 4 << 20
+
+
+class Store:
+    """The store at `home`. Any number of processes may use it at once, and any of them may die at any time.
+
+    Args:
+        home: Its folder; made when first written to.
+        journal: Told about damage (`store.damaged`), once for each piece.
+    """
+
+    def __init__(self, home: Path, journal: Journal) -> None:
+        self.layout = Layout(home)
+        self._journal = journal
+
+    # Reading
+
+    def lookup(self, key: str, directory: str, model_type: str) -> Record | None:
+        """The record of a key, if it is whole: its own digest, and that of every blob, fits.
+
+        Damage is reported to the journal, moved to quarantine, and a miss.
+        """
+        self._restore_index()
+        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
+
+    def records(self) -> Iterator[Record]:
+        """All readable records, in the order of their paths; their blobs are not checked."""
+        self._restore_index()
+        for path in self._record_paths():
+            record = self._load(path, path.stem, check_blobs=False)
+            if record is not None:
+                yield record
+
+    @contextmanager
+    def reading(self, file: File) -> Iterator[Path]:
+        """Read a blob while its digest is computed beside; leaving the block means that it fitted.
+
+        What the block made of the bytes is to be thrown away when this raises.
+
+        Raises:
+            IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
+        """
+        path = self.layout.blob(file.sha256)
+        outcome: list[str] = []
+        thread = threading.Thread(target=lambda: outcome.append(self._damage(file, memo=False)), daemon=True)
+        thread.start()
+        try:
+            yield path
+        except Exception as error:
+            thread.join()
+            if outcome == [""]:
+                raise
+            raise self._refuse(path, (outcome or ["unreadable"])[0]) from error
+        thread.join()
+        if outcome != [""]:
+            raise self._refuse(path, (outcome or ["unreadable"])[0])
+
+    def _refuse(self, path: Path, reason: str) -> IntegrityError:
+        self._condemn(path, reason)
+        return IntegrityError(
+            f"{path.name[:16]} in the store is damaged",
+            cause=reason,
+            hint="it was set aside; warm again to compile it anew",
+        )
+
+    def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._journal.emit("store.damaged", path=str(path), reason=error.strerror or str(error), kept=True)
+            return None
+        try:
+            record = decode(raw)
+        except DamagedRecordError as error:
+            self._condemn(path, str(error))
+            return None
+        if record is None:
+            return None  # another schema: a miss, and none of our business
+        if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
+            self._condemn(path, "it is another key's record")
+            return None
+        if check_blobs:
+            damaged = [(file, reason) for file in record.files if (reason := self._damage(file, memo=True))]
+            for file, reason in damaged:
+                self._condemn(self.layout.blob(file.sha256), reason)
+            if damaged:
+                self._condemn(path, "a blob of it is damaged", quiet=True)
+                return None
+            self._check_manifest(raw)
+        return record
+
+    def _damage(self, file: File, *, memo: bool) -> str:
+        """Why a blob is not what its record says; empty where it is."""
+        path = self.layout.blob(file.sha256)
+        try:
+            with path.open("rb") as source:
+                before = os.fstat(source.fileno())
+                if before.st_size != file.size:
+                    return f"{before.st_size:,} bytes instead of {file.size:,}"
+                if memo and self._noted(file.sha256, before):
+                    return ""
+                digest = hashlib.sha256()
+                while chunk := source.read(CHUNK):
+                    digest.update(chunk)
+                if digest.hexdigest() != file.sha256:
+                    return "its digest does not fit"
+                if _state(os.fstat(source.fileno())) != _state(before):
+                    return "it changed while it was read"
+        except FileNotFoundError:
+            return "it is missing"
+        except OSError as error:
+            return error.strerror or str(error)
+        if memo:
+            self._note(file.sha256, before)
+        return ""
+
+    def _noted(self, sha256: str, status: os.stat_result) -> bool:
+        # Hashing gigabytes for every plan would be slow; a change through the file system always moves ctime. Silent
+        # decay of the disk does not, which is why bytes are hashed again whenever they are used (`reading`).
+        try:
+            return (self.layout.verified / sha256).read_text(encoding="ascii") == _state(status)
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _note(self, sha256: str, status: os.stat_result) -> None:
+        with suppress(OSError):  # a read-only store: hash again next time
+            self.layout.verified.mkdir(parents=True, exist_ok=True)
+            fresh = self.layout.verified / f"{sha256}.{os.getpid()}.{threading.get_ident()}"
+            fresh.write_text(_state(status), encoding="ascii")
+            fresh.replace(self.layout.verified / sha256)
+
+    # Damage
+
+    def _condemn(self, path: Path, reason: str, *, quiet: bool = False) -> None:
+        """Move a damaged file out of the way, and say so once."""
+        place = self.layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{path.name}"
+        kept = False
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(place)
+        except FileNotFoundError:
+            pass  # it is missing, or another process was quicker
+        except OSError:
+            kept = True  # a read-only store; it stays, and stays a miss
+        if not quiet:
+            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=kept, quarantine=str(place))
+
+    def _check_manifest(self, raw: bytes) -> None:
+        """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
+        digest = hashlib.sha256(raw).hexdigest()
+        file = File("record.json", len(raw), digest)
+        reason = self._damage(file, memo=True)
+        if not reason:
+            return
+        path = self.layout.blob(digest)
+        if path.exists():
+            self._condemn(path, reason)
+        else:
+            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=False)
+        with suppress(StoreError):
+            self._write(raw, path)
+
+    # Writing
+
+    def check_writable(self) -> None:
+        """Find out before an hour of compiling whether its result can be kept.
+
+        Raises:
+            StoreError: It cannot.
+        """
+        try:
+            with Scratch(self.layout.tmp, "check") as folder:
+                (folder / "probe").write_bytes(b"cachekit")
+        except OSError as error:
+            raise _store_error(self.layout.home, error) from error
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A private folder on the store's file system, in which to build what `publish` takes.
+
+        Raises:
+            StoreError: It cannot be made.
+        """
+        scratch = Scratch(self.layout.tmp, "publish")
+        try:
+            folder = scratch.__enter__()
+        except OSError as error:
+            raise _store_error(self.layout.home, error) from error
+        try:
+            yield folder
+        finally:
+            scratch.__exit__(None, None, None)
+
+    def publish(self, record: Record, finished: Mapping[str, Path]) -> None:
+        """Make a record and its blobs visible, the record last.
+
+        Args:
+            record: The record; each of its blobs is in `finished` or in the store already.
+            finished: Files by SHA-256, from `workspace`; moved.
+
+        Raises:
+            StoreError: Disk full, no permission. Nothing partial is visible.
+            IntegrityError: A blob that the record names is in neither place, or is not what it says.
+        """
+        files = {file.sha256: file for file in record.files}
+        try:
+            for sha256, path in finished.items():
+                _check_bytes(path, files[sha256])
+                blob = self.layout.blob(sha256)
+                durable.publish(path, blob)
+                self._note(sha256, blob.stat())
+        except OSError as error:
+            raise _store_error(self.layout.home, error) from error
+        for file in record.files:
+            reason = self._damage(file, memo=True)
+            if reason:
+                raise self._refuse(self.layout.blob(file.sha256), reason)
+        raw = encode(record)
+        # A copy of the record among the blobs: the index can be rebuilt from those alone.
+        self._write(raw, self.layout.blob(hashlib.sha256(raw).hexdigest()))
+        self._write(raw, self.layout.record(record.directory, record.model_type, record.key))
+
+    def _write(self, raw: bytes, target: Path) -> None:
+        try:
+            with self.workspace() as folder:
+                durable.write_bytes(folder, target, raw)
+        except OSError as error:
+            raise _store_error(self.layout.home, error) from error
+
+    # The index
+
+    def _record_paths(self) -> list[Path]:
+        return sorted(self.layout.records.glob("*/*/*.json"))
+
+    def _restore_index(self) -> None:
+        # `records` is made by the first publish, after the blobs: blobs without it mean that it was lost.
+        if not self.layout.records.exists() and self.layout.blobs.exists():
+            with suppress(StoreError):
+                self.rebuild_index()
+
+    def rebuild_index(self) -> int:
+        """Write the records again from their copies among the blobs; of several for a key, the youngest.
+
+        Returns:
+            How many records the index then has.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        newest: dict[Path, tuple[str, bytes]] = {}
+        for path in sorted(self.layout.blobs.glob("*/*")):
+            try:
+                with path.open("rb") as source:
+                    if not source.read(10).startswith(b'{"record":'):
+                        continue
+                    source.seek(0)
+                    raw = source.read()
+                record = decode(raw)
+            except (OSError, DamagedRecordError):
+                continue
+            if record is not None and hashlib.sha256(raw).hexdigest() == path.name:
+                place = self.layout.record(record.directory, record.model_type, record.key)
+                newest[place] = max(newest.get(place, ("", b"")), (record.provenance.created, raw))
+        for place, (_, raw) in newest.items():
+            self._write(raw, place)
+        if newest:
+            self._journal.emit("store.reindexed", records=len(newest))
+        return len(newest)
+
+
+def _state(status: os.stat_result) -> str:
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def _check_bytes(path: Path, file: File) -> None:
+    digest = hashlib.sha256()
+    with path.open("rb") as source:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != file.sha256 or path.stat().st_size != file.size:
+        raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
+
+
+def _store_error(home: Path, error: OSError) -> StoreError:
+    hints = {
+        errno.ENOSPC: "free some space, or set CACHEKIT_HOME to another disk",
+        errno.EDQUOT: "your quota is used up; set CACHEKIT_HOME to another disk",
+        errno.EROFS: "the file system is read-only; set CACHEKIT_HOME to a writable folder",
+        errno.EACCES: "set CACHEKIT_HOME to a folder that you may write to",
+        errno.EPERM: "set CACHEKIT_HOME to a folder that you may write to",
+        errno.ENOTDIR: "CACHEKIT_HOME must be a folder",
+        errno.EEXIST: "CACHEKIT_HOME must be a folder",
+    }
+    return StoreError(
+        f"the store at {home} cannot be written",
+        cause=error.strerror or str(error),
+        hint=hints.get(error.errno or 0, "check CACHEKIT_HOME with `cachekit config`"),
+    )

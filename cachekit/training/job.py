@@ -1,0 +1,78 @@
+"""What crosses the border between cachekit and its training worker: a job in, events on the way, a result out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from cachekit.recipe import Recipe
+
+
+class Job(Struct, frozen=True):
+    """One run of the worker.
+
+    Attributes:
+        mode: `trial` takes a few steps that reach every graph and leaves nothing behind; `train` is the fine-tune.
+        recipe: Checked values; the worker does not read YAML.
+        labels: Names of the classes, in the order of their numbers.
+        precision: `bf16` or `fp32`.
+        config: The architecture's config with the recipe's overrides.
+        weights: Folder or Hub id of the weights.
+        tokenizer: Folder or Hub id of the tokenizer.
+        output_dir: Where checkpoints and the model go.
+        runtime: Module of the compiler's runtime.
+        settings: What that runtime is told.
+        resume: `auto` takes the last checkpoint in output_dir, else a checkpoint's path; empty starts anew.
+        compiles_expected: False where everything was restored: the worker reports each compile as a surprise.
+    """
+
+    mode: Literal["trial", "train"]
+    recipe: Recipe
+    labels: tuple[str, ...]
+    precision: str
+    config: dict[str, Any]
+    weights: str
+    tokenizer: str
+    output_dir: str
+    runtime: str
+    settings: dict[str, Any]
+    events: str
+    result: str
+    resume: str = ""
+    compiles_expected: bool = True
+
+
+class Failure(Struct, frozen=True):
+    """Why the worker gave up: a `CachekitError` by its code."""
+
+    code: str
+    message: str
+    cause: str = ""
+    hint: str = ""
+
+
+class Result(Struct, frozen=True):
+    """What the worker did.
+
+    Attributes:
+        metrics: By split: `{"validation": {"accuracy": ..., "f1": ..., "loss": ..., "rows": ...}}`.
+        counters: The runtime's counters at the end.
+        seconds: Wall time by phase: import, data, model, train, evaluate, save; `graphs` is what the first training
+            and the first evaluation step took beyond the later ones: compiling, or loading what is compiled.
+        steps: Optimizer steps of this run.
+        rows: Rows by split.
+        surprises: Phases in which something compiled although everything had been restored.
+        output_dir: Where the model was saved; empty after a trial.
+        resumed_from: The checkpoint that the run started from.
+    """
+
+    failure: Failure | None = None
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    surprises: tuple[str, ...] = ()
+    output_dir: str = ""
+    resumed_from: str = ""

@@ -1,0 +1,79 @@
+"""The model and the tokenizer of a job, from a folder, the Hub, or random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.training.job import Job
+
+
+def load(job: Job) -> tuple[Any, Any]:
+    """Tokenizer and model, ready to be compiled.
+
+    Raises:
+        RecipeError: The weights do not fit the architecture, or Transformers does not know it.
+        UnknownNameError: Files are neither here nor on the Hub.
+    """
+    return _tokenizer(job), _model(job)
+
+
+def _tokenizer(job: Job) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(job.tokenizer, revision=_revision(job, job.tokenizer))
+    except (OSError, ValueError) as error:
+        raise UnknownNameError(
+            f"no tokenizer could be loaded from {job.tokenizer}",
+            cause=_first_line(error),
+            hint="check model.id, your network and HF_TOKEN, or give model.tokenizer",
+        ) from error
+
+
+def _model(job: Job) -> Any:
+    fields = {name: value for name, value in job.config.items() if name not in {"model_type", "architectures"}}
+    head = {
+        "num_labels": len(job.labels),
+        "id2label": dict(enumerate(job.labels)),
+        "label2id": {name: number for number, name in enumerate(job.labels)},
+        # Set beforehand: the model would find it out in its first forward pass, and that would be another graph.
+        "problem_type": "single_label_classification",
+    }
+    for name in ("num_labels", "id2label", "label2id", "problem_type", "torch_dtype", "dtype"):
+        fields.pop(name, None)
+    try:
+        config = AutoConfig.for_model(job.config["model_type"], **fields, **head)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecipeError(
+            f"Transformers cannot make a {job.config['model_type']} model of this config", cause=_first_line(error)
+        ) from error
+    if job.recipe.model.from_config:
+        import torch
+
+        torch.manual_seed(job.recipe.training.seed)
+        return AutoModelForSequenceClassification.from_config(config)
+    try:
+        return AutoModelForSequenceClassification.from_pretrained(
+            job.weights, config=config, revision=_revision(job, job.weights)
+        )
+    except OSError as error:
+        raise UnknownNameError(
+            f"no weights could be loaded from {job.weights}",
+            cause=_first_line(error),
+            hint="check your network and HF_TOKEN, give model.path, or train from scratch with --set model.from_config=true",
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise RecipeError(
+            f"the weights of {job.weights} do not fit the model",
+            cause=_first_line(error),
+            hint="where model.config changes their shapes, train from scratch with --set model.from_config=true",
+        ) from error
+
+
+def _revision(job: Job, place: str) -> str:
+    return (job.recipe.model.revision if place == job.recipe.model.id else None) or "main"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,240 @@
+"""`transformers.Trainer` with a model that our compiler compiles: arguments, timing of steps, events."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from cachekit.errors import DataError, TrainingError
+from cachekit.ingredients import eval_batch
+from cachekit.recipe.schema import Training
+from cachekit.training.data import Split
+from cachekit.training.events import CounterWatch, Events
+from cachekit.training.job import Job
+from cachekit.training.text_classification import Collator, Rows, metrics
+
+# A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
+# makes the optimizer's state, the second is a steady one, the third follows a checkpoint and an evaluation.
+TRIAL_STEPS = 3
+TRIAL_SAVE = 2
+
+
+def arguments(training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool) -> TrainingArguments:
+    """Transformers' arguments from ours; those of a trial reach every graph in a few steps."""
+    shared: dict[str, Any] = {
+        "output_dir": output_dir,
+        "per_device_train_batch_size": training.per_device_train_batch_size,
+        "per_device_eval_batch_size": eval_batch,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "bf16": precision == "bf16",
+        "optim": training.optim,
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": training.lr_scheduler_type,
+        "warmup_steps": training.warmup_steps,
+        "weight_decay": training.weight_decay,
+        "adam_beta1": training.adam_beta1,
+        "adam_beta2": training.adam_beta2,
+        "adam_epsilon": training.adam_epsilon,
+        "max_grad_norm": training.max_grad_norm,
+        "label_smoothing_factor": training.label_smoothing_factor,
+        "gradient_checkpointing": training.gradient_checkpointing,
+        "seed": training.seed,
+        "data_seed": training.seed,
+        "dataloader_num_workers": training.dataloader_num_workers,
+        # Each new shape is a new graph: the last partial batch is dropped, and no column is the library's to remove.
+        "dataloader_drop_last": True,
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "report_to": [],
+        "disable_tqdm": True,
+        "logging_strategy": "steps",
+        "logging_steps": training.logging_steps,
+    }
+    if trial:
+        return TrainingArguments(
+            **shared,
+            max_steps=TRIAL_STEPS,
+            save_strategy="steps",
+            save_steps=TRIAL_SAVE,
+            eval_strategy="steps",
+            eval_steps=TRIAL_SAVE,
+        )
+    return TrainingArguments(
+        **shared,
+        num_train_epochs=training.num_train_epochs,
+        max_steps=training.max_steps or -1,
+        eval_strategy=training.eval_strategy,
+        eval_steps=training.eval_steps,
+        save_strategy=training.save_strategy,
+        save_steps=training.save_steps,
+        save_total_limit=training.save_total_limit,
+    )
+
+
+def evaluation(prediction: EvalPrediction) -> dict[str, float]:
+    """Metrics for the Trainer."""
+    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
+    return metrics(np.asarray(logits), np.asarray(prediction.label_ids))
+
+
+class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
+    """A Trainer that times its steps, drops partial batches in training only, and counts each evaluation row once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Plain mean loss: the model's own. With this on, a count of labels is passed into the compiled graph.
+        self.model_accepts_loss_kwargs = False
+        self.step_seconds: dict[str, list[float]] = {"training": [], "evaluation": []}
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """One forward and backward pass, timed."""
+        start = time.perf_counter()
+        result = super().training_step(*args, **kwargs)
+        self.step_seconds["training"].append(time.perf_counter() - start)
+        return result
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        """One evaluation batch, timed."""
+        start = time.perf_counter()
+        result = super().prediction_step(*args, **kwargs)
+        self.step_seconds["evaluation"].append(time.perf_counter() - start)
+        return result
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate; the loss is the mean over rows, where the library takes that of (padded) batches."""
+        output = super().evaluation_loop(*args, **kwargs)
+        found = output.metrics or {}
+        exact = metrics(
+            np.asarray(output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions),
+            np.asarray(output.label_ids),
+        )
+        prefix = kwargs.get("metric_key_prefix", "eval")
+        found.update({f"{prefix}_{name}": value for name, value in exact.items()})
+        return output
+
+    def graph_seconds(self) -> float:
+        """What the first step of each kind took beyond the later ones: compiling, or loading what is compiled."""
+        total = 0.0
+        for seconds in self.step_seconds.values():
+            if len(seconds) > 1:
+                total += max(0.0, seconds[0] - statistics.median(seconds[1:]))
+        return round(total, 3)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Tells the parent process where training is, and books compiles to what was going on."""
+
+    def __init__(self, events: Events, watch: CounterWatch) -> None:
+        self._events = events
+        self._watch = watch
+        self._steps = 0
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A new optimizer step."""
+        names = {0: "first training step"}
+        self._watch.look()
+        self._events.phase = names.get(self._steps, "training step")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An optimizer step is done."""
+        self._watch.look()
+        self._steps += 1
+        self._events.emit("step", step=state.global_step, of=state.max_steps)
+        self._events.phase = "evaluation or saving"
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """The Trainer has figures."""
+        figures = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        self._events.emit("log", step=state.global_step, **figures)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A checkpoint was written."""
+        self._watch.look()
+        self._events.emit("checkpoint", step=state.global_step)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a session reached; see `job.Result`."""
+
+    metrics: dict[str, dict[str, float]]
+    graph_seconds: float
+    steps: int
+    resumed_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One training: fine-tune or trial, then the evaluation of every split that is not trained on."""
+
+    job: Job
+    model: Any
+    collator: Collator
+    splits: dict[str, Split]
+    output_dir: str
+    events: Events
+
+    def run(self, watch: CounterWatch, tokenizer: Any) -> Outcome:
+        """Train, evaluate, save.
+
+        Raises:
+            DataError: There are fewer rows than a batch.
+            TrainingError: There is no such checkpoint to resume from.
+        """
+        trial = self.job.mode == "trial"
+        training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
+        if len(self.splits["train"]) < training.per_device_train_batch_size:
+            raise DataError(
+                f"{len(self.splits['train'])} training rows are less than a batch of {training.per_device_train_batch_size}",
+                hint="lower training.per_device_train_batch_size",
+            )
+        trainer = FixedShapeTrainer(
+            model=self.model,
+            args=arguments(
+                training, eval_batch=batch, precision=self.job.precision, output_dir=self.output_dir, trial=trial
+            ),
+            train_dataset=Rows(self.splits["train"]),
+            eval_dataset=Rows(self.splits["validation"], batch),
+            data_collator=self.collator,
+            compute_metrics=evaluation,
+            callbacks=[Progress(self.events, watch)],
+        )
+        checkpoint = self._checkpoint()
+        if checkpoint:
+            self.events.emit("resume", checkpoint=checkpoint)
+        with self.events.timed("train"):
+            state = trainer.train(resume_from_checkpoint=checkpoint or None)
+        found = {}
+        for name in [name for name in self.splits if name != "train"]:
+            with self.events.timed("evaluate"):
+                figures = trainer.evaluate(Rows(self.splits[name], batch), metric_key_prefix="eval")
+                watch.look()
+            found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss", "rows")}
+        if not trial:
+            with self.events.timed("save"):
+                trainer.save_model(self.output_dir)
+                tokenizer.save_pretrained(self.output_dir)
+        return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)
+
+    def _checkpoint(self) -> str:
+        resume = self.job.resume
+        if not resume:
+            return ""
+        if resume != "auto":
+            if not (Path(resume) / "trainer_state.json").is_file():
+                raise TrainingError(f"{resume} is no checkpoint", cause="it has no trainer_state.json")
+            return resume
+        last = get_last_checkpoint(self.output_dir) if Path(self.output_dir).is_dir() else None
+        if last is None:
+            raise TrainingError(
+                f"there is no checkpoint in {self.output_dir}",
+                hint="leave --resume out, or name the folder with --set training.output_dir=...",
+            )
+        return str(last)

@@ -1,0 +1,107 @@
+"""The training worker: `python -m cachekit.training.worker JOB.json`, one job in a process of its own."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cachekit.errors import CachekitError
+from cachekit.ingredients import eval_batch
+from cachekit.training.events import CounterWatch, Events
+from cachekit.training.job import Failure, Job, Result
+
+
+def main() -> int:
+    """Run the job that the command line names, and leave its result in the job's result file."""
+    job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
+    events = Events(Path(job.events))
+    try:
+        result = _run(job, events)
+    except CachekitError as error:
+        traceback.print_exc()
+        result = Result(failure=Failure(error.code, error.message, error.cause, error.hint))
+    except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
+        traceback.print_exc()
+        result = Result(failure=_failure(error, events.phase))
+    target = Path(job.result)
+    target.with_suffix(".new").write_bytes(msgspec.json.encode(result))
+    target.with_suffix(".new").replace(target)
+    return 1 if result.failure else 0
+
+
+def _failure(error: Exception, phase: str) -> Failure:
+    """Name an exception of torch or transformers as one of our errors."""
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    cause = f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]
+    names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for cls in type(error).__mro__}
+    module = type(error).__module__
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return Failure("training-failed", "the disk is full", cause, "free some space, or set training.output_dir")
+    if isinstance(error, MemoryError) or "torch.OutOfMemoryError" in names or "can't allocate memory" in str(error):
+        return Failure("training-failed", "out of memory", cause, "lower the batch size or training.max_seq_length")
+    if module.startswith(("torch._inductor", "torch._dynamo")) or "CppCompileError" in str(error):
+        return Failure("compile-failed", f"the compiler failed in: {phase or 'start'}", cause)
+    return Failure("training-failed", f"training failed in: {phase or 'start'}", cause)
+
+
+def _run(job: Job, events: Events) -> Result:
+    with events.timed("import"):
+        runtime: Any = importlib.import_module(job.runtime)
+        from cachekit.training import data, model, text_classification, trainer
+
+        runtime.prepare(job.settings)
+    with events.timed("data"):
+        splits = data.load(job.recipe.data, job.labels, job.recipe.training.seed)
+        counts = {name: len(split) for name, split in splits.items()}
+    with events.timed("model"):
+        tokenizer, net = model.load(job)
+        text_classification.check_length(job.recipe.training.max_seq_length, tokenizer, net.config)
+        runtime.compile_model(net, job.settings)
+
+    trial = job.mode == "trial"
+    with tempfile.TemporaryDirectory(prefix="cachekit-trial-") as nowhere:
+        session = trainer.Session(
+            job=job,
+            model=net,
+            collator=text_classification.Collator(tokenizer, job.recipe.training.max_seq_length),
+            splits=_trial_splits(job, splits) if trial else splits,
+            output_dir=nowhere if trial else job.output_dir,
+            events=events,
+        )
+        with CounterWatch(events, runtime.counters) as watch:
+            outcome = session.run(watch, tokenizer)
+    return Result(
+        metrics=outcome.metrics,
+        counters=runtime.counters(),
+        seconds={**events.seconds, "graphs": outcome.graph_seconds},
+        steps=outcome.steps,
+        rows=counts,
+        surprises=() if job.compiles_expected else tuple(dict.fromkeys(watch.compiled_in)),
+        output_dir="" if trial else job.output_dir,
+        resumed_from=outcome.resumed_from,
+    )
+
+
+def _trial_splits(job: Job, splits: dict[str, Any]) -> dict[str, Any]:
+    """Just enough rows, repeated if need be: a trial's shapes are those of the real run, its rows don't matter."""
+    from cachekit.training.trainer import TRIAL_STEPS
+
+    training = job.recipe.training
+    need = TRIAL_STEPS * training.gradient_accumulation_steps * training.per_device_train_batch_size
+    train, validation = splits["train"], splits["validation"]
+    return {
+        "train": train.take([index % len(train) for index in range(need)]),
+        # One full evaluation batch, and one that is padded.
+        "validation": validation.take([index % len(validation) for index in range(eval_batch(job.recipe) + 1)]),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Recipes and registry entries by name: what comes along with cachekit, found from anywhere.
+
+In a checkout they are the top-level folders `recipes/` and `registry/`; in an installed package they lie beside the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import yamltext
+
+NotNegative = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A model that is known by name, so that its key needs no network.
+
+    Attributes:
+        id: Hub id.
+        licence: SPDX id, or the licence's name.
+        parameters: Their number, about.
+        tasks: What people fine-tune it for, by Hub task name.
+        config: Its `config.json`, but for fields that reach no graph.
+        source: Where the config was read.
+        aliases: Other ids of the same weights or architecture.
+        compilers: Which of our compilers are known to compile it, and where that is said.
+    """
+
+    id: str
+    licence: str
+    parameters: Annotated[int, Meta(ge=1)]
+    tasks: Annotated[tuple[str, ...], Meta(min_length=1)]
+    config: dict[str, Any]
+    source: str
+    aliases: tuple[str, ...] = ()
+    compilers: dict[str, str] = {}
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an hour costs, where, on which day, and who says so; data, for a user to override."""
+
+    per_hour: NotNegative
+    currency: str
+    region: str
+    terms: str
+    source: str
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}(-\d{2})?$")]
+
+
+class Instance(Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine type that can be rented.
+
+    Attributes:
+        accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name.
+        target: The compiler's name for it (`trn1`, `trn2`, `inf2`); empty where no Neuron compiler applies.
+        chips: Accelerators on the instance; `cores` are what a worker process drives.
+        device_memory_gib: Over all chips.
+    """
+
+    accelerator: str
+    chips: Annotated[int, Meta(ge=1)]
+    cores: Annotated[int, Meta(ge=1)]
+    device_memory_gib: NotNegative
+    source: str
+    target: str = ""
+    vcpus: Count | None = None
+    host_memory_gib: NotNegative | None = None
+    network_gbps: NotNegative | None = None
+    price: Price | None = None
+
+
+T = TypeVar("T")
+
+
+@cache
+def _root() -> Path:
+    package = Path(__file__).resolve().parent
+    installed = package / "_zoo"
+    return installed if installed.is_dir() else package.parent
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come along: name to file."""
+    return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"))}
+
+
+def recipe_path(name: str) -> Path:
+    """The file of a recipe given as a path or as a name of the zoo.
+
+    Raises:
+        UnknownNameError: It is neither.
+    """
+    path = Path(name).expanduser()
+    known = recipes()
+    if path.suffix in {".yaml", ".yml"} or path.exists() or len(path.parts) > 1:
+        # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
+        if not path.exists() and path.parts[:1] == ("recipes",) and path.stem in known:
+            return known[path.stem]
+        return path
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    raise UnknownNameError(
+        f"no recipe is called {name!r}",
+        cause=f"the zoo has {', '.join(known)}",
+        hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
+    )
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    document, _ = yamltext.parse(path.read_text(encoding="utf-8"), str(path))
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise RecipeError(f"{path} does not fit the registry's schema", cause=str(error)) from error
+
+
+def _model_files() -> Iterator[Path]:
+    yield from sorted((_root() / "registry" / "models").glob("*.yaml"))
+
+
+def models() -> dict[str, ModelEntry]:
+    """All models of the registry by id."""
+    entries = (_read(path, ModelEntry) for path in _model_files())
+    return {entry.id: entry for entry in entries}
+
+
+def model(name: str) -> ModelEntry | None:
+    """The entry of a Hub id or alias; None where the registry has none."""
+    path = _root() / "registry" / "models" / f"{name.replace('/', '--')}.yaml"
+    if path.is_file():
+        return _read(path, ModelEntry)
+    needle = f"- {name}\n"
+    for other in _model_files():
+        # Aliases stand one on a line, so that most files need not be parsed.
+        if needle in other.read_text(encoding="utf-8"):
+            entry = _read(other, ModelEntry)
+            if name in entry.aliases:
+                return entry
+    return None
+
+
+@cache
+def architecture_defaults(model_type: str) -> dict[str, Any]:
+    """What a config of this model type means where it says nothing; empty for an unknown type.
+
+    From the configuration classes of Transformers; see `registry/architectures.yaml`.
+    """
+    return _read(_root() / "registry" / "architectures.yaml", dict[str, dict[str, Any]]).get(model_type, {})
+
+
+def instances() -> dict[str, Instance]:
+    """All instance types of the registry by name."""
+    return _read(_root() / "registry" / "instances.yaml", dict[str, Instance])

