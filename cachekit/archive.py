@@ -35,6 +35,9 @@ class _Digesting(io.RawIOBase):
         self.size += len(data)
         return self._inner.write(data)
 
+    def tell(self) -> int:  # asked by tarfile, for its own count of blocks
+        return self.size
+
 
 def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]:
     """Write the named files of `root` as a tar.

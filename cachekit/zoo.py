@@ -99,9 +99,13 @@ def recipe_path(name: str) -> Path:
     Raises:
         UnknownNameError: It is neither.
     """
-    path = Path(name).expanduser()
     known = recipes()
-    if path.suffix in {".yaml", ".yml"} or path.exists() or len(path.parts) > 1:
+    try:
+        path = Path(name).expanduser()
+        is_file = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UnknownNameError(f"{name[:80]!r} is no path", cause=str(error)[:200]) from error
+    if path.suffix in {".yaml", ".yml"} or is_file or len(path.parts) > 1:
         # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
         if not path.exists() and path.parts[:1] == ("recipes",) and path.stem in known:
             return known[path.stem]
@@ -117,7 +121,11 @@ def recipe_path(name: str) -> Path:
 
 
 def _read(path: Path, kind: type[T]) -> T:
-    document, _ = yamltext.parse(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again") from error
+    document, _ = yamltext.parse(text, str(path))
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
@@ -136,26 +144,32 @@ def models() -> dict[str, ModelEntry]:
 
 def model(name: str) -> ModelEntry | None:
     """The entry of a Hub id or alias; None where the registry has none."""
-    path = _root() / "registry" / "models" / f"{name.replace('/', '--')}.yaml"
-    if path.is_file():
-        return _read(path, ModelEntry)
-    needle = f"- {name}\n"
-    for other in _model_files():
-        # Aliases stand one on a line, so that most files need not be parsed.
-        if needle in other.read_text(encoding="utf-8"):
-            entry = _read(other, ModelEntry)
+    wanted = f"{name.replace('/', '--')}.yaml"
+    for path in _model_files():
+        if path.name == wanted:
+            return _read(path, ModelEntry)
+    for path in _model_files():
+        # Parsing every file would cost more than plan may take; most of them don't even hold the name.
+        if name in path.read_text(encoding="utf-8"):
+            entry = _read(path, ModelEntry)
             if name in entry.aliases:
                 return entry
     return None
 
 
-@cache
 def architecture_defaults(model_type: str) -> dict[str, Any]:
     """What a config of this model type means where it says nothing; empty for an unknown type.
 
-    From the configuration classes of Transformers; see `registry/architectures.yaml`.
+    From the configuration classes of Transformers; see `registry/architectures/`. Null is a default like another: it
+    names a field that exists.
     """
-    return _read(_root() / "registry" / "architectures.yaml", dict[str, dict[str, Any]]).get(model_type, {})
+    return dict(_architecture(model_type))
+
+
+@cache
+def _architecture(model_type: str) -> dict[str, Any]:
+    path = _root() / "registry" / "architectures" / f"{model_type}.yaml"
+    return _read(path, dict[str, Any]) if path.is_file() else {}
 
 
 def instances() -> dict[str, Instance]:

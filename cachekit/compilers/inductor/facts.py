@@ -16,6 +16,8 @@ CXX = "CXX"
 # run that finds everything need not build it.
 PRECOMPILE_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"
 PRECOMPILE_HEADERS_CONFIG = "cpp_cache_precompile_headers"
+# It is also a macro on the command line by which each kernel is named, and taken out of there for the same reason.
+PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
 
 # The caches may have been switched off in the user's shell; under cachekit they are what it is about.
 FORCED: dict[str, str | None] = {

@@ -15,7 +15,11 @@ from typing import Any
 import torch
 from torch._dynamo.utils import counters as dynamo_counters
 
-from cachekit.compilers.inductor.facts import IRRELEVANT_OPTIONS, PRECOMPILE_HEADERS_CONFIG
+from cachekit.compilers.inductor.facts import (
+    IRRELEVANT_OPTIONS,
+    PRECOMPILE_HEADERS_CONFIG,
+    PRECOMPILE_HEADERS_MACRO,
+)
 from cachekit.compilers.inductor.flags import TORCH_COMPILE
 from cachekit.errors import CompilerUnavailableError, RecipeError
 
@@ -77,6 +81,7 @@ def _make_kernel_keys_portable() -> None:
     def get_command_line(self: Any) -> str:
         line: str = original(self)
         if self._sources_args == "i":
+            line = line.replace(f"-D {PRECOMPILE_HEADERS_MACRO} ", "")
             for place, name in places:
                 line = line.replace(place, name)
         return line
