@@ -178,16 +178,15 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _hub_cache(model_id: str, revision: str | None) -> Path | None:
     """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
-    home = os.environ.get("HF_HUB_CACHE") or os.path.join(
-        os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface"), "hub"
-    )
-    repo = Path(home) / f"models--{model_id.replace('/', '--')}"
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
     try:
+        repo = Path(hub).expanduser() / f"models--{model_id.replace('/', '--')}"
         ref = repo / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
         config = repo / "snapshots" / commit / "config.json"
         return config if commit and config.is_file() else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         return None
 
 
@@ -196,10 +195,12 @@ def _download(model_id: str, revision: str | None) -> Path:
 
     try:
         return Path(hf_hub_download(model_id, "config.json", revision=revision))
-    except Exception as error:  # the client's errors differ by version and have no common root  # noqa: BLE001
+    except Exception as error:  # the client's errors differ by version and have no common root
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         raise UnknownNameError(
             f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
             cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:200],
-            hint=f"did you mean {near[0]}?" if near else "check model.id, your network and HF_TOKEN, or give model.path",
+            hint=f"did you mean {near[0]}?"
+            if near
+            else "check model.id, your network and HF_TOKEN, or give model.path",
         ) from error

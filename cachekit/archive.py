@@ -116,7 +116,9 @@ def unpack(archive: Path, folder: Path) -> int:
 
 def _copy(source: int, offset: int, size: int, path: Path, mode: int) -> None:
     # O_EXCL: never through a link that something put there, never twice.
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o755 if mode & 0o100 else 0o644)
+    target = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o755 if mode & 0o100 else 0o644
+    )
     try:
         end = offset + size
         while offset < end:

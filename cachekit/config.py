@@ -106,11 +106,12 @@ def _defaults() -> dict[str, Any]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+    return document
 
 
 def _project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:

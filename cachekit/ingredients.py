@@ -106,6 +106,29 @@ def train_file(recipe: Recipe) -> Path | None:
     raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
 
 
+def check_data(recipe: Recipe) -> None:
+    """Look whether local data can be read at all, before a worker spends its start-up on finding out.
+
+    Raises:
+        DataError: A file is missing, empty, not of its format, or lacks a column.
+    """
+    first = train_file(recipe)
+    if first is None:
+        return
+    data = recipe.data
+    files = (
+        rows.split_files(Path(data.path)).values()
+        if data.path
+        else [Path(name) for name in (data.train_file, data.validation_file, data.test_file) if name]
+    )
+    columns = [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]
+    for path in files:
+        if path.suffix.lower() != ".parquet":
+            table = rows.read(path, columns, delimiter=data.delimiter, encoding=data.encoding)
+            if next(table, None) is None:
+                raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+
+
 def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:
     """`model.config.*`: each field that may reach a graph, defaults filled in."""
     defaults = zoo.architecture_defaults(architecture.model_type)

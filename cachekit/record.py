@@ -137,7 +137,7 @@ def decode(raw: bytes) -> Record | None:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates)
         body, digest = document["record"], document["sha256"]
         if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
-            raise DamagedRecordError("its digest does not fit")
+            raise DamagedRecordError("its digest does not fit")  # noqa: TRY301
         if body.get("schema") != SCHEMA:
             return None
         record = msgspec.convert(body, Record)

@@ -69,7 +69,9 @@ def read(path: Path, columns: Iterable[str], *, delimiter: str | None = None, en
     wanted = list(columns)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(f"{path} is of no known kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv")
+        raise DataError(
+            f"{path} is of no known kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv"
+        )
     text = _text(path, encoding)
     if suffix in DELIMITED:
         return _delimited(path, text, wanted, delimiter)
@@ -146,7 +148,9 @@ def _text(path: Path, encoding: str) -> str:
             hint="convert the file, or say data.encoding=latin-1 (or what it is)",
         ) from error
     except LookupError as error:
-        raise DataError(f"data.encoding: no encoding is called {encoding!r}", hint="utf-8, latin-1, cp1252, ...") from error
+        raise DataError(
+            f"data.encoding: no encoding is called {encoding!r}", hint="utf-8, latin-1, cp1252, ..."
+        ) from error
 
 
 def _sniff(header: str, wanted: list[str], suffix: str) -> str:
@@ -228,8 +232,9 @@ def _require(path: Path, have: list[str], wanted: list[str], where: str = "") ->
     for name in wanted:
         if name not in have:
             near = get_close_matches(name, have, n=1, cutoff=0.3)
+            perhaps = f", {near[0]!r} perhaps" if near else ""
             raise DataError(
                 f"{path}{f', {where}' if where else ''}: no column {name!r}",
                 cause=f"columns are {', '.join(have) or '(none)'}",
-                hint=f"say which one with data.text_column or data.label_column{f', {near[0]!r} perhaps' if near else ''}",
+                hint=f"say which one with data.text_column or data.label_column{perhaps}",
             )

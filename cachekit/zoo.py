@@ -1,6 +1,6 @@
 """Recipes and registry entries by name: what comes along with cachekit, found from anywhere.
 
-In a checkout they are the top-level folders `recipes/` and `registry/`; in an installed package they lie beside the code.
+In a checkout they are the top-level folders `recipes/` and `registry/`; an installed package has them beside the code.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def _read(path: Path, kind: type[T]) -> T:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again") from error
+        raise RecipeError(
+            f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again"
+        ) from error
     document, _ = yamltext.parse(text, str(path))
     try:
         return msgspec.convert(document, kind)

@@ -16,6 +16,7 @@ from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, miss_error, warm
 from cachekit.errors import CachekitError, IntegrityError
+from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
 
@@ -102,6 +103,7 @@ def train(
             fail a training that worked.
     """
     start = time.monotonic()
+    check_data(prepared.recipe)
     planned = plan(prepared, session.store)
     warmed, record = None, planned.record
     if record is None or recache:
@@ -110,43 +112,31 @@ def train(
     else:
         session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit")
     overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
+
+    def run(record: Record) -> Trained:
+        mark = time.monotonic()
+        with live_root(session, prepared.key, record) as live:
+            before = overhead + time.monotonic() - mark
+            session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(before, 3))
+            result = run_job(session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True)
+            mark = time.monotonic()
+            record, built = _add(session, prepared, record, live, result)
+        after = time.monotonic() - mark
+        return Trained(planned, warmed, record, result, built, before + after, time.monotonic() - start)
+
     try:
-        return _train(session, prepared, planned, warmed, record, output_dir, resume, start, overhead)
+        trained = run(record)
     except IntegrityError:
         # Between plan and restore a blob went bad. The store has set it aside and told; now it is a miss.
         if require_warm:
             raise miss_error(plan(prepared, session.store)) from None
         warmed = warm(session, prepared)
-        return _train(session, prepared, planned, warmed, warmed.record, output_dir, resume, start, overhead)
-
-
-def _train(
-    session: Session,
-    prepared: Prepared,
-    planned: Plan,
-    warmed: Warmed | None,
-    record: Record,
-    output_dir: Path,
-    resume: str,
-    start: float,
-    overhead: float,
-) -> Trained:
-    mark = time.monotonic()
-    with live_root(session, prepared.key, record) as live:
-        overhead += time.monotonic() - mark
-        session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(overhead, 3))
-        result = run_job(session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True)
-        mark = time.monotonic()
-        record, built = _add(session, prepared, record, live, result)
-    overhead += time.monotonic() - mark
-    trained = Trained(planned, warmed, record, result, built, overhead, time.monotonic() - start)
+        trained = run(warmed.record)
     session.journal.emit("train.end", **trained.as_dict())
     return trained
 
 
-def _add(
-    session: Session, prepared: Prepared, record: Record, live: LiveRoot, result: Result
-) -> tuple[Record, int]:
+def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, result: Result) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
     graphs = result.counters.get("compiled", 0)
     built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)

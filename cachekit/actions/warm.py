@@ -13,6 +13,7 @@ from cachekit.actions.provenance import provenance
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.errors import CompileError, MissError
+from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store import Flight, Holder
 from cachekit.training import Result
@@ -87,6 +88,7 @@ def warm(
         return _done(session, Warmed(planned, planned.record, 0, time.monotonic() - start))
     if require_warm:
         raise miss_error(planned)
+    check_data(prepared.recipe)
     session.store.check_writable()
 
     last_told: Holder | None = None

@@ -37,7 +37,9 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _top(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+def _top(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
     """Compile once: warm a recipe's graphs, then train with every compile skipped."""
 
 
@@ -67,5 +69,6 @@ def run(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         if context is not None:
             hint = f"{context.command_path} --help"
-        return out.error(UsageError(error.format_message().rstrip("."), hint=hint))
+        words: str = getattr(error, "format_message", error.__str__)()
+        return out.error(UsageError(words.rstrip("."), hint=hint))
     return outcome if isinstance(outcome, int) else 0

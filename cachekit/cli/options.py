@@ -15,14 +15,20 @@ if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.recipe import Recipe
 
-RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", show_default=False)]
+RecipeName = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", show_default=False)
+]
 Overrides = Annotated[
     Optional[list[str]],
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field: training.per_device_train_batch_size=8. Repeatable."),
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change a field: training.per_device_train_batch_size=8. Repeatable."
+    ),
 ]
 Format = Annotated[str, typer.Option("--format", "-f", metavar="human|json|quiet", help="What stdout carries.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, show_default=False, help="More; -vv with tracebacks.")]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, show_default=False, help="More; -vv with tracebacks.")
+]
 Home = Annotated[Optional[Path], typer.Option("--home", metavar="DIR", help="The store's folder.")]
 CompilerName = Annotated[Optional[str], typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]

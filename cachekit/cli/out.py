@@ -151,4 +151,6 @@ def table(rows: list[list[str]], header: list[str]) -> list[str]:
     """Columns as wide as their contents; the last one is not padded."""
     everything = [header, *rows]
     widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
+    ]

@@ -45,10 +45,10 @@ def human(document: dict[str, Any]) -> list[str]:
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
     if document["status"] == "hit":
         count = len(document["modules"])
+        modules = f"{count} module{'s' if count != 1 else ''}"
         return [
             head,
-            f"  {document['graphs']} graphs in {count} module{'s' if count != 1 else ''}, "
-            f"{out.size(document['bytes'])}, in the local store",
+            f"  {document['graphs']} graphs in {modules}, {out.size(document['bytes'])}, in the local store",
             f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
         ]
     lines = [head]

@@ -134,7 +134,9 @@ class Progress:
 
     def _train_compiled(self, event: dict[str, Any]) -> None:
         when = f" in: {', '.join(event['when'])}" if event["when"] else ""
-        out.warning(f"{event['graphs']} graphs and {event['built']} binaries compiled{when}; they are added to the record")
+        out.warning(
+            f"{event['graphs']} graphs and {event['built']} binaries compiled{when}; they are added to the record"
+        )
 
     def _train_not_kept(self, event: dict[str, Any]) -> None:
         out.warning(f"what compiled could not be kept: {event['reason']}")

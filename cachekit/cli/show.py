@@ -10,7 +10,9 @@ from cachekit.cli import options, out
 
 NAME = "show"
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="A key, or its first digits (`cachekit ls`).", show_default=False)]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="A key, or its first digits (`cachekit ls`).", show_default=False)
+]
 
 
 def command(
@@ -36,14 +38,16 @@ def command(
 def human(document: dict[str, Any]) -> list[str]:
     """A record for people."""
     made = document["provenance"]
-    agrees = "hashing them gives this key" if document["key_of_ingredients"] == document["key"] else "THEY DO NOT GIVE IT"
+    agrees = (
+        "hashing them gives this key" if document["key_of_ingredients"] == document["key"] else "THEY DO NOT GIVE IT"
+    )
     lines = [
         f"key        {document['key']}",
         f"recipe     {document['recipe']}",
         f"compiler   {document['directory']}, {document['graphs']} graphs, {out.duration(document['compile_seconds'])}",
         f"made       {made['created']} by {made['user']}@{made['host']} {made['instance']}".rstrip(),
         f"with       {', '.join(f'{name} {version}' for name, version in made['toolchain'].items())}",
-        f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: it will compile again'}",
+        f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: will compile again'}",
         "modules",
         *(f"  {module['name']}" for module in document["modules"]),
         f"ingredients ({agrees})",

@@ -14,7 +14,8 @@ from cachekit.cli import plan as plan_verb
 NAME = "train"
 
 RecipeOrLast = Annotated[
-    Optional[str], typer.Argument(metavar="[RECIPE]", help="As for warm; by default the one warmed last in this directory.")
+    Optional[str],
+    typer.Argument(metavar="[RECIPE]", help="As for warm; by default the one warmed last in this directory."),
 ]
 Resume = Annotated[
     Optional[str],

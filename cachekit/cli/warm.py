@@ -45,7 +45,9 @@ def command(
             out.data(plan(prepared, session.store).as_dict(), plan_verb.human)
             return 0
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
-        remember(session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto"))
+        remember(
+            session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto")
+        )
     out.data(done.as_dict(), human, lambda document: str(document["key"]))
     return 0
 

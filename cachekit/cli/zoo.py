@@ -98,13 +98,13 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
             [
                 row["name"],
                 row["accelerator"],
-                f"{row['chips']} × {row['cores'] // row['chips']}",
+                f"{row['chips']} x {row['cores'] // row['chips']}",
                 f"{row['device_memory_gib']:.0f} GiB",
                 _price(row["price"]),
             ]
             for row in rows
         ],
-        ["instance", "accelerator", "chips × cores", "memory", "price an hour"],
+        ["instance", "accelerator", "chips x cores", "memory", "price an hour"],
     )
 
 

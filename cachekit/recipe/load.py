@@ -48,9 +48,7 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
     return load_text(text, overrides, source=str(path), base=path.absolute().parent)
 
 
-def load_text(
-    text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None
-) -> Recipe:
+def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None) -> Recipe:
     """Read a recipe from text; see `load`. Relative paths in it start at `base`, those of overrides at the cwd."""
     document, lines = yamltext.parse(text, source)
     if not isinstance(document, dict):
@@ -138,9 +136,10 @@ def _explained(
         near = get_close_matches(name, [*valid, *synonyms], n=1, cutoff=0.5)
         known = get_close_matches(name, valid, n=5, cutoff=0.0)
         meant = synonyms.get(near[0], near[0]) if near else ""
+        dots = " ..." if len(valid) > len(known) else ""
         return RecipeError(
             f"{_where(path, lines, overridden, source)}: unknown field {_dotted(path)}",
-            cause=f"fields of {_dotted(parent) or 'a recipe'} are {', '.join(known)}{' ...' if len(valid) > len(known) else ''}",
+            cause=f"fields of {_dotted(parent) or 'a recipe'} are {', '.join(known)}{dots}",
             hint=f"did you mean {_dotted((*parent, meant))}?" if meant else "`cachekit zoo schema` lists all fields",
         )
     match = _AT.match(message)
@@ -159,7 +158,11 @@ def _explained(
     choices = _choices(path)
     near = get_close_matches(str(value), choices, n=1)
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
-    hint = f"did you mean {near[0]}?" if near else (f"one of {', '.join(choices)}" if choices else f"correct {_dotted(path)}")
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else (f"one of {', '.join(choices)}" if choices else f"correct {_dotted(path)}")
+    )
     return RecipeError(
         f"{_where(path, lines, overridden, source)}: {_dotted(path)} is {value!r}", cause=expected, hint=hint
     )
@@ -173,9 +176,7 @@ def _path_of(at: str | None) -> tuple[str | int, ...]:
     return tuple(int(index) if index else name for name, index in parts)
 
 
-def _where(
-    path: tuple[str | int, ...], lines: dict[Any, int], overridden: set[tuple[str, ...]], source: str
-) -> str:
+def _where(path: tuple[str | int, ...], lines: dict[Any, int], overridden: set[tuple[str, ...]], source: str) -> str:
     for end in range(len(path), 0, -1):
         if path[:end] in overridden:
             return f"--set {_dotted(path[:end])}"

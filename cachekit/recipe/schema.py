@@ -24,7 +24,7 @@ class _Strict(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a recipe: frozen, and no field that it does not know."""
 
 
-class Model(_Strict):
+class Model(_Strict, frozen=True):
     """Which model. Its architecture is in the key; its name, weights and place are not.
 
     Attributes:
@@ -46,7 +46,7 @@ class Model(_Strict):
     tokenizer: Text | None = None
 
 
-class Data(_Strict):
+class Data(_Strict, frozen=True):
     """Which rows. They are not in the key; the number of labels is, through the model's head.
 
     Attributes:
@@ -87,7 +87,7 @@ class Data(_Strict):
     max_eval_samples: Positive | None = None
 
 
-class Training(_Strict):
+class Training(_Strict, frozen=True):
     """How to train. The first block reaches the compiled graphs and is in the key; the second is not.
 
     Attributes:
@@ -152,7 +152,7 @@ SOFT_TRAINING = frozenset(
 )
 
 
-class Parallel(_Strict):
+class Parallel(_Strict, frozen=True):
     """The layout over devices and nodes; it shapes the graphs, so all of it is in the key.
 
     Attributes:
@@ -167,7 +167,7 @@ class Parallel(_Strict):
     nodes: Positive = 1
 
 
-class Compiler(_Strict):
+class Compiler(_Strict, frozen=True):
     """Which compiler, and how it is called.
 
     Attributes:
@@ -181,7 +181,7 @@ class Compiler(_Strict):
     options: dict[str, Scalar] = {}
 
 
-class Expectation(_Strict):
+class Expectation(_Strict, frozen=True):
     """What a run of this recipe is known to reach, and who says so."""
 
     instance: Text
@@ -192,7 +192,7 @@ class Expectation(_Strict):
     note: str = ""
 
 
-class Recipe(_Strict, kw_only=True):
+class Recipe(_Strict, frozen=True, kw_only=True):
     """A fine-tune: everything that `warm` and `train` need to know.
 
     Attributes:

@@ -11,7 +11,13 @@ from typing import Any
 from cachekit.errors import RecipeError
 
 SYNONYMS: dict[str, dict[str, str]] = {
-    "": {"env": "environment", "trainer": "training", "dataset": "data", "expected": "expect", "parallelism": "parallel"},
+    "": {
+        "env": "environment",
+        "trainer": "training",
+        "dataset": "data",
+        "expected": "expect",
+        "parallelism": "parallel",
+    },
     "model": {
         "model_id": "id",
         "model_name_or_path": "id",

@@ -26,10 +26,14 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag.rsplit(":", 1)[1] not in {"bool", "float", "timestamp"}]
     for first, resolvers in _Base.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"),
+    re.compile(
+        r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+    ),
     list("-+.0123456789"),
 )
 
@@ -100,10 +104,10 @@ def _build(loader: Any, node: yaml.Node, path: Path, lines: dict[Path, int], sou
             if name in value:
                 raise RecipeError(
                     f"{source}, line {line}: {_dotted((*path, name))} stands twice",
-                    cause=f"first on line {lines[*path, name]}",
+                    cause=f"first on line {lines[(*path, name)]}",
                     hint="remove one of them",
                 )
-            lines[*path, name] = line
+            lines[(*path, name)] = line
             value[name] = _build(loader, value_node, (*path, name), lines, source)
         return value
     if isinstance(node, yaml.SequenceNode):

@@ -44,7 +44,9 @@ class Scratch:
         self.path.mkdir()
         return self.path
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _remove(self.path, self._lock_path)
         if self._lock is not None:
             self._lock.release()

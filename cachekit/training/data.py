@@ -151,18 +151,18 @@ def _from_files(data: Data) -> dict[str, Any]:
 
 
 def _parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     if not path.is_file():
         raise DataError(f"{path} does not exist")
     try:
-        have = pyarrow.parquet.read_schema(path).names
+        have = pq.read_schema(path).names
         missing = [name for name in columns if name not in have]
         if missing:
             raise DataError(f"{path}: no column {missing[0]!r}", cause=f"columns are {', '.join(have)}")
-        table: list[dict[str, Any]] = pyarrow.parquet.read_table(path, columns=columns).to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
+        table: list[dict[str, Any]] = pq.read_table(path, columns=columns).to_pylist()
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is no parquet file", cause=str(error).splitlines()[0]) from error
     return table
 
@@ -179,7 +179,7 @@ def _from_hub(data: Data) -> dict[str, Any]:
             continue
         try:
             table = datasets.load_dataset(data.id, data.config, split=split, revision=data.revision)
-        except Exception as error:  # its errors have no common root  # noqa: BLE001
+        except Exception as error:  # its errors have no common root
             raise DataError(
                 f"data set {data.id!r} could not be loaded",
                 cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],

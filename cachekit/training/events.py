@@ -52,11 +52,13 @@ class CounterWatch:
         self._last: tuple[int, int] = (0, 0)
         self.compiled_in: list[str] = []
 
-    def __enter__(self) -> CounterWatch:
+    def __enter__(self) -> CounterWatch:  # noqa: PYI034 - Self needs Python 3.11
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop.set()
         self._thread.join()
         self.look()

@@ -61,7 +61,7 @@ def _model(job: Job) -> Any:
         raise UnknownNameError(
             f"no weights could be loaded from {job.weights}",
             cause=_first_line(error),
-            hint="check your network and HF_TOKEN, give model.path, or train from scratch with --set model.from_config=true",
+            hint="check network and HF_TOKEN, give model.path, or train from scratch: --set model.from_config=true",
         ) from error
     except (RuntimeError, ValueError) as error:
         raise RecipeError(

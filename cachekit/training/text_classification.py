@@ -15,7 +15,7 @@ from cachekit.training.data import Split
 FILLER = -100
 
 
-class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+class Rows(torch.utils.data.Dataset[dict[str, Any]]):  # type: ignore[misc]
     """A split as a dataset whose length is a multiple of the batch: filled up with empty rows labelled FILLER.
 
     Compiled training has one graph a shape. A smaller last batch would be a new shape, so evaluation pads it (and the
@@ -47,6 +47,7 @@ class Collator:
         self._length = length
 
     def __call__(self, batch: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """The batch as tensors of shape (rows, length), and `labels` of shape (rows,)."""
         pairs = [row["pair"] for row in batch] if batch[0]["pair"] is not None else None
         encoded = self._tokenizer(
             [row["text"] for row in batch],

@@ -26,7 +26,9 @@ TRIAL_STEPS = 3
 TRIAL_SAVE = 2
 
 
-def arguments(training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool) -> TrainingArguments:
+def arguments(
+    training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool
+) -> TrainingArguments:
     """Transformers' arguments from ours; those of a trial reach every graph in a few steps."""
     shared: dict[str, Any] = {
         "output_dir": output_dir,
@@ -160,6 +162,12 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._events.emit("checkpoint", step=state.global_step)
 
 
+def _evaluated(state: Any) -> dict[str, float]:
+    """The figures of an evaluation at the very last step: the same model need not be evaluated twice."""
+    last = [entry for entry in state.log_history if "eval_accuracy" in entry and entry["step"] == state.global_step]
+    return last[-1] if last else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a session reached; see `job.Result`."""
@@ -192,7 +200,8 @@ class Session:
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
         if len(self.splits["train"]) < training.per_device_train_batch_size:
             raise DataError(
-                f"{len(self.splits['train'])} training rows are less than a batch of {training.per_device_train_batch_size}",
+                f"{len(self.splits['train'])} training rows do not fill a batch",
+                cause=f"training.per_device_train_batch_size is {training.per_device_train_batch_size}",
                 hint="lower training.per_device_train_batch_size",
             )
         trainer = FixedShapeTrainer(
@@ -213,9 +222,11 @@ class Session:
             state = trainer.train(resume_from_checkpoint=checkpoint or None)
         found = {}
         for name in [name for name in self.splits if name != "train"]:
-            with self.events.timed("evaluate"):
-                figures = trainer.evaluate(Rows(self.splits[name], batch), metric_key_prefix="eval")
-                watch.look()
+            figures = _evaluated(trainer.state) if name == "validation" else {}
+            if not figures:
+                with self.events.timed("evaluate"):
+                    figures = trainer.evaluate(Rows(self.splits[name], batch))
+                    watch.look()
             found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss", "rows")}
         if not trial:
             with self.events.timed("save"):

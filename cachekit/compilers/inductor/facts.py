@@ -67,8 +67,8 @@ BINARY_SUFFIXES = (".so", ".cubin", ".hsaco", ".spv")
 # with the kernel.
 ISA_FLAGS = frozenset(
     """
-    cx16 sahf_lm lahf_lm movbe popcnt pni ssse3 sse4_1 sse4_2 sse4a avx avx2 fma fma4 f16c xop tbm bmi1 bmi2 lzcnt abm adx
-    aes vaes pclmulqdq vpclmulqdq gfni sha_ni rdrand rdseed fsgsbase prfchw 3dnowprefetch clflushopt clwb clzero mwaitx
+    cx16 sahf_lm lahf_lm movbe popcnt pni ssse3 sse4_1 sse4_2 sse4a avx avx2 fma fma4 f16c xop tbm bmi1 bmi2 lzcnt
+    abm adx aes vaes pclmulqdq vpclmulqdq gfni sha_ni rdrand rdseed fsgsbase prfchw 3dnowprefetch clflushopt clwb clzero mwaitx
     avx512f avx512dq avx512cd avx512bw avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni avx512_bitalg
     avx512_vpopcntdq avx512_bf16 avx512_fp16 avx512_vp2intersect avx_vnni avx_ifma avx_vnni_int8 avx_ne_convert
     amx_tile amx_int8 amx_bf16 amx_fp16 movdiri movdir64b enqcmd cldemote serialize ptwrite waitpkg rdpid wbnoinvd xsave

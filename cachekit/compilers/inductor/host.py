@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX, ISA_FLAGS
@@ -31,10 +31,32 @@ def package_version(name: str) -> str:
 
 def optional_version(name: str) -> str:
     """The installed version of a package; empty where there is none."""
+    if found := _installed().get(name):
+        return found
+    # Loads an e-mail parser and reads whole metadata files: only for what is installed in some other way.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:
         return ""
+
+
+@cache
+def _installed() -> dict[str, str]:
+    """Package to version, from the names of `<package>-<version>.dist-info` folders; the first on the path counts."""
+    found: dict[str, str] = {}
+    for place in sys.path:
+        try:
+            names = [path.name for path in Path(place or ".").iterdir()]
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".dist-info"):
+                package, _, version = name[: -len(".dist-info")].partition("-")
+                if (Path(place) / name / "METADATA").is_file():
+                    found.setdefault(package.lower().replace("_", "-"), version)
+    return found
 
 
 @cache
@@ -52,7 +74,9 @@ def cxx_version(compiler: str) -> str:
     try:
         run = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerUnavailableError(f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint) from error
+        raise CompilerUnavailableError(
+            f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
+        ) from error
     # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by, which may be a path.
     return run.stdout.splitlines()[0].partition(" ")[2].strip() if run.stdout else ""
 
@@ -66,7 +90,7 @@ def cxx() -> str:
 def cpu_features() -> tuple[str, ...]:
     """The instruction-set extensions of this CPU, sorted, as far as code can be built for them."""
     try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as info:
+        with Path("/proc/cpuinfo").open(encoding="ascii", errors="replace") as info:
             for line in info:
                 name, _, value = line.partition(":")
                 if name.strip() in {"flags", "Features"}:

