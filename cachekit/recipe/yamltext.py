@@ -101,14 +101,15 @@ def _build(loader: Any, node: yaml.Node, path: Path, lines: dict[Path, int], sou
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 raise RecipeError(f"{source}, line {line}: a field's name must be a plain word")
             name = str(key_node.value)
+            here = (*path, name)
             if name in value:
                 raise RecipeError(
-                    f"{source}, line {line}: {_dotted((*path, name))} stands twice",
-                    cause=f"first on line {lines[(*path, name)]}",
+                    f"{source}, line {line}: {_dotted(here)} stands twice",
+                    cause=f"first on line {lines[here]}",
                     hint="remove one of them",
                 )
-            lines[(*path, name)] = line
-            value[name] = _build(loader, value_node, (*path, name), lines, source)
+            lines[here] = line
+            value[name] = _build(loader, value_node, here, lines, source)
         return value
     if isinstance(node, yaml.SequenceNode):
         return [_build(loader, item, (*path, index), lines, source) for index, item in enumerate(node.value)]
