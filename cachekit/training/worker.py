@@ -39,7 +39,8 @@ def main() -> int:
 def _failure(error: Exception, phase: str) -> Failure:
     """Name an exception of torch or transformers as one of our errors."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    cause = f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]
+    said = next((line for line in lines if not line.endswith(":")), "")  # "backend='inductor' raised:" says nothing
+    cause = f"{type(error).__name__}: {said}"[:500]
     names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for cls in type(error).__mro__}
     module = type(error).__module__
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -84,6 +84,7 @@ def _make_kernel_keys_portable() -> None:
             line = line.replace(f"-D {PRECOMPILE_HEADERS_MACRO} ", "")
             for place, name in places:
                 line = line.replace(place, name)
+            line = line.replace("'", "")  # a path with a space in it is quoted here and there
         return line
 
     get_command_line.portable = True  # type: ignore[attr-defined]

@@ -1,0 +1,55 @@
+"""Every test has a clean environment; the rows of the feature table that a run proves are written down."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FEATURES = ROOT / ".features.json"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch, tmp_path):
+    """No setting of the person who runs the tests reaches them, and nothing of theirs is touched."""
+    for name in list(os.environ):
+        if (
+            name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_"))
+            and name != "CACHEKIT_REAL_DIR"
+        ):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "cachekit-home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cachekit-config"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def real_dir(*parts: str) -> Path:
+    """A folder of real files; skips the test where they are not at hand."""
+    folder = Path(os.environ.get("CACHEKIT_REAL_DIR") or ROOT.parent / "shared" / "real").joinpath(*parts)
+    if not folder.exists():
+        pytest.skip(f"no real files in {folder} (CACHEKIT_REAL_DIR)")
+    return folder
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    rows = [row for marker in item.iter_markers("feature") for row in marker.args]
+    if rows and (report.when == "call" or report.failed):
+        outcomes = item.config.stash.setdefault(_OUTCOMES, {})
+        outcomes[item.nodeid] = {"rows": rows, "outcome": report.outcome}
+
+
+_OUTCOMES = pytest.StashKey[dict]()
+
+
+def pytest_sessionfinish(session):
+    """Add this run's outcomes to those of the other targets (`make test`, `make test-slow`)."""
+    outcomes = session.config.stash.get(_OUTCOMES, {})
+    if outcomes and not hasattr(session.config, "workerinput"):
+        known = json.loads(FEATURES.read_text()) if FEATURES.exists() else {}
+        FEATURES.write_text(json.dumps(known | outcomes, indent=1))
