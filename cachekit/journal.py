@@ -10,6 +10,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -86,6 +87,18 @@ class Journal:
             except OSError as error:
                 self.failure = error.strerror or str(error)
             self._file = None
+
+
+def prune(folder: Path, days: int, now: float | None = None) -> int:
+    """Remove files of a journal or log folder that are older than `days`; returns how many. Never fails a run."""
+    oldest = (time.time() if now is None else now) - days * 86_400
+    removed = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime < oldest:
+                path.unlink()
+                removed += 1
+    return removed
 
 
 def read(path: Path) -> list[Event]:

@@ -77,8 +77,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         recipe: The name of the recipe that it was made from; information only.
         hard: The ingredients; re-hashing them gives `key`.
         graphs: How many graphs the compiler built.
-        compile_seconds: Wall time of the cold trial run from the first graph on: what a hit saves.
-        load_seconds: Wall time of the same stretch when everything is found; None until it was measured.
+        compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
+            the later ones: what a hit saves.
     """
 
     key: Digest
@@ -92,7 +92,6 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     graphs: Annotated[int, Meta(ge=0)]
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
-    load_seconds: Annotated[float, Meta(ge=0)] | None = None
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit.actions.prepare import Prepared
+from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
 from cachekit.record import Record
 from cachekit.store import Store
@@ -91,3 +92,13 @@ def plan(prepared: Prepared, store: Store) -> Plan:
     if found is None:
         return Plan(prepared, None)
     return Plan(prepared, None, others[found[0]], tuple(found[1]))
+
+
+def miss_error(planned: Plan) -> MissError:
+    """What `--require-warm` answers on a miss."""
+    differs = ", ".join(change.name for change in planned.changes[:3])
+    return MissError(
+        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} has no record",
+        cause=f"the nearest record differs in {differs}" if differs else "the store has no record that is near",
+        hint=f"cachekit warm {planned.prepared.source}",
+    )

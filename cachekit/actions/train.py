@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.actions.live import LiveRoot, live_root
-from cachekit.actions.plan import Plan, plan
+from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
-from cachekit.actions.warm import Warmed, miss_error, warm
+from cachekit.actions.warm import Warmed, warm
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.ingredients import check_data
 from cachekit.record import Record

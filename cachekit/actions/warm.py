@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit.actions.live import LiveRoot, live_root
-from cachekit.actions.plan import Plan, plan
+from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
-from cachekit.errors import CompileError, MissError
+from cachekit.errors import CompileError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store import Flight, Holder
@@ -153,13 +153,3 @@ def _done(session: Session, warmed: Warmed) -> Warmed:
         bytes=warmed.record.size,
     )
     return warmed
-
-
-def miss_error(planned: Plan) -> MissError:
-    """What `--require-warm` answers on a miss."""
-    differs = ", ".join(change.name for change in planned.changes[:3])
-    return MissError(
-        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} has no record",
-        cause=f"the nearest record differs in {differs}" if differs else "the store has no record that is near",
-        hint=f"cachekit warm {planned.prepared.source}",
-    )

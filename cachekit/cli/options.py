@@ -62,7 +62,7 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
     from cachekit.actions.session import Session
     from cachekit.cli import out
     from cachekit.compilers import select
-    from cachekit.journal import Journal
+    from cachekit.journal import Journal, prune
     from cachekit.store import Store
     from cachekit.store.layout import Layout
     from cachekit.training import ProcessLauncher
@@ -74,7 +74,10 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
     compiler = select(recipe.compiler.name if recipe else "auto", config.compiler)
     # Looking leaves no trace: only runs that change something write a journal.
     layout = Layout(config.home)
-    journal = Journal(layout.journal if verb in {"warm", "train"} else None, verb)
+    writes = verb in {"warm", "train"}
+    journal = Journal(layout.journal if writes else None, verb)
+    for folder in (layout.journal, layout.logs) if writes else ():
+        prune(folder, config.keep_logs)
     with out.following(journal):
         try:
             yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher())

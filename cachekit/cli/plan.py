@@ -26,9 +26,8 @@ def command(
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
     """
-    from cachekit.actions.plan import plan
+    from cachekit.actions.plan import miss_error, plan
     from cachekit.actions.prepare import prepare
-    from cachekit.actions.warm import miss_error
 
     out.setup(format, quiet=quiet, verbose=verbose)
     loaded, _ = options.load_recipe(recipe, overrides)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
@@ -18,7 +19,7 @@ from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 
-CHUNK = 4 << 20
+CHUNK = 1 << 20
 
 
 class Store:
@@ -115,16 +116,13 @@ class Store:
         """Why a blob is not what its record says; empty where it is."""
         path = self.layout.blob(file.sha256)
         try:
-            with path.open("rb") as source:
+            with path.open("rb", buffering=0) as source:
                 before = os.fstat(source.fileno())
                 if before.st_size != file.size:
                     return f"{before.st_size:,} bytes instead of {file.size:,}"
                 if memo and self._noted(file.sha256, before):
                     return ""
-                digest = hashlib.sha256()
-                while chunk := source.read(CHUNK):
-                    digest.update(chunk)
-                if digest.hexdigest() != file.sha256:
+                if _digest(source) != file.sha256:
                     return "its digest does not fit"
                 if _state(os.fstat(source.fileno())) != _state(before):
                     return "it changed while it was read"
@@ -294,12 +292,20 @@ def _state(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
+def _digest(source: BinaryIO) -> str:
+    """SHA-256 in hex of what is left to read."""
+    # One buffer for all of it: a fresh one for each block would cost as much as hashing it.
+    digest, buffer = hashlib.sha256(), bytearray(CHUNK)
+    view = memoryview(buffer)
+    while count := source.readinto(buffer):  # type: ignore[attr-defined]
+        digest.update(view[:count])
+    return digest.hexdigest()
+
+
 def _check_bytes(path: Path, file: File) -> None:
-    digest = hashlib.sha256()
     with path.open("rb") as source:
-        while chunk := source.read(CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != file.sha256 or path.stat().st_size != file.size:
+        whole = _digest(source) == file.sha256 and os.fstat(source.fileno()).st_size == file.size
+    if not whole:
         raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
 
 

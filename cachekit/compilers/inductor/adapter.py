@@ -14,12 +14,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import structs
+
 from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host
 from cachekit.compilers.port import Harvest
+from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json
 from cachekit.recipe import Recipe
+from cachekit.recipe.schema import Parallel
 from cachekit.record import File, Module
 
 
@@ -58,6 +62,13 @@ class Inductor:
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: options, threads, and the watched variables of this process."""
+        layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
+        for name, value in layout.items():
+            if value not in {"auto", 1, False}:
+                raise RecipeError(
+                    f"parallel.{name} is {value}, but Inductor trains with one worker here",
+                    hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
+                )
         watched = {
             name: value
             for name, value in os.environ.items()
