@@ -41,6 +41,7 @@ class Progress:
         self._expected: float | None = None
         self._graphs = (0, 0)
         self._mode = ""
+        self._split = "validation"
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an event of the journal, if it is one to show."""
@@ -124,10 +125,14 @@ class Progress:
     def _worker_log(self, event: dict[str, Any]) -> None:
         if self._mode != "train":
             return
-        shown = {"loss": "loss", "eval_accuracy": "accuracy", "eval_f1": "macro F1", "eval_loss": "evaluation loss"}
+        shown = {"loss": "loss", "eval_accuracy": "accuracy", "eval_f1": "macro F1", "eval_loss": "loss"}
         figures = [f"{label} {event[name]:.4f}" for name, label in shown.items() if name in event]
         if figures:
-            self._line(f"  step {event['step']}: {', '.join(figures)}")
+            split = f", {self._split}" if "eval_loss" in event else ""
+            self._line(f"  step {event['step']}{split}: {', '.join(figures)}")
+
+    def _worker_evaluating(self, event: dict[str, Any]) -> None:
+        self._split = event["split"]
 
     def _worker_resume(self, event: dict[str, Any]) -> None:
         self._line(f"resuming from {event['checkpoint']}")

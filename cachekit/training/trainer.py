@@ -224,6 +224,7 @@ class Session:
         for name in [name for name in self.splits if name != "train"]:
             figures = _evaluated(trainer.state) if name == "validation" else {}
             if not figures:
+                self.events.emit("evaluating", split=name)
                 with self.events.timed("evaluate"):
                     figures = trainer.evaluate(Rows(self.splits[name], batch))
                     watch.look()
