@@ -85,14 +85,18 @@ class Architecture:
 
 
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that may reach a graph: defaults filled in, irrelevant and empty ones left out."""
-    merged = {**GENERIC_DEFAULTS, **defaults, **{k: v for k, v in config.items() if v is not None}}
+    """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
+
+    A null is left out where it says nothing, and kept where the default is something else: `pad_token_id: null` makes
+    another graph than BERT's 0.
+    """
+    merged = {**GENERIC_DEFAULTS, **defaults, **config}
     return {
         name: value
         for name, value in sorted(merged.items())
         if name not in IRRELEVANT
         and name != "model_type"
-        and value is not None
+        and not (value is None and {**GENERIC_DEFAULTS, **defaults}.get(name) is None)
         and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
     }
 

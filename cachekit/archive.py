@@ -6,6 +6,7 @@ compressed: reading it back is on the way of every training run, and a copy is f
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -71,7 +72,9 @@ def _check(member: tarfile.TarInfo) -> None:
         raise UnsafeArchiveError(f"{member.name!r} is no regular file")
     if name.is_absolute() or ".." in name.parts or not name.parts or "\\" in member.name or "\0" in member.name:
         raise UnsafeArchiveError(f"{member.name!r} would lie outside")
-    if member.issparse():
+    if member.size < 0:
+        raise UnsafeArchiveError(f"{member.name!r} has a size of {member.size}")
+    if member.issparse() or any(name.startswith("GNU.sparse") for name in member.pax_headers):
         raise UnsafeArchiveError(f"{member.name!r} is sparse")
 
 
@@ -100,7 +103,7 @@ def unpack(archive: Path, folder: Path) -> int:
             for count, member in enumerate(tar):
                 _check(member)
                 if count >= MAX_MEMBERS or member.offset_data + member.size > size:
-                    raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")
+                    raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")  # noqa: TRY301
                 path = folder / member.name
                 parent = path if member.isdir() else path.parent
                 if parent not in made:
@@ -109,9 +112,24 @@ def unpack(archive: Path, folder: Path) -> int:
                 if member.isreg():
                     _copy(raw.fileno(), member.offset_data, member.size, path, member.mode)
                     written += member.size
-    except (tarfile.TarError, EOFError, FileExistsError, NotADirectoryError, UnicodeError) as error:
+            _check_end(raw, tar.offset)
+    except UnsafeArchiveError:
+        raise
+    except (tarfile.TarError, EOFError, FileExistsError, NotADirectoryError, ValueError, LookupError) as error:
         raise UnsafeArchiveError(f"{archive.name}: {error}") from error
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UnsafeArchiveError(f"{archive.name}: a name that no file system takes") from error
+        raise
     return written
+
+
+def _check_end(raw: IO[bytes], offset: int) -> None:
+    # tarfile takes a header that it cannot read for the end: what follows the last member must be the zeros of one.
+    raw.seek(offset)
+    rest = raw.read(tarfile.RECORDSIZE + 1)
+    if len(rest) < 2 * tarfile.BLOCKSIZE or len(rest) > tarfile.RECORDSIZE or rest.strip(b"\0"):
+        raise UnsafeArchiveError("the archive does not end where its members end")
 
 
 def _copy(source: int, offset: int, size: int, path: Path, mode: int) -> None:
@@ -131,7 +149,7 @@ def _copy_some(source: int, target: int, offset: int, count: int) -> int:
     try:
         sent = os.sendfile(target, source, offset, count)
     except OSError as error:
-        if error.errno not in {22, 38, 95}:  # EINVAL, ENOSYS, EOPNOTSUPP: this file system cannot; copy by hand
+        if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}:  # this file system cannot; copy by hand
             raise
         sent = os.write(target, os.pread(source, min(count, CHUNK), offset))
     if sent == 0:

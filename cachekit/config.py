@@ -64,11 +64,21 @@ class Config:
     settings: tuple[Setting, ...]
 
 
-def _folder(text: Any) -> Path:
-    return Path(os.path.expandvars(str(text))).expanduser().absolute()
+def _folder(value: Any) -> Path:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError("expected the path of a folder")
+    return Path(os.path.expandvars(str(value))).expanduser().absolute()
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a name")  # noqa: TRY004 - one kind of error for bad values
+    return value
 
 
 def _seconds(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError("a number of seconds, 0 or more")
     seconds = float(value)
     if not 0 <= seconds < float("inf"):
         raise ValueError("a number of seconds, 0 or more")
@@ -76,6 +86,8 @@ def _seconds(value: Any) -> float:
 
 
 def _days(value: Any) -> int:
+    if isinstance(value, bool | float):
+        raise ValueError("a whole number of days, 0 or more")  # noqa: TRY004 - one kind of error for bad values
     days = int(value)
     if days < 0:
         raise ValueError("a number of days, 0 or more")
@@ -86,7 +98,7 @@ def _days(value: Any) -> int:
 _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "home": (_folder, "the store's folder"),
     "live_dir": (_folder, "where compilers read and write during a run; must be a local disk"),
-    "compiler": (str, "auto, or the name of a compiler"),
+    "compiler": (_name, "auto, or the name of a compiler"),
     "wait_seconds": (_seconds, "how long to wait for another process that compiles the same key"),
     "keep_logs": (_days, "days that run logs and journals are kept"),
 }
@@ -121,8 +133,9 @@ def _project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
             return own, _read_toml(own)
         shared = folder / "pyproject.toml"
         # Reading every pyproject.toml as TOML costs; most don't name us.
-        if shared.is_file() and "tool.cachekit" in shared.read_text(encoding="utf-8", errors="replace"):
-            table = _read_toml(shared).get("tool", {}).get("cachekit")
+        if shared.is_file() and "cachekit" in shared.read_text(encoding="utf-8", errors="replace"):
+            tool = _read_toml(shared).get("tool")
+            table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):
                 return shared, table
     return None
@@ -144,7 +157,13 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
                 cause="settings are: " + ", ".join(_SETTINGS),
                 hint=f"did you mean {near[0]!r}?" if near else "remove the line",
             )
-    return {name: (value, str(path)) for name, value in table.items()}
+    found = {name: (value, str(path)) for name, value in table.items()}
+    for name in ("home", "live_dir"):
+        # A relative folder starts at the file: it must mean the same from every working directory.
+        value = table.get(name)
+        if isinstance(value, str) and value and not value.startswith(("~", "$")):
+            found[name] = (str(path.parent / value), str(path))
+    return found
 
 
 def load(
@@ -183,7 +202,7 @@ def load(
             raw = values["home"] / "v1" / "live"
         try:
             values[name] = read(raw)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise UsageError(f"setting {name} = {raw!r} is not usable", cause=f"from {origin}: {error}") from error
         settings.append(Setting(name, values[name], origin, text))
     return Config(**values, settings=tuple(settings))

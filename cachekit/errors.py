@@ -46,7 +46,7 @@ class CachekitError(Exception):
             text.append(f"  cause: {self.cause}")
         if self.hint:
             text.append(f"  hint: {self.hint}")
-        return text
+        return [_printable(line) for line in text]
 
     def as_dict(self) -> dict[str, str | int]:
         """The same facts for programs."""
@@ -57,6 +57,11 @@ class CachekitError(Exception):
             "cause": self.cause,
             "hint": self.hint,
         }
+
+
+def _printable(line: str) -> str:
+    """One line, whatever stands in the file that an error quotes: no newline, no escape code reaches a terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
 
 
 class UsageError(CachekitError):

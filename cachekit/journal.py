@@ -35,6 +35,7 @@ class Journal:
         self._file: TextIO | None = None
         self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
         self._listeners: list[Listener] = []
+        self._closed = False
         self.failure: str = ""
 
     @property
@@ -65,7 +66,7 @@ class Journal:
             listener({"event": event, "time": time.time(), "run": self.run, **fields})
 
     def _write(self, line: Event) -> None:
-        if self._path is None:
+        if self._path is None or self._closed:
             return
         try:
             if self._file is None:
@@ -74,7 +75,7 @@ class Journal:
                 self._file = self._path.open("a", encoding="utf-8", buffering=1)
                 start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb, "pid": os.getpid()}
                 self._file.write(json.dumps(start) + "\n")
-            self._file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            self._file.write(_encoded(line))
         except OSError as error:
             self.failure = error.strerror or str(error)
             self._path = None
@@ -87,6 +88,15 @@ class Journal:
             except OSError as error:
                 self.failure = error.strerror or str(error)
             self._file = None
+        self._closed = True
+
+
+def _encoded(line: Event) -> str:
+    # ASCII: no other character that somebody takes for the end of a line, and no name that is not UTF-8, gets through.
+    try:
+        return json.dumps(line, default=str) + "\n"
+    except (TypeError, ValueError):
+        return json.dumps({name: str(value) for name, value in line.items()}) + "\n"
 
 
 def prune(folder: Path, days: int, now: float | None = None) -> int:
@@ -108,7 +118,7 @@ def read(path: Path) -> list[Event]:
         OSError: The file cannot be read.
     """
     events = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             event = json.loads(text)
         except json.JSONDecodeError:

@@ -18,10 +18,10 @@ from cachekit.key import canonical_json, key_of
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 # Names become paths in stores and tiers: no step may be empty or go up, and nothing may be absolute.
 RelativePath = Annotated[
-    str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*$")
+    str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
 ]
 
 
@@ -144,6 +144,10 @@ def decode(raw: bytes) -> Record | None:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRecordError(f"not a record: {error}") from error
+    if len({module.name for module in record.modules}) < len(record.modules) or any(
+        len({file.path for file in module.files}) < len(module.files) for module in record.modules
+    ):
+        raise DamagedRecordError("two modules, or two files of one, have the same name")
     if key_of(record.hard) != record.key:
         raise DamagedRecordError("its ingredients do not give its key")
     return record

@@ -6,8 +6,11 @@ that the size of the model's head, and with it the key, is known without them.
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +25,8 @@ SPLIT_NAMES = {
     "validation": ("validation", "val", "valid", "dev", "eval"),
     "test": ("test",),
 }
+
+LONGEST_FIELD = 1 << 28  # characters; csv's own limit is 131,072, and texts are longer
 
 Row = dict[str, Any]
 
@@ -127,8 +132,11 @@ def label_text(value: Any, where: str) -> str:
     return str(value).strip()
 
 
+_CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
+
+
 def _is_integer(text: str) -> bool:
-    return text.lstrip("-").isdecimal()
+    return _CLASS_NUMBER.fullmatch(text) is not None and text != "-0"
 
 
 def _text(path: Path, encoding: str) -> str:
@@ -136,10 +144,14 @@ def _text(path: Path, encoding: str) -> str:
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:
+        cause = getattr(error, "strerror", "") or str(error)
+        raise DataError(f"{str(path)[:200]} cannot be read", cause=cause) from error
     try:
-        return raw.decode("utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding)
+        if codecs.lookup(encoding).name in {"utf-8", "utf-8-sig"}:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+            return raw.decode("utf-8")
+        return raw.decode(encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise DataError(
@@ -147,10 +159,9 @@ def _text(path: Path, encoding: str) -> str:
             cause=f"byte 0x{raw[error.start]:02x} cannot be there",
             hint="convert the file, or say data.encoding=latin-1 (or what it is)",
         ) from error
-    except LookupError as error:
-        raise DataError(
-            f"data.encoding: no encoding is called {encoding!r}", hint="utf-8, latin-1, cp1252, ..."
-        ) from error
+    except (LookupError, ValueError) as error:
+        hint = "utf-8, latin-1, cp1252, ..."
+        raise DataError(f"data.encoding: no encoding is called {encoding!r}", cause=str(error), hint=hint) from error
 
 
 def _sniff(header: str, wanted: list[str], suffix: str) -> str:
@@ -163,13 +174,16 @@ def _sniff(header: str, wanted: list[str], suffix: str) -> str:
 
 
 def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) -> Iterator[Row]:
-    lines = text.splitlines(keepends=True)
-    if not lines:
+    if not text:
         raise DataError(f"{path} is empty", hint="the first line must name the columns")
-    delimiter = delimiter or _sniff(lines[0], wanted, path.suffix.lower())
+    csv.field_size_limit(LONGEST_FIELD)
     # A quote inside an unquoted field is text (tweets are full of them); a field that starts with one is quoted.
-    reader = csv.reader(lines, delimiter=delimiter)
-    header = [name.strip() for name in next(reader, [])]
+    try:
+        delimiter = delimiter or _sniff(io.StringIO(text, newline="").readline(), wanted, path.suffix.lower())
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        header = [name.strip() for name in next(reader, [])]
+    except (csv.Error, TypeError, ValueError) as error:
+        raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
     _require(path, header, wanted)
 
     def rows() -> Iterator[Row]:
@@ -197,12 +211,13 @@ def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) 
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only a newline ends a line: JSON texts may hold the other characters that Python's splitlines takes for one.
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 yield f"line {number}", json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{path}, line {number}: not JSON", cause=error.msg) from error
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{path}, line {number}: not JSON", cause=str(error)[:200]) from error
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
@@ -213,6 +228,8 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             yield from _json_lines(path, text)  # jsonl under the name .json, as many tools write it
             return
         raise DataError(f"{path}, line {error.lineno}: not JSON", cause=error.msg) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON that can be read", cause=str(error)[:200]) from error
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise DataError(f"{path} is no list of rows", hint='[{"text": ..., "label": ...}, ...]')

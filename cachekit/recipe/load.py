@@ -36,12 +36,15 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error
-    except OSError as error:
-        raise RecipeError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
+        ) from error
     if len(raw) > LARGEST:
         raise RecipeError(f"{path} is no recipe", cause=f"{len(raw):,} bytes")
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError(f"{path}, line {line}: not UTF-8", hint="save the file as UTF-8") from error
@@ -54,16 +57,17 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     if not isinstance(document, dict):
         raise RecipeError(f"{source}: a recipe is a mapping of fields", cause=f"this is {_kind(document)}")
     document = normalise(document, lines.get, source)
-    _anchor(document, base or Path.cwd())
+    _anchor(document, base or Path.cwd(), source)
     overridden = set()
     for override in overrides:
         overridden.add(_apply(document, override))
-    _anchor(document, Path.cwd())
+    document = normalise(document, lambda _: None, "--set")
+    _anchor(document, Path.cwd(), "--set")
     try:
         recipe = msgspec.convert(document, Recipe)
     except msgspec.ValidationError as error:
         raise _explained(str(error), document, lines, overridden, source) from error
-    _check(recipe, lines, source)
+    _check(recipe, lines, overridden, source)
     return recipe
 
 
@@ -73,7 +77,7 @@ _LOCAL = {
 }
 
 
-def _anchor(document: dict[str, Any], base: Path) -> None:
+def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
     """Make relative paths absolute, so that a recipe means the same from every working directory."""
     for section, names in _LOCAL.items():
         fields = document.get(section)
@@ -83,7 +87,10 @@ def _anchor(document: dict[str, Any], base: Path) -> None:
             text = fields.get(name)
             if not isinstance(text, str) or not text or Path(text).is_absolute():
                 continue
-            place = Path(text).expanduser()
+            try:
+                place = Path(text).expanduser()
+            except RuntimeError as error:
+                raise UsageError(f"{source}: {section}.{name} {text!r} is no path", cause=str(error)) from error
             # A tokenizer may be a Hub id as well as a folder: only what is there, or says so, is a folder.
             if name == "tokenizer" and not (text.startswith((".", "~")) or (base / place).is_dir()):
                 continue
@@ -104,15 +111,15 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
         if not isinstance(inner, dict):
             raise UsageError(f"--set {override}: {part} has no fields")
         place = inner
-    place[path[-1]] = yamltext.scalar(text)
+    place[path[-1]] = yamltext.scalar(text, f"--set {_dotted(path)}")
     return path
 
 
 def _canonical_path(path: tuple[str, ...]) -> tuple[str, ...]:
     top = SYNONYMS[""].get(path[0], path[0])
-    if len(path) == 2:  # noqa: PLR2004
-        return (top, SYNONYMS.get(top, {}).get(path[1], path[1]))
-    return (top, *path[1:])
+    if len(path) == 1:
+        return (top,)
+    return (top, SYNONYMS.get(top, {}).get(path[1], path[1]), *path[2:])
 
 
 def _kind(value: Any) -> str:
@@ -154,7 +161,16 @@ def _explained(
         )
     value: Any = document
     for part in path:
-        value = value[part] if not isinstance(value, list) or isinstance(part, int) else value[0]
+        value = value[part]
+    if (match["at"] or "").endswith("[...]") and isinstance(value, dict):
+        # msgspec does not say which item of a mapping is wrong.
+        hint_of_all = get_type_hints(_struct_at(path[:-1])).get(str(path[-1]))
+        for name, item in value.items():
+            try:
+                msgspec.convert({name: item}, hint_of_all)
+            except msgspec.ValidationError:
+                path, value = (*path, name), item
+                break
     choices = _choices(path)
     near = get_close_matches(str(value), choices, n=1)
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
@@ -183,6 +199,9 @@ def _where(path: tuple[str | int, ...], lines: dict[Any, int], overridden: set[t
         for given in _spellings(path[:end]):
             if given in lines:
                 return f"{source}, line {lines[given]}"
+        below = [other for other in overridden if other[:end] == path[:end]]
+        if below:
+            return f"--set {_dotted(below[0])}"
     return source
 
 
@@ -239,21 +258,22 @@ def _choices(path: tuple[str | int, ...]) -> list[str]:
     return found if any(word not in {"true", "false"} for word in found) else []
 
 
-def _check(recipe: Recipe, lines: dict[Any, int], source: str) -> None:
+def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...]], source: str) -> None:
     """What no single field can say."""
 
     def fail(path: tuple[str, ...], message: str, hint: str) -> None:
-        raise RecipeError(f"{_where(path, lines, set(), source)}: {message}", hint=hint)
+        raise RecipeError(f"{_where(path, lines, overridden, source)}: {message}", hint=hint)
 
     model, data, training = recipe.model, recipe.data, recipe.training
     if not (model.id or model.path or model.package):
-        fail(("model",), "model names nothing", "give model.id, model.path or model.package")
+        fail(("model", "id"), "model names nothing", "give model.id, model.path or model.package")
     if model.path and model.package:
         fail(("model", "package"), "model.path and model.package are both given", "keep one of them")
     places = [name for name in ("id", "path", "train_file") if getattr(data, name)]
     if len(places) > 1:
         names = " and ".join(f"data.{name}" for name in places)
-        fail(("data", places[1]), f"{names} are both given", "keep one; `--set data.id=null` drops one")
+        newest = next((name for name in places if ("data", name) in overridden), places[1])
+        fail(("data", newest), f"{names} are both given", "keep one; `--set data.id=null` drops one")
     if data.labels and data.num_labels and len(data.labels) != data.num_labels:
         fail(
             ("data", "num_labels"),

@@ -199,7 +199,7 @@ class Recipe(_Strict, frozen=True, kw_only=True):
         environment: Variables for the worker; in the key, but for those known not to reach a graph.
     """
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)")]
     description: str = ""
     task: Literal["text-classification"] = "text-classification"
     model: Model

@@ -96,14 +96,16 @@ def normalise(document: dict[str, Any], line_of: Any, source: str) -> dict[str, 
 def _rename(mapping: dict[str, Any], section: str, line_of: Any, source: str) -> dict[str, Any]:
     names = SYNONYMS[section]
     result: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     for given, value in mapping.items():
         name = names.get(given, given)
+        first = spelled.setdefault(name, given)
         if name in result:
             prefix = f"{section}." if section else ""
             path = (section, given) if section else (given,)
             line = line_of(path)
             raise RecipeError(
-                f"{source}{f', line {line}' if line else ''}: {prefix}{given} and {prefix}{name} are the same field",
+                f"{source}{f', line {line}' if line else ''}: {prefix}{first} and {prefix}{given} are the same field",
                 hint=f"keep {prefix}{name}",
             )
         result[name] = value

@@ -1,12 +1,14 @@
-"""YAML text in, plain values out, with the line of every field; strict where YAML 1.1 surprises.
+"""YAML text in, plain values out, with the line of every field; YAML 1.2's core schema, and nothing beyond it.
 
 `5e-5` is a number, `no` and `on` are words, a name that stands twice is an error, and so is a tag that builds objects.
+PyYAML parses; what a scalar means is decided here, since its own answer is YAML 1.1's.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -15,36 +17,22 @@ from cachekit.errors import RecipeError
 
 Path = tuple[str | int, ...]
 # libyaml's parser is several times faster; the pure one is always there.
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+DEEPEST = 40  # a recipe has five levels
+MOST = 20_000  # values, counting each time that an anchor is used: a page of text can stand for millions
+LONGEST_NUMBER = 400  # digits
 
-class _Loader(_Base):  # type: ignore[misc, unused-ignore]
-    """A safe loader with YAML 1.2's booleans and floats."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag.rsplit(":", 1)[1] not in {"bool", "float", "timestamp"}]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(
-        r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
-    ),
-    list("-+.0123456789"),
-)
-
-
-def _register_int_before_float() -> None:
-    # The float pattern above matches plain integers too; resolvers are tried in order, so ints must come first.
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items():
-        _Loader.yaml_implicit_resolvers[first] = sorted(resolvers, key=lambda item: item[0].endswith(":float"))
-
-
-_register_int_before_float()
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 
 
 def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
@@ -58,67 +46,144 @@ def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         The plain value, and for the path of each field and item the line (from 1) where it stands.
 
     Raises:
-        RecipeError: The text is no YAML, holds a name twice, or nests names that are no strings.
+        RecipeError: The text is no YAML, holds a name twice, has tags, nests names that are no words, or is too deep or
+            too large to be meant.
     """
+    builder = _Builder(source)
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            lines: dict[Path, int] = {}
-            value = None if node is None else _build(loader, node, (), lines, source)
-        finally:
-            loader.dispose()
+        events = yaml.parse(text, Loader=_LOADER)
+        value = builder.document(iter(events))
     except yaml.YAMLError as error:
-        raise _explained(error, source) from error
-    except RecursionError as error:
-        raise RecipeError(f"{source}: nested too deeply to be a recipe") from error
-    return value, lines
+        raise _explained(error, text, source) from error
+    except (UnicodeError, RecursionError) as error:
+        raise RecipeError(f"{source}: not valid YAML", cause=str(error)) from error
+    return value, builder.lines
 
 
-def scalar(text: str) -> Any:
-    """Read the value of `--set name=value` as YAML would: numbers, true/false, lists, else words.
+def scalar(text: str, source: str = "--set") -> Any:
+    """Read a value on the command line as YAML would: numbers, true/false, lists, else words.
 
     Raises:
         RecipeError: The text is no YAML value.
     """
-    return parse(text, "--set")[0]
+    return parse(text, source)[0]
 
 
-def _explained(error: yaml.YAMLError, source: str) -> RecipeError:
+def _explained(error: yaml.YAMLError, text: str, source: str) -> RecipeError:
     mark = getattr(error, "problem_mark", None)
     where = f"{source}, line {mark.line + 1}" if mark else source
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    hint = "tabs cannot indent YAML: use spaces" if "\\t" in problem else "compare with a recipe of `cachekit zoo`"
+    problem = getattr(error, "problem", None) or (str(error).splitlines() or ["it ends too early"])[0]
+    lines = text.splitlines()
+    start = lines[mark.line] if mark and mark.line < len(lines) else ""
+    tabbed = "\t" in start[: len(start) - len(start.lstrip())]
+    hint = "tabs cannot indent YAML: use spaces" if tabbed else "compare with a recipe of `cachekit zoo`"
     return RecipeError(f"{where}: not valid YAML", cause=problem, hint=hint)
 
 
-def _build(loader: Any, node: yaml.Node, path: Path, lines: dict[Path, int], source: str) -> Any:
-    lines.setdefault(path, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
+class _Builder:
+    """Makes plain values of a parser's events."""
+
+    def __init__(self, source: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self._source = source
+        self._anchors: dict[str, Any] = {}
+        self._count = 0
+
+    def document(self, events: Iterator[Any]) -> Any:
+        """The value of the one document of a stream; None for an empty one."""
+        value = None
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._fail(event, "not valid YAML", "a second document begins")
+            elif isinstance(event, yaml.NodeEvent):
+                value = self._value(event, events, ())
+        return value
+
+    def _fail(self, event: Any, what: str, cause: str = "", hint: str = "") -> None:
+        raise RecipeError(f"{self._source}, line {event.start_mark.line + 1}: {what}", cause=cause, hint=hint)
+
+    def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
+        self.lines.setdefault(path, event.start_mark.line + 1)
+        if isinstance(event, yaml.AliasEvent):
+            name = str(event.anchor)
+            if name not in self._anchors:
+                self._fail(event, f"no anchor &{name} before this")
+            value = self._anchors[name]
+            self._weigh(event, _weight(value))
+            return value
+        self._weigh(event, 1)
+        if len(path) > DEEPEST:
+            self._fail(event, "nested too deeply to be a recipe")
+        if event.tag is not None and event.tag not in {"!", _TEXT_TAG}:
+            self._fail(event, f"{event.tag} is not a plain value", hint="write the value without a tag")
+        if isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(events, path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = []
+            while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                value.append(self._value(item, events, (*path, len(value))))
+        else:
+            value = self._scalar(event, path)
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _mapping(self, events: Iterator[Any], path: Path) -> dict[str, Any]:
         value: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
-                raise RecipeError(f"{source}, line {line}: a field's name must be a plain word")
-            name = str(key_node.value)
+        while not isinstance(key := next(events), yaml.MappingEndEvent):
+            if (
+                not isinstance(key, yaml.ScalarEvent)
+                or key.tag is not None
+                or (key.value == "<<" and key.style is None)
+            ):
+                self._fail(key, "a field's name must be a plain word")
+            name = str(key.value)
             here = (*path, name)
             if name in value:
-                raise RecipeError(
-                    f"{source}, line {line}: {_dotted(here)} stands twice",
-                    cause=f"first on line {lines[here]}",
-                    hint="remove one of them",
+                self._fail(
+                    key, f"{_dotted(here)} stands twice", f"first on line {self.lines[here]}", "remove one of them"
                 )
-            lines[here] = line
-            value[name] = _build(loader, value_node, here, lines, source)
+            self.lines[here] = key.start_mark.line + 1
+            value[name] = self._value(next(events), events, here)
         return value
-    if isinstance(node, yaml.SequenceNode):
-        return [_build(loader, item, (*path, index), lines, source) for index, item in enumerate(node.value)]
-    built = loader.construct_object(node)
-    if not (built is None or isinstance(built, str | int | float | bool)):
-        raise RecipeError(f"{source}, line {node.start_mark.line + 1}: {node.tag} is not a plain value")
-    if isinstance(built, float) and not math.isfinite(built):
-        raise RecipeError(f"{source}, line {node.start_mark.line + 1}: {_dotted(path)} is not a finite number")
-    return built
+
+    def _scalar(self, event: Any, path: Path) -> Any:
+        text = str(event.value)
+        text.encode("utf-8")
+        if event.tag is not None or not event.implicit[0]:
+            return text  # quoted, or tagged as text
+        if text in _WORDS:
+            return _WORDS[text]
+        name = _dotted(path) or "the value"
+        if text in {"<<", "="}:
+            self._fail(event, f"{name}: {text!r} must be quoted")
+        if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
+            if len(text) > LONGEST_NUMBER:
+                self._fail(event, f"{name} is a number of {len(text)} digits")
+            return int(text) if _INTEGER.fullmatch(text) else int(text, 0)
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if math.isfinite(number):
+                return number
+        if _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text):
+            self._fail(event, f"{name} is not a finite number")
+        return text
+
+    def _weigh(self, event: Any, weight: int) -> None:
+        self._count += weight
+        if self._count > MOST:
+            self._fail(event, f"more than {MOST:,} values are no recipe")
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(_weight(item) for item in value.values())
+    if isinstance(value, list):
+        return 1 + sum(_weight(item) for item in value)
+    return 1
 
 
 def _dotted(path: Path) -> str:

@@ -21,7 +21,7 @@ from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
-TAIL = 12  # lines of the worker's output that an error shows
+LONGEST = 300  # characters of the worker's last words that an error shows
 
 Sink = Callable[[dict[str, Any]], None]
 
@@ -159,4 +159,4 @@ def _tail(log: Path) -> str:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n    ".join(line for line in lines[-TAIL:] if line.strip())
+    return next((line.strip()[:LONGEST] for line in reversed(lines) if line.strip()), "")

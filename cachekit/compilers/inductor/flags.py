@@ -34,7 +34,7 @@ def all_options(compiler: Compiler) -> dict[str, Any]:
                 hint="names are those of torch._inductor.config, and mode, fullgraph, threads",
             )
         name = name.replace("-", "_")
-        value = yamltext.scalar(text) if equals else True
+        value = yamltext.scalar(text, f"compiler.flags: {flag}") if equals else True
         if name in merged and merged[name] != value:
             raise RecipeError(f"compiler: {name} is {merged[name]!r} and {value!r}", hint="keep one of them")
         merged[name] = value

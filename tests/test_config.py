@@ -1,0 +1,353 @@
+"""Settings: which source wins, where each value came from, and what is said of one that cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cachekit import config
+from cachekit.errors import UsageError
+
+VALUES = {
+    "home": ("/flag", "/env", "/project", "/user"),
+    "live_dir": ("/flag", "/env", "/project", "/user"),
+    "compiler": ("flag", "env", "project", "user"),
+    "wait_seconds": (1.5, "2.5", 3.5, 4.5),
+    "keep_logs": (1, "2", 3, 4),
+}
+
+
+class Place:
+    """A project with a folder inside, and a user of its own."""
+
+    def __init__(self, root):
+        self.project = root / "project"
+        self.inside = self.project / "a" / "b"
+        self.inside.mkdir(parents=True)
+
+    @property
+    def user_file(self):
+        return config.user_file()
+
+    def write(self, path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+        return path
+
+    def load(self, flags=None, cwd=None, **environ):
+        return config.load(flags, environ=environ, cwd=cwd or self.inside)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "somebody"))
+    return Place(tmp_path)
+
+
+def origins(loaded):
+    return {setting.name: setting.origin for setting in loaded.settings}
+
+
+def toml(**values):
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+
+
+def refused(place, *arguments, **environ):
+    with pytest.raises(UsageError) as caught:
+        place.load(*arguments, **environ)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+# Which source wins
+
+
+def test_defaults(place, tmp_path):
+    loaded = place.load()
+    assert (loaded.compiler, loaded.wait_seconds, loaded.keep_logs) == ("auto", 3600.0, 90)
+    assert tmp_path in loaded.home.parents
+    assert loaded.live_dir == loaded.home / "v1" / "live"
+    assert [setting.name for setting in loaded.settings] == list(VALUES)
+    assert set(origins(loaded).values()) == {"default"}
+    assert all(setting.help and setting.value == getattr(loaded, setting.name) for setting in loaded.settings)
+
+
+def typed(name, value):
+    return Path(value).absolute() if name in {"home", "live_dir"} else type(VALUES[name][0])(value)
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("level", range(5))
+def test_flag_environment_project_user_default(place, name, level):
+    """With the first `level` sources silent, the next one counts."""
+    flag, env, project, user = VALUES[name]
+    user_file = place.write(place.user_file, toml(**{name: user}) if level <= 3 else "")
+    project_file = place.write(place.project / "cachekit.toml", toml(**{name: project}) if level <= 2 else "")
+    variable = f"CACHEKIT_{name.upper()}"
+    loaded = place.load({name: flag if level == 0 else None}, **({variable: env} if level <= 1 else {}))
+    expected = [flag, env, project, user, None][level]
+    found = getattr(loaded, name)
+    if level < 4:
+        assert found == typed(name, expected)
+        assert type(found) is type(typed(name, expected))
+    assert (
+        origins(loaded)[name]
+        == ["flag", f"environment {variable}", str(project_file), str(user_file), "default"][level]
+    )
+    assert all(origin == "default" for other, origin in origins(loaded).items() if other != name)
+
+
+def test_each_setting_has_its_own_origin(place):
+    place.write(place.user_file, toml(keep_logs=1, compiler="user"))
+    project = place.write(place.project / "cachekit.toml", toml(compiler="project"))
+    loaded = place.load({"home": "/x", "wait_seconds": None}, CACHEKIT_WAIT_SECONDS="5", CACHEKIT_LIVE_DIR="")
+    assert origins(loaded) == {
+        "home": "flag",
+        "live_dir": "default",
+        "compiler": str(project),
+        "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
+        "keep_logs": str(place.user_file),
+    }
+    assert loaded.live_dir == Path("/x/v1/live").absolute()
+
+
+def test_a_flag_of_nothing_still_wins(place):
+    assert place.load({"keep_logs": 0}, CACHEKIT_KEEP_LOGS="5").keep_logs == 0
+
+
+def test_the_environment_is_the_processs_own_by_default(place, monkeypatch):
+    monkeypatch.chdir(place.inside)
+    monkeypatch.setenv("CACHEKIT_KEEP_LOGS", "7")
+    assert config.load().keep_logs == 7
+
+
+# The project file
+
+
+@pytest.mark.parametrize("depth", ["project", "inside"])
+def test_the_nearest_project_file_counts(place, depth):
+    place.write(place.project.parent / "cachekit.toml", toml(keep_logs=1, compiler="outer"))
+    nearest = place.write(getattr(place, depth) / "cachekit.toml", toml(keep_logs=2))
+    loaded = place.load()
+    assert loaded.keep_logs == 2
+    assert loaded.compiler == "auto", "the outer file is another project's"
+    assert origins(loaded)["keep_logs"] == str(nearest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.cachekit]\nkeep_logs = 2\n",
+        "[project]\nname = 'x'\n\n[tool.other]\na = 1\n[tool.cachekit]\nkeep_logs = 2",
+        "[tool]\ncachekit.keep_logs = 2\n",
+        "[tool]\ncachekit = {keep_logs = 2}\n",
+        "[tool.'cachekit']\nkeep_logs = 2\n",
+        "[ tool . cachekit ]\nkeep_logs = 2\n",
+    ],
+)
+def test_pyproject_toml_may_hold_the_settings(place, text):
+    path = place.write(place.project / "pyproject.toml", text)
+    loaded = place.load()
+    assert (loaded.keep_logs, origins(loaded)["keep_logs"]) == (2, str(path))
+
+
+def test_cachekit_toml_wins_over_pyproject_toml_beside_it(place):
+    place.write(place.project / "pyproject.toml", "[tool.cachekit]\nkeep_logs = 1\ncompiler = 'x'\n")
+    place.write(place.project / "cachekit.toml", toml(keep_logs=2))
+    assert (place.load().keep_logs, place.load().compiler) == (2, "auto")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[project]\nname = 'x'\n",
+        "not toml at all",
+        "# tool.cachekit is not used\n",
+        b"\xff\xfe",
+        "tool = 'tool.cachekit'\n",
+    ],
+)
+def test_a_pyproject_toml_that_is_not_about_us_is_left_alone(place, text):
+    place.write(place.project.parent / "cachekit.toml", toml(keep_logs=2))
+    place.write(place.project / "pyproject.toml", text)
+    assert place.load().keep_logs == 2
+
+
+def test_a_folder_of_that_name_is_no_file(place):
+    (place.project / "cachekit.toml").mkdir()
+    (place.project / "pyproject.toml").mkdir()
+    assert place.load().keep_logs == 90
+
+
+# Folders
+
+
+def test_a_folder_may_hold_variables_and_a_tilde(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
+    place.write(place.project / "cachekit.toml", toml(home="$SCRATCH/store", live_dir="~/live"))
+    loaded = place.load()
+    assert loaded.home == tmp_path / "scratch" / "store"
+    assert loaded.live_dir == tmp_path / "somebody" / "live"
+
+
+def test_a_relative_folder_of_a_flag_starts_at_the_working_directory(place, monkeypatch):
+    monkeypatch.chdir(place.inside)
+    assert place.load({"home": "store"}).home == place.inside / "store"
+
+
+def test_a_relative_folder_of_a_file_means_the_same_from_everywhere(place, monkeypatch):
+    """Else a project would have one store for each folder that someone works in."""
+    place.write(place.project / "cachekit.toml", toml(home="store"))
+    found = set()
+    for cwd in (place.project, place.inside):
+        monkeypatch.chdir(cwd)
+        found.add(place.load(cwd=cwd).home)
+    assert found == {place.project / "store"}
+
+
+# What cannot be
+
+
+def test_an_unknown_setting_gets_the_nearest(place):
+    for path in (place.project / "cachekit.toml", place.user_file):
+        place.write(path, toml(hme="/x"))
+        error = refused(place)
+        assert str(path) in error.message
+        assert "'hme'" in error.message
+        assert all(name in error.cause for name in VALUES)
+        assert error.hint == "did you mean 'home'?"
+        path.unlink()
+
+
+def test_an_unknown_setting_like_no_other(place):
+    place.write(place.project / "pyproject.toml", "[tool.cachekit]\nzzzz = 1\n")
+    error = refused(place)
+    assert "'zzzz'" in error.message
+    assert error.hint == "remove the line"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "home = ",
+        "home",
+        "home = /x",
+        "[a",
+        "home = '/x'\nhome = '/y'\n",
+        b"home = '\xff'",
+        "home = '/x\n",
+        "keep_logs = 07",
+    ],
+)
+@pytest.mark.parametrize("which", ["project", "user", "pyproject"])
+def test_bad_toml_is_refused_with_its_file(place, which, text):
+    path = {
+        "project": place.project / "cachekit.toml",
+        "user": place.user_file,
+        "pyproject": place.project / "pyproject.toml",
+    }[which]
+    head = "[tool.cachekit]\n" if which == "pyproject" else ""
+    place.write(path, head.encode() + (text if isinstance(text, bytes) else text.encode()))
+    error = refused(place)
+    assert error.message == f"{path} is not valid TOML"
+    assert error.cause
+    assert error.hint
+
+
+BAD = [
+    ("wait_seconds", "soon"),
+    ("wait_seconds", -1),
+    ("wait_seconds", "nan"),
+    ("wait_seconds", "inf"),
+    ("wait_seconds", True),
+    ("wait_seconds", [1]),
+    ("wait_seconds", {}),
+    ("keep_logs", "many"),
+    ("keep_logs", -1),
+    ("keep_logs", 3.7),
+    ("keep_logs", True),
+    ("keep_logs", []),
+    ("home", ["/x"]),
+    ("home", 5),
+    ("home", True),
+    ("home", ""),
+    ("home", {}),
+    ("home", "~no-such-user-at-all/x"),
+    ("live_dir", ["/x"]),
+    ("live_dir", ""),
+    ("compiler", 5),
+    ("compiler", ["inductor"]),
+    ("compiler", False),
+    ("compiler", {}),
+]
+
+
+@pytest.mark.parametrize("name, value", BAD)
+def test_a_bad_value_is_refused_with_its_origin(place, name, value):
+    written = "{}" if value == {} else json.dumps(value)
+    path = place.write(place.project / "cachekit.toml", f"{name} = {written}\n")
+    error = refused(place)
+    assert error.message.startswith(f"setting {name} = ")
+    assert error.message.endswith("is not usable")
+    assert str(path) in error.cause
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize("name", ["keep_logs", "wait_seconds"])
+def test_what_is_not_finite_is_refused(place, name, value):
+    path = place.write(place.user_file, f"{name} = {value}\n")
+    error = refused(place)
+    assert error.message.startswith(f"setting {name} = ")
+    assert str(path) in error.cause
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("wait_seconds", "soon"),
+        ("wait_seconds", "-1"),
+        ("wait_seconds", "inf"),
+        ("keep_logs", "1.5"),
+        ("keep_logs", "ten"),
+        ("home", "~no-such-user-at-all/x"),
+    ],
+)
+def test_a_bad_value_of_a_variable_or_flag_is_refused_with_its_origin(place, name, value):
+    error = refused(place, **{f"CACHEKIT_{name.upper()}": value})
+    assert f"from environment CACHEKIT_{name.upper()}: " in error.cause
+    error = refused(place, {name: value})
+    assert "from flag: " in error.cause
+
+
+def test_a_value_that_is_overridden_need_not_be_good(place):
+    place.write(place.project / "cachekit.toml", toml(keep_logs="many"))
+    assert place.load({"keep_logs": 5}).keep_logs == 5
+
+
+# Yes and no
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        *((word, True) for word in ("1", "true", "TRUE", "yes", "on", " On ")),
+        *((word, False) for word in ("0", "false", "False", "no", "off", "", "  ")),
+    ],
+)
+def test_yes_and_no(text, value):
+    assert config.flag_from_environment("CACHEKIT_X", {"CACHEKIT_X": text}) is value
+
+
+def test_unset_is_no(monkeypatch):
+    assert config.flag_from_environment("CACHEKIT_X", {}) is False
+    monkeypatch.setenv("CACHEKIT_X", "yes")
+    assert config.flag_from_environment("CACHEKIT_X") is True
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "y", "-1", "none"])
+def test_neither_yes_nor_no_is_refused(text):
+    with pytest.raises(UsageError, match=f"CACHEKIT_X={text} is neither yes nor no") as caught:
+        config.flag_from_environment("CACHEKIT_X", {"CACHEKIT_X": text})
+    assert "CACHEKIT_X" in caught.value.hint

@@ -1,0 +1,251 @@
+"""Journals: one JSON line an event, whatever the disk does."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cachekit.journal import Journal, prune, read
+
+
+@pytest.fixture
+def journal(tmp_path):
+    made = Journal(tmp_path / "journal", "warm")
+    yield made
+    made.close()
+
+
+def lines(journal):
+    return journal.path.read_text(encoding="utf-8").split("\n")
+
+
+def test_each_event_is_a_line(journal):
+    journal.emit("warm.start", key="abc", seconds=1.5, tags=["a"], note=None)
+    journal.emit("warm.end")
+    first, second, third, rest = lines(journal)
+    assert rest == ""
+    start = json.loads(first)
+    assert (start["event"], start["verb"], start["run"], start["pid"]) == ("run", "warm", journal.run, os.getpid())
+    event = json.loads(second)
+    assert event.pop("time") >= start["time"] > 1.7e9
+    assert event == {
+        "event": "warm.start",
+        "run": journal.run,
+        "key": "abc",
+        "seconds": 1.5,
+        "tags": ["a"],
+        "note": None,
+    }
+    assert json.loads(third)["event"] == "warm.end"
+
+
+def test_what_is_written_is_read_back(journal):
+    emitted = [journal.emit("a", n=1), journal.emit("b", n=[2, {"c": "é"}])]
+    start, *found = read(journal.path)
+    assert start["event"] == "run"
+    assert found == emitted
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\u2028b", "a\x85b", "a\x0bb", "a\x1eb", '"', "\\", "😀", "\x00"])
+def test_any_text_stays_on_its_line(journal, text):
+    emitted = [journal.emit("a", text=text), journal.emit("b")]
+    assert read(journal.path)[1:] == emitted
+    assert journal.path.read_bytes().count(b"\n") == 3
+
+
+def test_an_event_is_on_disk_when_emit_returns(journal):
+    """A run that is killed the moment after leaves it."""
+    journal.emit("a")
+    assert [event["event"] for event in read(journal.path)] == ["run", "a"]
+
+
+def test_a_killed_run_leaves_its_events(tmp_path):
+    script = (
+        "import os, sys, pathlib\n"
+        "from cachekit.journal import Journal\n"
+        "journal = Journal(pathlib.Path(sys.argv[1]), 'warm')\n"
+        "journal.emit('a')\n"
+        "journal.emit('b')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert run.returncode == -9
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert [event["event"] for event in read(path)] == ["run", "a", "b"]
+
+
+@pytest.mark.parametrize("tail", [b'{"event": "b", "ti', b'{"event": "b"', b"{", b"\xc3", b'"a"', b"5", b"\0\0\0"])
+def test_a_torn_last_line_is_left_out(journal, tail):
+    emitted = journal.emit("a")
+    journal.close()
+    with journal.path.open("ab") as file:
+        file.write(tail)
+    assert read(journal.path)[1:] == [emitted]
+
+
+def test_what_comes_after_a_torn_line_is_kept(journal):
+    first = journal.emit("a")
+    journal.close()
+    raw = journal.path.read_bytes()
+    journal.path.write_bytes(raw + b'{"torn": \n' + raw)
+    found = read(journal.path)
+    assert [event["event"] for event in found] == ["run", "a", "run", "a"]
+    assert found[1] == found[3] == first
+
+
+def test_a_missing_journal_is_an_error(tmp_path):
+    with pytest.raises(OSError, match=r"no\.jsonl"):
+        read(tmp_path / "no.jsonl")
+
+
+def test_runs_have_names_of_their_own_that_sort_by_time(tmp_path):
+    journals = [Journal(tmp_path, "warm") for _ in range(50)]
+    assert len({journal.run for journal in journals}) == 50
+    assert len({journal.path for journal in journals}) == 50
+    for journal in journals:
+        assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", journal.run)
+        assert journal.path.is_relative_to(tmp_path)
+        assert journal.path.name == f"{journal.run}.jsonl"
+
+
+def test_a_run_without_events_leaves_no_file(tmp_path):
+    journal = Journal(tmp_path / "journal", "plan")
+    journal.show("tick")
+    journal.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_runs_write_two_files(tmp_path):
+    for verb in ("warm", "train"):
+        journal = Journal(tmp_path, verb)
+        journal.emit("a")
+        journal.close()
+    assert sorted(read(path)[0]["verb"] for path in tmp_path.rglob("*.jsonl")) == ["train", "warm"]
+
+
+# Listeners
+
+
+def test_listeners_hear_each_event_from_then_on(journal):
+    heard, later = [], []
+    journal.listen(heard.append)
+    first = journal.emit("a", n=1)
+    journal.listen(later.append)
+    second = journal.emit("b")
+    assert heard == [first, second]
+    assert later == [second]
+
+
+def test_what_is_only_shown_is_not_written(journal):
+    heard = []
+    journal.listen(heard.append)
+    journal.emit("a")
+    journal.show("step", n=1)
+    assert [event["event"] for event in heard] == ["a", "step"]
+    assert (heard[1]["n"], heard[1]["run"]) == (1, journal.run)
+    assert [event["event"] for event in read(journal.path)] == ["run", "a"]
+
+
+# Disks that cannot
+
+
+def test_without_a_folder_events_stay_in_memory():
+    journal = Journal(None, "plan")
+    heard = []
+    journal.listen(heard.append)
+    assert journal.path is None
+    assert journal.emit("a", n=1)["n"] == 1
+    assert [event["event"] for event in heard] == ["a"]
+    assert journal.failure == ""
+    journal.close()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "a" * 300])
+def test_a_folder_that_cannot_be_written_does_not_fail_the_run(tmp_path, place):
+    (tmp_path / "file").write_bytes(b"")
+    journal = Journal(tmp_path / place, "warm")
+    heard = []
+    journal.listen(heard.append)
+    journal.emit("a")
+    assert journal.failure
+    assert journal.path is None
+    journal.emit("b")
+    journal.close()
+    assert [event["event"] for event in heard] == ["a", "b"]
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_disk_that_fills_up_does_not_fail_the_run(tmp_path):
+    """In a process of its own, with a limit on the size of files in place of the full disk."""
+    script = (
+        "import pathlib, resource, signal, sys\n"
+        "from cachekit.journal import Journal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "journal = Journal(pathlib.Path(sys.argv[1]), 'warm')\n"
+        "journal.emit('a')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "heard = []\n"
+        "journal.listen(heard.append)\n"
+        "for n in range(5): journal.emit('b', text='x' * 400)\n"
+        "journal.close()\n"
+        "print(len(heard), journal.failure != '', journal.path)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.split(), run.stderr) == (0, ["5", "True", "None"], "")
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert [event["event"] for event in read(path)][:2] == ["run", "a"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\udcff", Path("\udcff"), float("nan"), float("inf"), object(), b"raw", {1, 2}, {1: 2}, OSError(errno.EIO, "x")],
+)
+def test_no_value_fails_the_run(journal, value):
+    """Paths and messages come from outside: a name that is not UTF-8 must not end a training."""
+    heard = []
+    journal.listen(heard.append)
+    journal.emit("a", value=value)
+    journal.emit("b")
+    assert [event["event"] for event in heard] == ["a", "b"]
+    assert read(journal.path)[-1]["event"] == "b"
+
+
+def test_what_comes_after_the_close_stays_in_memory(journal):
+    heard = []
+    journal.listen(heard.append)
+    journal.emit("a")
+    path, before = journal.path, journal.path.read_bytes()
+    journal.close()
+    journal.close()
+    journal.emit("b")
+    assert [event["event"] for event in heard] == ["a", "b"]
+    assert path.read_bytes() == before
+
+
+# Old files
+
+
+def test_old_files_are_removed(tmp_path):
+    now = 1_800_000_000
+    ages = {"202601/new.jsonl": 1, "202601/last.jsonl": 29, "202601/old.jsonl": 31, "old.log": 400}
+    for name, days in ages.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+        os.utime(path, (now, now - days * 86_400))
+    assert prune(tmp_path, 30, now) == 2
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"new.jsonl", "last.jsonl"}
+    assert prune(tmp_path, 30, now) == 0
+
+
+def test_there_may_be_nothing_to_remove(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    assert prune(tmp_path / "no", 30) == 0
+    assert prune(tmp_path / "file", 0) == 0
+    assert prune(tmp_path, 30) == 0
+    assert (tmp_path / "file").exists()

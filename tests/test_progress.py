@@ -1,0 +1,292 @@
+"""A run's events as a person follows them: plain lines, one live line, and what quiet leaves of it."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+import rich.console
+
+from cachekit.cli import progress
+from cachekit.cli.progress import EVERY, Progress
+
+WARM = [
+    {"event": "plan", "recipe": "tiny", "key": "0" * 64, "status": "miss"},
+    {"event": "compile.start", "key": "0" * 64, "expected_seconds": 61.0},
+    {"event": "worker.start", "mode": "trial", "log": "/x.log", "output_dir": ""},
+    {"event": "worker.phase", "name": "import"},
+    {"event": "worker.phase", "name": "data"},
+    {"event": "worker.phase", "name": "model"},
+    {"event": "worker.phase", "name": "train"},
+    {"event": "worker.graphs", "found": 0, "compiled": 1, "phase": "first training step"},
+    {"event": "worker.graphs", "found": 0, "compiled": 2, "phase": "first training step"},
+    {"event": "worker.step", "step": 1, "of": 3},
+    {"event": "worker.log", "step": 2, "loss": 1.0},
+    {"event": "worker.graphs", "found": 0, "compiled": 3, "phase": "evaluation or saving"},
+    {"event": "worker.end", "mode": "trial", "counters": {}, "seconds": {}, "steps": 3},
+    {"event": "warm.end", "recipe": "tiny", "key": "0" * 64, "compiled": 3},
+]
+TRAIN = [
+    {"event": "restore", "key": "0" * 64, "bytes": 4_700_000, "seconds": 0.31},
+    {"event": "worker.start", "mode": "train", "log": "/x.log", "output_dir": "/runs/tiny"},
+    {"event": "worker.phase", "name": "train"},
+    {"event": "worker.resume", "checkpoint": "/runs/tiny/checkpoint-3"},
+    {"event": "worker.graphs", "found": 3, "compiled": 0, "phase": "first training step"},
+    {"event": "worker.step", "step": 1, "of": 300},
+    {"event": "worker.log", "step": 50, "loss": 0.71234, "learning_rate": 1e-4, "epoch": 0.5},
+    {"event": "worker.log", "step": 100, "eval_loss": 0.31, "eval_accuracy": 0.9167, "eval_f1": 0.91, "eval_rows": 24},
+    {"event": "worker.phase", "name": "evaluate"},
+    {"event": "worker.phase", "name": "save"},
+]
+DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "it is missing", "kept": False}
+WARNINGS = [
+    ({**DAMAGE, "quarantine": "/q"}, "/store/blob is damaged (it is missing); set aside in quarantine"),
+    (DAMAGE, "/store/blob is damaged (it is missing)"),
+    ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (it is missing)"),
+    (
+        {"event": "train.compiled", "graphs": 2, "built": 5, "when": ["evaluation or saving"]},
+        "2 graphs and 5 binaries compiled in: evaluation or saving; they are added to the record",
+    ),
+    (
+        {"event": "train.compiled", "graphs": 1, "built": 1, "when": []},
+        "1 graph and 1 binary compiled; they are added to the record",
+    ),
+    ({"event": "train.not-kept", "reason": "disk full"}, "what compiled could not be kept: disk full"),
+]
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def plain(events, *, quiet=False):
+    """The lines of a run without a terminal."""
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=quiet)
+    for event in events:
+        shown.event(event)
+    shown.close()
+    return lines
+
+
+def test_a_warm_in_plain_lines(clock):
+    assert plain(WARM) == [
+        "compiling: a trial run of a few steps; expected about 1 min 1 s",
+        "  loading PyTorch and Transformers",
+        "  loading data",
+        "  loading the model",
+        "  training",
+        "  first training step: 1 graph compiled, 0 found, 0.0 s of about 1 min 1 s",
+        "  first training step: 2 graphs compiled, 0 found, 0.0 s of about 1 min 1 s",
+        "  evaluation or saving: 3 graphs compiled, 0 found, 0.0 s of about 1 min 1 s",
+    ]
+
+
+def test_a_compile_of_unknown_length_promises_nothing(clock):
+    (line,) = plain([{"event": "compile.start", "key": "0", "expected_seconds": None}])
+    assert line == "compiling: a trial run of a few steps"
+
+
+def test_a_compile_says_how_long_it_has_taken(clock):
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    shown.event({"event": "compile.start", "key": "0", "expected_seconds": None})
+    clock.now += 42
+    shown.event({"event": "worker.graphs", "found": 0, "compiled": 2, "phase": "first training step"})
+    assert lines[-1] == "  first training step: 2 graphs compiled, 0 found, 42 s"
+
+
+def test_a_training_in_plain_lines(clock):
+    assert plain(TRAIN) == [
+        "restored 4.7 MB in 0.3 s",
+        "  training",
+        "resuming from /runs/tiny/checkpoint-3",
+        "  first training step: 0 graphs compiled, 3 found",
+        "  step 50: loss 0.7123",
+        "  step 100: accuracy 0.9167, macro F1 0.9100, evaluation loss 0.3100",
+        "  evaluating",
+        "  saving the model",
+    ]
+
+
+def test_steps_are_told_rarely(clock):
+    """A log file must not grow by a line a step, nor stay silent for an hour."""
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    for event in TRAIN[:5]:
+        shown.event(event)
+    lines.clear()
+    for step in range(1, 101):
+        clock.now += 1
+        shown.event({"event": "worker.step", "step": step, "of": 300})
+    assert lines == [
+        f"  training: step {step} of 300; graphs: 3 found, 0 compiled" for step in range(int(EVERY), 101, int(EVERY))
+    ]
+
+
+def test_a_wait_is_told_at_once_and_then_rarely(clock):
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    holder = "process 4711 of ann@trn-7, for 100 s"
+    shown.event({"event": "flight.wait", "key": "0", "holder": holder})
+    for second in range(61):
+        shown.event({"event": "flight.waiting", "holder": holder, "waited": float(second)})
+        clock.now += 1
+    assert lines[0] == f"waiting: the same key is being compiled by {holder}"
+    assert [re.search(r"; (.*) so far", line)[1] for line in lines[1:]] == ["30 s", "1 min 0 s"]
+
+
+def test_a_surprise_in_a_training_is_a_warning(clock, capsys):
+    plain([*TRAIN[:5], {"event": "worker.graphs", "found": 3, "compiled": 1, "phase": "evaluation or saving"}])
+    assert capsys.readouterr().err == "warning: a graph compiled in: evaluation or saving\n"
+
+
+def test_a_compile_in_a_warm_is_none(clock, capsys):
+    plain(WARM)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize(("event", "text"), WARNINGS, ids=lambda value: str(value)[:40])
+def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
+    assert plain([event], quiet=quiet) == []
+    assert capsys.readouterr().err == f"warning: {text}\n"
+
+
+def test_quiet_says_nothing_else(clock, capsys):
+    lost = {"event": "store.reindexed", "records": 3}
+    wait = {"event": "flight.wait", "key": "0", "holder": "process 1"}
+    waiting = {"event": "flight.waiting", "holder": "process 1", "waited": 99.0}
+    assert plain([*WARM, *TRAIN, lost, wait, waiting], quiet=True) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rebuilt_index_is_told():
+    assert plain([{"event": "store.reindexed", "records": 3}]) == [
+        "the index was lost; 3 records were rebuilt from their copies"
+    ]
+
+
+def test_events_that_nobody_knows_are_passed_over():
+    assert plain([{"event": "from.the-future"}, {"event": "event"}, {"event": "line", "text": "x"}]) == []
+
+
+def test_a_phase_without_words_of_ours_is_named():
+    assert plain([{"event": "worker.phase", "name": "quantize"}]) == ["  quantize"]
+
+
+# On a terminal
+
+
+class Screen:
+    """A terminal of 80 columns, to which rich writes; keeps what it wrote."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.file = io.StringIO()
+        real = rich.console.Console
+        monkeypatch.setattr(
+            rich.console,
+            "Console",
+            lambda **options: real(
+                **{**options, "stderr": False}, file=self.file, force_terminal=True, width=80, no_color=True
+            ),
+        )
+        self.progress = Progress(lambda line: sys.stderr.write(line + "\n"), live=True, quiet=False)
+
+    @property
+    def now(self) -> str:
+        """The live line."""
+        return str(self.progress._status.renderable.text)
+
+    @property
+    def written(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.file.getvalue())
+
+
+@pytest.fixture
+def screen(monkeypatch, clock):
+    made = Screen(monkeypatch)
+    yield made
+    made.progress.close()
+
+
+def test_one_live_line_changes(screen):
+    seen = []
+    for event in WARM:
+        screen.progress.event(event)
+        if screen.progress._status is not None:
+            seen.append(screen.now)
+    assert list(dict.fromkeys(seen)) == [
+        "loading PyTorch and Transformers",
+        "loading data",
+        "loading the model",
+        "training",
+        "first training step: 1 graph compiled, 0 found, 0.0 s of about 1 min 1 s",
+        "first training step: 2 graphs compiled, 0 found, 0.0 s of about 1 min 1 s",
+        "evaluation or saving: 3 graphs compiled, 0 found, 0.0 s of about 1 min 1 s",
+    ]
+
+
+def test_every_step_moves_the_live_line(screen):
+    for event in TRAIN[:6]:
+        screen.progress.event(event)
+    assert screen.now == "training: step 1 of 300; graphs: 3 found, 0 compiled"
+    screen.progress.event({"event": "worker.step", "step": 2, "of": 300})
+    assert screen.now == "training: step 2 of 300; graphs: 3 found, 0 compiled"
+
+
+def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
+    for event in TRAIN:
+        screen.progress.event(event)
+    screen.progress.event(WARNINGS[0][0])
+    screen.progress.close()
+    kept = capsys.readouterr().err + screen.written
+    for line in (
+        "restored 4.7 MB in 0.3 s",
+        "step 50: loss 0.7123",
+        "step 100: accuracy 0.9167, macro F1 0.9100, evaluation loss 0.3100",
+        "warning: /store/blob is damaged (it is missing); set aside in quarantine",
+    ):
+        assert kept.count(line) == 1, kept
+
+
+def test_the_live_line_is_gone_afterwards(screen):
+    for event in WARM:
+        screen.progress.event(event)
+    screen.progress.close()
+    assert screen.file.getvalue().endswith("\x1b[2K"), "the line is wiped"
+    assert screen.file.getvalue().count("\x1b[?25l") == screen.file.getvalue().count("\x1b[?25h") == 1
+    length = len(screen.file.getvalue())
+    screen.progress.close()
+    assert len(screen.file.getvalue()) == length, "and stays gone"
+
+
+def test_nothing_to_show_starts_no_live_line(screen):
+    screen.progress.event(WARM[0])
+    screen.progress.event({"event": "restore", "bytes": 1, "seconds": 0.0})
+    assert screen.progress._status is None
+
+
+def test_names_with_brackets_are_shown_as_they_are(screen):
+    """To rich they would be markup, and unbalanced ones an error."""
+    screen.progress.event({"event": "flight.waiting", "holder": "process 1 of [b]ann[/x]@trn", "waited": 3.0})
+    assert "process 1 of [b]ann[/x]@trn" in screen.now
+
+
+def test_quiet_shows_no_live_line(monkeypatch, clock):
+    made = Screen(monkeypatch)
+    made.progress = Progress(lambda line: sys.stderr.write(line + "\n"), live=True, quiet=True)
+    for event in [*WARM, *TRAIN]:
+        made.progress.event(event)
+    made.progress.close()
+    assert made.file.getvalue() == ""
