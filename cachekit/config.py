@@ -78,7 +78,7 @@ def _name(value: Any) -> str:
 
 def _seconds(value: Any) -> float:
     if isinstance(value, bool):
-        raise ValueError("a number of seconds, 0 or more")
+        raise ValueError("a number of seconds, 0 or more")  # noqa: TRY004 - as above
     seconds = float(value)
     if not 0 <= seconds < float("inf"):
         raise ValueError("a number of seconds, 0 or more")

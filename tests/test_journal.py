@@ -82,18 +82,20 @@ def test_a_killed_run_leaves_its_events(tmp_path):
 @pytest.mark.parametrize("tail", [b'{"event": "b", "ti', b'{"event": "b"', b"{", b"\xc3", b'"a"', b"5", b"\0\0\0"])
 def test_a_torn_last_line_is_left_out(journal, tail):
     emitted = journal.emit("a")
+    path = journal.path
     journal.close()
-    with journal.path.open("ab") as file:
+    with path.open("ab") as file:
         file.write(tail)
-    assert read(journal.path)[1:] == [emitted]
+    assert read(path)[1:] == [emitted]
 
 
 def test_what_comes_after_a_torn_line_is_kept(journal):
     first = journal.emit("a")
+    path = journal.path
     journal.close()
-    raw = journal.path.read_bytes()
-    journal.path.write_bytes(raw + b'{"torn": \n' + raw)
-    found = read(journal.path)
+    raw = path.read_bytes()
+    path.write_bytes(raw + b'{"torn": \n' + raw)
+    found = read(path)
     assert [event["event"] for event in found] == ["run", "a", "run", "a"]
     assert found[1] == found[3] == first
 

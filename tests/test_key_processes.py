@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -165,11 +166,12 @@ def test_the_copy_is_what_made_the_key(tmp_path, checkout, expected):
     where = surroundings(tmp_path, 1, checkout=checkout)
     path = checkout / "recipes" / "demo.yaml"
     text = path.read_text(encoding="utf-8")
-    assert "max_seq_length: 48" in text
-    path.write_text(text.replace("max_seq_length: 48", "max_seq_length: 49"), encoding="utf-8")
+    text, found = re.subn(r"max_seq_length: \d+", "max_seq_length: 77", text)
+    assert found == 1
+    path.write_text(text, encoding="utf-8")
     changed = plan("demo", where)
     assert changed["key"] != expected["key"]
-    assert changed["ingredients"]["hard"]["training.max_seq_length"] == 49
+    assert changed["ingredients"]["hard"]["training.max_seq_length"] == 77
 
 
 @pytest.mark.feature("K3")
