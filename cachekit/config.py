@@ -203,7 +203,13 @@ def load(
         try:
             values[name] = read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            raise UsageError(f"setting {name} = {raw!r} is not usable", cause=f"from {origin}: {error}") from error
+            said = f"--{name.partition('_')[0]} {raw}" if origin == "flag" else f"setting {name} = {raw!r}"
+            wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {text}"
+            raise UsageError(
+                f"{said} is not usable",
+                cause=f"from {origin}: {wanted}",
+                hint="give another value" if origin == "flag" else f"correct {origin.removeprefix('environment ')}",
+            ) from error
         settings.append(Setting(name, values[name], origin, text))
     return Config(**values, settings=tuple(settings))
 

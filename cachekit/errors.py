@@ -20,6 +20,9 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+# What helps where a package for training is missing.
+INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
+
 
 class CachekitError(Exception):
     """The root: an error with a kebab-case code, an exit code, a cause and a hint.

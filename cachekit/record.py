@@ -55,7 +55,7 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
     """Who made it, when, with what, where.
 
     Attributes:
-        created: UTC, ISO 8601, to the second.
+        created: UTC, ISO 8601, to the millisecond.
         toolchain: Versions by package, soft ones too.
         instance: Machine type, where it can be known.
     """
@@ -142,7 +142,7 @@ def decode(raw: bytes) -> Record | None:
         record = msgspec.convert(body, Record)
     except DamagedRecordError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (msgspec.ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedRecordError(f"not a record: {error}") from error
     if len({module.name for module in record.modules}) < len(record.modules) or any(
         len({file.path for file in module.files}) < len(module.files) for module in record.modules

@@ -102,10 +102,13 @@ def recipe_path(name: str) -> Path:
     known = recipes()
     try:
         path = Path(name).expanduser()
-        is_file = path.is_file()
+        is_file, is_there = path.is_file(), bool(name) and path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise UnknownNameError(f"{name[:80]!r} is no path", cause=str(error)[:200]) from error
-    if path.suffix in {".yaml", ".yml"} or is_file or len(path.parts) > 1:
+        raise UnknownNameError(
+            f"{name[:80]!r} is no path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
+        ) from error
+    explicit = len(path.parts) > 1 or name.startswith(".")
+    if path.suffix in {".yaml", ".yml"} or is_file or explicit or (name not in known and is_there):
         # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
         if not path.exists() and path.parts[:1] == ("recipes",) and path.stem in known:
             return known[path.stem]

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from cachekit.archive import MAX_MEMBERS, UnsafeArchiveError, pack, unpack
 
-ABSOLUTE = "/cachekit-test-victim"
 TREE = {
     "a.txt": b"hello",
     "b/c.bin": bytes(range(256)) * 8,
@@ -57,7 +56,6 @@ def yard(tmp_path):
 def untouched(yard):
     """Nothing but the archive, the victim and the folder lies here."""
     assert (yard / "victim").read_bytes() == b"untouched"
-    assert not os.path.lexists(ABSOLUTE)
     assert {path.name for path in yard.iterdir()} <= {"in", "victim", "a.tar"}
     assert not any(path.is_symlink() for path in (yard / "in").rglob("*"))
 
@@ -238,31 +236,30 @@ def test_archives_of_others_are_read(yard):
     "name",
     [
         "../victim",
+        "../escaped",
+        "../escaped/deeper",
         "..",
-        "a/../../victim",
+        "a/../../escaped",
         "a/..",
-        "./../victim",
-        ABSOLUTE,
-        "/" + ABSOLUTE,
+        "a/../b",
+        "./../escaped",
+        "{yard}/escaped",
+        "/{yard}/escaped",
+        "{yard}/in/inside",
         ".",
         "./",
-        "..\\victim",
+        "..\\escaped",
         "a\\b",
-        "C:\\victim",
+        "C:\\escaped",
     ],
 )
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE])
 def test_a_member_that_would_lie_outside_is_refused(yard, name, kind):
+    name = name.format(yard=yard)
     for layout in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         refused(yard, tar(member("fine"), member(name, type=kind), layout=layout))
         (yard / "in" / "fine").unlink()
     refused(yard, tar(member("innocent", type=kind, pax_headers={"path": name})))
-
-
-def test_an_absolute_member_beside_the_folder_is_refused(yard):
-    refused(yard, tar(member(str(yard / "victim"), b"spoilt")))
-    refused(yard, tar(member(str(yard / "new"), b"spoilt")))
-    refused(yard, tar(member(str(yard / "in" / "inside"), b"even if it is inside")))
 
 
 @pytest.mark.parametrize(
@@ -445,7 +442,9 @@ def test_a_header_with_a_changed_bit_is_refused_or_harmless(yard):
 @given(st.data())
 def test_no_archive_reaches_outside_or_fails_in_another_way(tmp_path_factory, data):
     """Members of any kind under any name, and bytes changed anywhere with the header's checksum made good."""
-    names = st.sampled_from(["a", "b", "a/b", "../victim", ABSOLUTE, "..", "a/../../victim", ".", "a\\b"])
+    root = tmp_path_factory.mktemp("hostile")
+    hostile = ["../victim", "../new", "a/../../new", f"{root}/new", "..", ".", "a\\b"]
+    names = st.sampled_from(["a", "b", "a/b", *hostile])
     kinds = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, *b"012345678SLKDxgX".replace(b"0", b"").decode()])
     members = [
         member(
@@ -461,7 +460,6 @@ def test_no_archive_reaches_outside_or_fails_in_another_way(tmp_path_factory, da
         raw[place] = byte
     raw[148:156] = b" " * 8
     raw[148:156] = b"%06o\0 " % sum(raw[:512])
-    root = tmp_path_factory.mktemp("hostile")
     (root / "in").mkdir()
     (root / "victim").write_bytes(b"untouched")
     (root / "a.tar").write_bytes(raw)
@@ -469,7 +467,6 @@ def test_no_archive_reaches_outside_or_fails_in_another_way(tmp_path_factory, da
         unpack(root / "a.tar", root / "in")
     assert (root / "victim").read_bytes() == b"untouched"
     assert {path.name for path in root.iterdir()} == {"in", "victim", "a.tar"}
-    assert not os.path.lexists(ABSOLUTE)
     for path in (root / "in").rglob("*"):
         assert path.is_dir() or path.is_file()
         assert not path.is_symlink()

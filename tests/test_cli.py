@@ -116,6 +116,8 @@ if job["mode"] == "train":
     tell("step", step=1, of=3)
     tell("log", step=3, loss=0.5)
     tell("log", step=3, eval_accuracy=0.916667, eval_f1=0.916084, eval_loss=0.251247)
+    tell("evaluating", split="test")
+    tell("log", step=3, eval_accuracy=0.901, eval_f1=0.899, eval_loss=0.25)
 finish(
     metrics={"validation": metrics, "test": metrics} if job["mode"] == "train" else {},
     counters={"found": found, "compiled": compiled},
@@ -804,7 +806,7 @@ BAD_INPUT = {
     "--set without a value": ("plan tiny.yaml --set training", 2, "usage", "--set training", "", "--set"),
     "--set of nothing": ("plan tiny.yaml --set ''", 2, "usage", "--set", "", "--set"),
     "--set that is no YAML": (
-        "plan tiny.yaml --set training.max_steps=[1", 2, "bad-recipe", "--set training.max_steps=[1",
+        "plan tiny.yaml --set training.max_steps=[1", 2, "bad-recipe", "--set training.max_steps",
         "expected", "",
     ),
     "--set into a value": ("plan tiny.yaml --set name.x=1", 2, "usage", "--set name.x=1", "", ""),

@@ -238,7 +238,8 @@ def test_a_missing_part_of_the_training_extra(machine):
     package = machine.root / "shadow" / "sklearn"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ModuleNotFoundError('No module named sklearn', name='sklearn')\n")
-    answer = machine("warm", "tiny.yaml", PYTHONPATH=str(package.parent))
+    path = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
+    answer = machine("warm", "tiny.yaml", PYTHONPATH=path)
     progress, mark, error = answer.err.partition("error[")
     assert answer.code == 1, answer.err
     code, message, _, hint = the_error(mark + error)

@@ -38,7 +38,9 @@ TRAIN = [
     {"event": "worker.step", "step": 1, "of": 300},
     {"event": "worker.log", "step": 50, "loss": 0.71234, "learning_rate": 1e-4, "epoch": 0.5},
     {"event": "worker.log", "step": 100, "eval_loss": 0.31, "eval_accuracy": 0.9167, "eval_f1": 0.91, "eval_rows": 24},
+    {"event": "worker.evaluating", "split": "test"},
     {"event": "worker.phase", "name": "evaluate"},
+    {"event": "worker.log", "step": 100, "eval_loss": 0.32, "eval_accuracy": 0.9, "eval_f1": 0.89, "eval_rows": 24},
     {"event": "worker.phase", "name": "save"},
 ]
 DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "it is missing", "kept": False}
@@ -113,8 +115,9 @@ def test_a_training_in_plain_lines(clock):
         "resuming from /runs/tiny/checkpoint-3",
         "  first training step: 0 graphs compiled, 3 found",
         "  step 50: loss 0.7123",
-        "  step 100: accuracy 0.9167, macro F1 0.9100, evaluation loss 0.3100",
+        "  step 100, validation: accuracy 0.9167, macro F1 0.9100, loss 0.3100",
         "  evaluating",
+        "  step 100, test: accuracy 0.9000, macro F1 0.8900, loss 0.3200",
         "  saving the model",
     ]
 
@@ -254,7 +257,8 @@ def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
     for line in (
         "restored 4.7 MB in 0.3 s",
         "step 50: loss 0.7123",
-        "step 100: accuracy 0.9167, macro F1 0.9100, evaluation loss 0.3100",
+        "step 100, validation: accuracy 0.9167, macro F1 0.9100, loss 0.3100",
+        "step 100, test: accuracy 0.9000, macro F1 0.8900, loss 0.3200",
         "warning: /store/blob is damaged (it is missing); set aside in quarantine",
     ):
         assert kept.count(line) == 1, kept

@@ -19,7 +19,7 @@ PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 def provenance(fingerprint: Fingerprint) -> Provenance:
     """The provenance of what is made here and now."""
     return Provenance(
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         cachekit=__version__,
         user=whoami(),
         host=socket.gethostname(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,9 @@ class Session:
 def _writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
+        probe = folder / f".probe-{os.getpid()}"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError:
         return False
     return True
@@ -53,7 +54,6 @@ def _writable(folder: Path) -> bool:
 
 def temporary_home() -> Path:
     """Where live roots and logs go when the store cannot be written: a read-only store still serves its hits."""
-    import os
     import tempfile
 
     owner = os.getuid() if sys.platform != "win32" else 0

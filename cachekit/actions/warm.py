@@ -15,7 +15,7 @@ from cachekit.actions.session import Session
 from cachekit.errors import CompileError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
-from cachekit.store import Flight, Holder
+from cachekit.store import Flight, Holder, store_error
 from cachekit.training import Result
 
 
@@ -91,7 +91,7 @@ def warm(
     check_data(prepared.recipe)
     session.store.check_writable()
 
-    last_told: Holder | None = None
+    last_told: Holder | str | None = "nobody yet"
 
     def waiting(holder: Holder | None, waited: float) -> None:
         nonlocal last_told
@@ -117,7 +117,10 @@ def warm(
 
 def _keep(session: Session, prepared: Prepared, live: LiveRoot, result: Result) -> Record:
     with session.store.workspace() as workspace:
-        harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
+        try:
+            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
+        except OSError as error:
+            raise store_error(session.store.layout.home, error) from error
         if harvest is None:
             raise CompileError(
                 "the trial run compiled nothing that could be kept",

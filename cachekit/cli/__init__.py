@@ -9,4 +9,9 @@ def main() -> None:
     """The `cachekit` command."""
     from cachekit.cli.app import run
 
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks is no reason to fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
     sys.exit(run(sys.argv[1:]))

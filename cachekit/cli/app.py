@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 
 import typer
@@ -12,7 +10,7 @@ from cachekit import __version__
 from cachekit.cli import config, env, help_topics, ls, out, plan, show, train, warm, zoo
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
-EPILOG = "Start with:  cachekit zoo,  then  cachekit plan bert.  Exit codes:  cachekit help exit-codes."
+EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
 
 app = typer.Typer(
     name="cachekit",
@@ -46,15 +44,9 @@ def _top(
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     try:
-        outcome = app(args=list(arguments), standalone_mode=False)
+        outcome = app(args=list(arguments), prog_name="cachekit", standalone_mode=False)
     except CachekitError as error:
         return out.error(error)
-    except KeyboardInterrupt:
-        return out.error(InterruptedRunError("stopped", cause="Ctrl-C"))
-    except BrokenPipeError:
-        # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         # The argument parser's own errors; typer brings its classes along or takes click's, by version.
         if not hasattr(error, "format_message") and type(error).__name__ != "Abort":
@@ -62,13 +54,20 @@ def run(arguments: Sequence[str]) -> int:
                 raise
             return out.unexpected(error)
         if type(error).__name__ == "NoArgsIsHelpError":
+            out.text(error.ctx.get_help())  # type: ignore[attr-defined]
             return 0
         if type(error).__name__ == "Abort":
-            return out.error(InterruptedRunError("stopped", cause="Ctrl-C"))
+            return out.error(_interrupted())
         hint = "cachekit --help"
         context = getattr(error, "ctx", None)
         if context is not None:
             hint = f"{context.command_path} --help"
         words: str = getattr(error, "format_message", error.__str__)()
         return out.error(UsageError(words.rstrip("."), hint=hint))
+    if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
+        return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0
+
+
+def _interrupted() -> InterruptedRunError:
+    return InterruptedRunError("stopped", cause="Ctrl-C", hint="run it again")

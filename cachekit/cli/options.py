@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,11 @@ def load_config(home: Path | None = None, compiler: str | None = None, wait: flo
     return config.load({"home": home, "compiler": compiler, "wait_seconds": wait})
 
 
+def named(recipe: str, overrides: list[str] | None) -> str:
+    """A recipe as the user would type it again."""
+    return shlex.join([recipe, *(word for text in overrides or () for word in ("--set", text))])
+
+
 def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
     """A recipe by path or name, and the path it was read from."""
     from cachekit import recipe, zoo
@@ -62,6 +68,7 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
     from cachekit.actions.session import Session
     from cachekit.cli import out
     from cachekit.compilers import select
+    from cachekit.errors import StoreError
     from cachekit.journal import Journal, prune
     from cachekit.store import Store
     from cachekit.store.layout import Layout
@@ -74,6 +81,10 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
     compiler = select(recipe.compiler.name if recipe else "auto", config.compiler)
     # Looking leaves no trace: only runs that change something write a journal.
     layout = Layout(config.home)
+    if config.home.exists() and not config.home.is_dir():
+        raise StoreError(
+            f"{config.home} is no store", cause="it is not a folder", hint="set CACHEKIT_HOME or --home to a folder"
+        )
     writes = verb in {"warm", "train"}
     journal = Journal(layout.journal if writes else None, verb)
     for folder in (layout.journal, layout.logs) if writes else ():
@@ -96,9 +107,12 @@ def check_output(folder: Path) -> None:
     """
     from cachekit.errors import UsageError
 
+    # Made only by a training that starts: one that does not leaves nothing behind.
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".cachekit-{os.getpid()}"
+        place = folder
+        while not place.exists():
+            place = place.parent
+        probe = place / f".cachekit-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cachekit.errors import CachekitError, UsageError
+from cachekit.errors import CachekitError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from cachekit.journal import Journal
@@ -40,6 +40,11 @@ def setup(format: str = "human", *, quiet: bool = False, verbose: int = 0) -> No
     _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
 
 
+def wants_json() -> bool:
+    """Whether a program reads stdout."""
+    return _style.format == "json"
+
+
 def wants_traceback() -> bool:
     """Whether `-vv` was given."""
     return _style.verbose > 1
@@ -47,7 +52,20 @@ def wants_traceback() -> bool:
 
 def text(line: str) -> None:
     """Print a line of data as it is."""
-    print(line)
+    _print(line)
+
+
+def _print(words: str) -> None:
+    try:
+        print(words, flush=True)
+    except BrokenPipeError:
+        # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _json(document: Any) -> str:
+    plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    return json.dumps(document, indent=2, ensure_ascii=plain, default=str)
 
 
 def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None) -> None:
@@ -59,12 +77,12 @@ def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any]
         quiet: Its one most useful value, for scripts; nothing by default.
     """
     if _style.format == "json":
-        print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+        _print(_json(document))
     elif _style.format == "quiet":
         if quiet is not None and (line := quiet(document)):
-            print(line)
+            _print(line)
     else:
-        print("\n".join(human(document)))
+        _print("\n".join(human(document)))
 
 
 def note(line: str) -> None:
@@ -81,7 +99,7 @@ def warning(line: str) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json":
-        print(json.dumps({"error": problem.as_dict()}, indent=2, ensure_ascii=False))
+        _print(_json({"error": problem.as_dict()}))
     lines = problem.lines()
     lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
     print("\n".join(lines), file=sys.stderr)
@@ -115,12 +133,21 @@ def following(journal: Journal) -> Iterator[None]:
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
     progress = Progress(write=lambda line: print(line, file=sys.stderr), live=live, quiet=_style.quiet)
     journal.listen(progress.event)
+    told = False
     try:
         yield
+    except StoreError:
+        told = True  # the error itself
+        raise
     finally:
         progress.close()
-        if journal.failure:
+        if journal.failure and not told:
             warning(f"this run's journal could not be written: {journal.failure}")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number of things: 1 graph, 3 graphs."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def size(count: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import options, out
+
+if TYPE_CHECKING:
+    from cachekit.actions.plan import Plan
 
 NAME = "plan"
 
@@ -20,21 +23,30 @@ def command(
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
 ) -> int:
-    """Say what will be found and what must compile, without running anything.
+    """Say what will be found and what must compile; run nothing.
 
     Needs no network, no accelerator and no PyTorch import. Exit 3 on a miss with --require-warm.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
     """
-    from cachekit.actions.plan import miss_error, plan
+    from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
 
     out.setup(format, quiet=quiet, verbose=verbose)
     loaded, _ = options.load_recipe(recipe, overrides)
     with options.session(options.load_config(home, compiler), loaded, NAME, offline=offline) as session:
-        planned = plan(prepare(loaded, session.compiler, recipe), session.store)
-    out.data(planned.as_dict(), human, lambda document: str(document["status"]))
-    if require_warm and not planned.hit:
+        planned = plan(prepare(loaded, session.compiler, options.named(recipe, overrides)), session.store)
+    return show(planned, require_warm=require_warm)
+
+
+def show(planned: Plan, *, require_warm: bool) -> int:
+    """Print a plan, for `--dry-run` as well."""
+    from cachekit.actions.plan import miss_error
+
+    missed = require_warm and not planned.hit
+    if not (missed and out.wants_json()):  # the error is one document, and the only one
+        out.data(planned.as_dict(), human, lambda document: str(document["status"]))
+    if missed:
         raise miss_error(planned)
     return 0
 
@@ -43,11 +55,11 @@ def human(document: dict[str, Any]) -> list[str]:
     """A plan for people."""
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
     if document["status"] == "hit":
-        count = len(document["modules"])
-        modules = f"{count} module{'s' if count != 1 else ''}"
+        modules = out.count(len(document["modules"]), "module")
+        graphs = out.count(document["graphs"], "graph")
         return [
             head,
-            f"  {document['graphs']} graphs in {modules}, {out.size(document['bytes'])}, in the local store",
+            f"  {graphs} in {modules}, {out.size(document['bytes'])}, in the local store",
             f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
         ]
     lines = [head]

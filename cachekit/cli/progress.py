@@ -45,7 +45,7 @@ class Progress:
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an event of the journal, if it is one to show."""
-        handler = getattr(self, "_" + event["event"].replace(".", "_").replace("-", "_"), None)
+        handler = getattr(self, "_on_" + event["event"].replace(".", "_").replace("-", "_"), None)
         if handler is not None:
             handler(event)
 
@@ -67,45 +67,48 @@ class Progress:
             if self._status is None:
                 from rich.console import Console
 
-                self._status = Console(stderr=True, highlight=False).status(text, spinner="dots")
+                self._status = Console(stderr=True, highlight=False).status("", spinner="dots")
                 self._status.start()
-            self._status.update(text)
+            from rich.text import Text
+
+            self._status.update(Text(text))  # a plain string would be read as markup
         elif not rarely or time.monotonic() - self._told >= EVERY:
             self._told = time.monotonic()
             self._write(f"  {text}")
 
     # Events, by name
 
-    def _store_damaged(self, event: dict[str, Any]) -> None:
+    def _on_store_damaged(self, event: dict[str, Any]) -> None:
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
-    def _store_reindexed(self, event: dict[str, Any]) -> None:
+    def _on_store_reindexed(self, event: dict[str, Any]) -> None:
         self._line(f"the index was lost; {event['records']} records were rebuilt from their copies")
 
-    def _flight_wait(self, event: dict[str, Any]) -> None:
+    def _on_flight_wait(self, event: dict[str, Any]) -> None:
+        self._told = time.monotonic()
         self._line(f"waiting: the same key is being compiled by {event['holder']}")
 
-    def _flight_waiting(self, event: dict[str, Any]) -> None:
+    def _on_flight_waiting(self, event: dict[str, Any]) -> None:
         self._now(f"waiting for {event['holder']}; {out.duration(event['waited'])} so far", rarely=True)
 
-    def _compile_start(self, event: dict[str, Any]) -> None:
+    def _on_compile_start(self, event: dict[str, Any]) -> None:
         self._compiling_since = time.monotonic()
         self._expected = event.get("expected_seconds")
         expected = f"; expected about {out.duration(self._expected)}" if self._expected else ""
         self._line(f"compiling: a trial run of a few steps{expected}")
 
-    def _restore(self, event: dict[str, Any]) -> None:
+    def _on_restore(self, event: dict[str, Any]) -> None:
         self._line(f"restored {out.size(event['bytes'])} in {out.duration(event['seconds'])}")
 
-    def _worker_start(self, event: dict[str, Any]) -> None:
+    def _on_worker_start(self, event: dict[str, Any]) -> None:
         self._mode = event["mode"]
         self._graphs = (0, 0)
 
-    def _worker_phase(self, event: dict[str, Any]) -> None:
+    def _on_worker_phase(self, event: dict[str, Any]) -> None:
         self._now(PHASES.get(event["name"], event["name"]))
 
-    def _worker_graphs(self, event: dict[str, Any]) -> None:
+    def _on_worker_graphs(self, event: dict[str, Any]) -> None:
         found, compiled = event["found"], event["compiled"]
         grown = compiled > self._graphs[1]
         self._graphs = (found, compiled)
@@ -114,15 +117,17 @@ class Progress:
         since = self._compiling_since
         elapsed = f", {out.duration(time.monotonic() - since)}" if since is not None else ""
         expected = f" of about {out.duration(self._expected)}" if since is not None and self._expected else ""
-        self._now(f"{event['phase'] or 'running'}: {compiled} graphs compiled, {found} found{elapsed}{expected}")
+        self._now(
+            f"{event['phase'] or 'running'}: {out.count(compiled, 'graph')} compiled, {found} found{elapsed}{expected}"
+        )
 
-    def _worker_step(self, event: dict[str, Any]) -> None:
+    def _on_worker_step(self, event: dict[str, Any]) -> None:
         if self._mode == "train":
             found, compiled = self._graphs
             counts = f"graphs: {found} found, {compiled} compiled"
             self._now(f"training: step {event['step']} of {event['of']}; {counts}", rarely=True)
 
-    def _worker_log(self, event: dict[str, Any]) -> None:
+    def _on_worker_log(self, event: dict[str, Any]) -> None:
         if self._mode != "train":
             return
         shown = {"loss": "loss", "eval_accuracy": "accuracy", "eval_f1": "macro F1", "eval_loss": "loss"}
@@ -131,17 +136,16 @@ class Progress:
             split = f", {self._split}" if "eval_loss" in event else ""
             self._line(f"  step {event['step']}{split}: {', '.join(figures)}")
 
-    def _worker_evaluating(self, event: dict[str, Any]) -> None:
+    def _on_worker_evaluating(self, event: dict[str, Any]) -> None:
         self._split = event["split"]
 
-    def _worker_resume(self, event: dict[str, Any]) -> None:
+    def _on_worker_resume(self, event: dict[str, Any]) -> None:
         self._line(f"resuming from {event['checkpoint']}")
 
-    def _train_compiled(self, event: dict[str, Any]) -> None:
+    def _on_train_compiled(self, event: dict[str, Any]) -> None:
         when = f" in: {', '.join(event['when'])}" if event["when"] else ""
-        out.warning(
-            f"{event['graphs']} graphs and {event['built']} binaries compiled{when}; they are added to the record"
-        )
+        what = f"{out.count(event['graphs'], 'graph')} and {out.count(event['built'], 'binary', 'binaries')}"
+        out.warning(f"{what} compiled{when}; they are added to the record")
 
-    def _train_not_kept(self, event: dict[str, Any]) -> None:
+    def _on_train_not_kept(self, event: dict[str, Any]) -> None:
         out.warning(f"what compiled could not be kept: {event['reason']}")

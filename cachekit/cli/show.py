@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,7 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
 ) -> int:
-    """Show a record: ingredients of its key, modules, who made it, when, with what.
+    """Show a record: its ingredients, its modules, who made it.
 
     Example:  cachekit show 3f2a91c0
     """
@@ -60,4 +61,6 @@ def human(document: dict[str, Any]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

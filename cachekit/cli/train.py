@@ -43,7 +43,7 @@ def command(
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
 ) -> int:
-    """Run a recipe's fine-tune; every graph that was warmed is found, nothing compiles.
+    """Run a recipe's fine-tune; nothing that was warmed compiles.
 
     What is not warm is warmed first. The figures also go to cachekit-result.json in the output folder.
 
@@ -66,15 +66,15 @@ def command(
     config = options.load_config(home, compiler, wait)
     target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
-        prepared = prepare(loaded, session.compiler, recipe)
+        prepared = prepare(loaded, session.compiler, options.named(recipe, given))
         if dry_run:
-            out.data(plan(prepared, session.store).as_dict(), plan_verb.human)
-            return 0
+            return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)
         options.check_output(target)
         done = train(
             session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm
         )
     document = done.as_dict()
+    target.mkdir(parents=True, exist_ok=True)
     (target / "cachekit-result.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     out.data(document, human, lambda found: str(found["output_dir"]))
     return 0
@@ -84,9 +84,11 @@ def human(document: dict[str, Any]) -> list[str]:
     """What a training did, for people."""
     compiled, built = document["compiled"], document["built"]
     if compiled or built:
-        graphs = f"{compiled} graphs compiled ({', '.join(document['surprises'])}), {document['found']} found"
+        graphs = (
+            f"{out.count(compiled, 'graph')} compiled ({', '.join(document['surprises'])}), {document['found']} found"
+        )
     else:
-        graphs = f"compiled nothing: {document['found']} graphs found"
+        graphs = f"compiled nothing: {out.count(document['found'], 'graph')} found"
     lines = [f"{document['recipe']}: trained {document['steps']} steps  key {document['key'][:16]}", f"  {graphs}"]
     for split, figures in document["metrics"].items():
         shown = f"accuracy {figures['accuracy']:.4f}, macro F1 {figures['f1']:.4f}, loss {figures['loss']:.4f}"

@@ -25,7 +25,7 @@ def command(
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
 ) -> int:
-    """Compile everything that a recipe's fine-tune needs, once, and keep it.
+    """Compile what a recipe's fine-tune needs, once, and keep it.
 
     A second warm finds it all and compiles nothing. Nothing is left in your output folder.
 
@@ -40,10 +40,9 @@ def command(
     loaded, path = options.load_recipe(recipe, overrides)
     config = options.load_config(home, compiler, wait)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
-        prepared = prepare(loaded, session.compiler, recipe)
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
         if dry_run:
-            out.data(plan(prepared, session.store).as_dict(), plan_verb.human)
-            return 0
+            return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
         remember(
             session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto")
@@ -55,12 +54,12 @@ def command(
 def human(document: dict[str, Any]) -> list[str]:
     """What a warm did, for people."""
     head = f"{document['recipe']}: warm  {document['directory']}  key {document['key'][:16]}"
-    count = len(document["modules"])
-    stored = f"{count} module{'s' if count != 1 else ''}, {out.size(document['bytes'])}"
+    stored = f"{out.count(len(document['modules']), 'module')}, {out.size(document['bytes'])}"
     if document["compiled"]:
+        graphs = out.count(document["compiled"], "graph")
         lines = [
             head,
-            f"  compiled {document['compiled']} graphs in {out.duration(document['compile_seconds'])}; stored {stored}",
+            f"  compiled {graphs} in {out.duration(document['compile_seconds'])}; stored {stored}",
         ]
     else:
         lines = [

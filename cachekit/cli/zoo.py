@@ -21,7 +21,7 @@ def command(
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
 ) -> int:
-    """List the recipes that come along; or the registry's models and instances, or a recipe's JSON schema.
+    """List recipes, models or instances, or print a recipe's schema.
 
     Example:  cachekit zoo models
     """

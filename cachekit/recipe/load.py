@@ -55,7 +55,11 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     """Read a recipe from text; see `load`. Relative paths in it start at `base`, those of overrides at the cwd."""
     document, lines = yamltext.parse(text, source)
     if not isinstance(document, dict):
-        raise RecipeError(f"{source}: a recipe is a mapping of fields", cause=f"this is {_kind(document)}")
+        raise RecipeError(
+            f"{source}: a recipe is a mapping of fields",
+            cause=f"this is {_kind(document)}",
+            hint="compare with a recipe of `cachekit zoo`",
+        )
     document = normalise(document, lines.get, source)
     _anchor(document, base or Path.cwd(), source)
     overridden = set()
@@ -101,7 +105,10 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
     name, equals, text = override.partition("=")
     path = tuple(name.strip().split("."))
     if not equals or not all(path):
-        raise UsageError(f"--set {override}: not of the form section.field=value")
+        raise UsageError(
+            f"--set {override}: not of the form section.field=value",
+            hint="for example --set training.max_seq_length=128",
+        )
     path = _canonical_path(path)
     place = document
     for part in path[:-1]:
@@ -109,7 +116,7 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
         if inner is None:
             inner = place[part] = {}
         if not isinstance(inner, dict):
-            raise UsageError(f"--set {override}: {part} has no fields")
+            raise UsageError(f"--set {override}: {part} has no fields", hint="`cachekit zoo schema` lists all fields")
         place = inner
     place[path[-1]] = yamltext.scalar(text, f"--set {_dotted(path)}")
     return path

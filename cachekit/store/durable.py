@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from cachekit.errors import StoreError
 
 
 def sync_folder(folder: Path) -> None:
@@ -15,16 +19,19 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, each durable in its own parent."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
+def make_folder(folder: Path, root: Path) -> None:
+    """Create a folder and its parents up to `root`, each durable in its own parent.
+
+    A folder that is there already is made durable all the same: whoever made it may have died before that.
+    """
+    if folder != root:
+        make_folder(folder.parent, root)
+    folder.mkdir(exist_ok=True, parents=folder == root)
+    with suppress(PermissionError):  # the root's parent may be somebody else's
+        sync_folder(folder.parent)
 
 
-def publish(finished: Path, target: Path, *, mode: int = 0o444) -> None:
+def publish(finished: Path, target: Path, root: Path, *, mode: int = 0o444) -> None:
     """Move a finished file to its place, durably.
 
     The file's bytes and then its name reach the disk before this returns; a crash at any moment leaves the old state
@@ -32,7 +39,8 @@ def publish(finished: Path, target: Path, *, mode: int = 0o444) -> None:
 
     Args:
         finished: A closed file on the same file system; gone afterwards.
-        target: Its final path.
+        target: Its final path, below `root`.
+        root: The store's folder; what lies above it is not ours to make durable.
         mode: Permission bits; read-only by default, so that nothing writes to a published file by mistake.
     """
     handle = os.open(finished, os.O_RDONLY)
@@ -41,13 +49,31 @@ def publish(finished: Path, target: Path, *, mode: int = 0o444) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    make_folder(target.parent)
+    make_folder(target.parent, root)
     finished.replace(target)
     sync_folder(target.parent)
 
 
-def write_bytes(scratch: Path, target: Path, data: bytes, *, mode: int = 0o444) -> None:
+def write_bytes(scratch: Path, target: Path, root: Path, data: bytes, *, mode: int = 0o444) -> None:
     """Publish bytes under a name; `scratch` is an own folder on the same file system."""
     finished = scratch / f"{target.name}.new"
     finished.write_bytes(data)
-    publish(finished, target, mode=mode)
+    publish(finished, target, root, mode=mode)
+
+
+def store_error(home: Path, error: OSError) -> StoreError:
+    """An error of the operating system as one that says what to do."""
+    hints = {
+        errno.ENOSPC: "free some space, or set CACHEKIT_HOME to another disk",
+        errno.EDQUOT: "your quota is used up; set CACHEKIT_HOME to another disk",
+        errno.EROFS: "the file system is read-only; set CACHEKIT_HOME to a writable folder",
+        errno.EACCES: "set CACHEKIT_HOME to a folder that you may write to",
+        errno.EPERM: "set CACHEKIT_HOME to a folder that you may write to",
+        errno.ENOTDIR: "CACHEKIT_HOME must be a folder",
+        errno.EEXIST: "CACHEKIT_HOME must be a folder",
+    }
+    return StoreError(
+        f"the store at {home} cannot be written",
+        cause=error.strerror or str(error),
+        hint=hints.get(error.errno or 0, "check CACHEKIT_HOME with `cachekit config`"),
+    )

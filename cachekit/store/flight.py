@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cachekit.errors import WaitedTooLongError
+from cachekit.store.durable import store_error
 
 POLL = 0.2  # seconds between two looks at a held lock
 
@@ -78,33 +79,41 @@ class Flight:
 
         Raises:
             WaitedTooLongError: The deadline passed.
+            StoreError: The lock cannot be made.
         """
         from filelock import FileLock, Timeout
 
-        self._folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(str(self._lock_path))
         start = time.monotonic()
         while True:
             try:
+                self._folder.mkdir(parents=True, exist_ok=True)
                 lock.acquire(timeout=0)
                 break
-            except Timeout:
-                waited = time.monotonic() - start
-                holder = self.holder()
-                if waited >= wait_seconds:
-                    raise WaitedTooLongError(
-                        f"another process has been compiling {self._recipe} for longer than this one may wait",
-                        cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
-                        hint="wait longer with --wait SECONDS, or look at that process",
-                    ) from None
-                on_wait(holder, waited)
-                time.sleep(POLL)
+            except OSError as error:
+                if isinstance(error, Timeout):  # filelock's is one by inheritance
+                    self._wait(start, wait_seconds, on_wait)
+                    continue
+                raise store_error(self._folder, error) from error
         try:
             note = Holder(os.getpid(), socket.gethostname(), whoami(), time.time(), self._recipe)
-            self._note.write_text(json.dumps(asdict(note)), encoding="utf-8")
+            with suppress(OSError):  # only those who wait read it
+                self._note.write_text(json.dumps(asdict(note)), encoding="utf-8")
             yield time.monotonic() - start
         finally:
             # The lock file itself stays: removing it would let two processes hold two files of one name.
             with suppress(OSError):
                 self._note.unlink(missing_ok=True)
             lock.release()
+
+    def _wait(self, start: float, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> None:
+        waited = time.monotonic() - start
+        holder = self.holder()
+        if waited >= wait_seconds:
+            raise WaitedTooLongError(
+                f"another process has been compiling {self._recipe} for longer than this one may wait",
+                cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
+                hint="wait longer with --wait SECONDS, or look at that process",
+            )
+        on_wait(holder, waited)
+        time.sleep(POLL)

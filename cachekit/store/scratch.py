@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ class Scratch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _remove(self.path, self._lock_path)
+        with suppress(OSError):  # the next sweep tries again; the work inside is done
+            _remove(self.path, self._lock_path)
         if self._lock is not None:
             self._lock.release()
 

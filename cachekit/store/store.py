@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import threading
@@ -124,13 +123,15 @@ class Store:
                     return ""
                 if _digest(source) != file.sha256:
                     return "its digest does not fit"
-                if _state(os.fstat(source.fileno())) != _state(before):
+                after = os.fstat(source.fileno())
+                # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
+                if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                     return "it changed while it was read"
         except FileNotFoundError:
             return "it is missing"
         except OSError as error:
             return error.strerror or str(error)
-        if memo:
+        if memo and _state(after) == _state(before):
             self._note(file.sha256, before)
         return ""
 
@@ -145,9 +146,8 @@ class Store:
     def _note(self, sha256: str, status: os.stat_result) -> None:
         with suppress(OSError):  # a read-only store: hash again next time
             self.layout.verified.mkdir(parents=True, exist_ok=True)
-            fresh = self.layout.verified / f"{sha256}.{os.getpid()}.{threading.get_ident()}"
-            fresh.write_text(_state(status), encoding="ascii")
-            fresh.replace(self.layout.verified / sha256)
+            # In place: a torn note is no whole one, and then the blob is hashed again.
+            (self.layout.verified / sha256).write_text(_state(status), encoding="ascii")
 
     # Damage
 
@@ -192,7 +192,7 @@ class Store:
             with Scratch(self.layout.tmp, "check") as folder:
                 (folder / "probe").write_bytes(b"cachekit")
         except OSError as error:
-            raise _store_error(self.layout.home, error) from error
+            raise durable.store_error(self.layout.home, error) from error
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -205,7 +205,7 @@ class Store:
         try:
             folder = scratch.__enter__()
         except OSError as error:
-            raise _store_error(self.layout.home, error) from error
+            raise durable.store_error(self.layout.home, error) from error
         try:
             yield folder
         finally:
@@ -223,14 +223,18 @@ class Store:
             IntegrityError: A blob that the record names is in neither place, or is not what it says.
         """
         files = {file.sha256: file for file in record.files}
+        if self.layout.blobs.exists():
+            self._restore_index()  # before this record makes a new index look like a whole one
+        else:
+            self._write(b"", self._complete)
         try:
             for sha256, path in finished.items():
                 _check_bytes(path, files[sha256])
                 blob = self.layout.blob(sha256)
-                durable.publish(path, blob)
+                durable.publish(path, blob, self.layout.home)
                 self._note(sha256, blob.stat())
         except OSError as error:
-            raise _store_error(self.layout.home, error) from error
+            raise durable.store_error(self.layout.home, error) from error
         for file in record.files:
             reason = self._damage(file, memo=True)
             if reason:
@@ -243,18 +247,22 @@ class Store:
     def _write(self, raw: bytes, target: Path) -> None:
         try:
             with self.workspace() as folder:
-                durable.write_bytes(folder, target, raw)
+                durable.write_bytes(folder, target, self.layout.home, raw)
         except OSError as error:
-            raise _store_error(self.layout.home, error) from error
+            raise durable.store_error(self.layout.home, error) from error
 
     # The index
 
     def _record_paths(self) -> list[Path]:
         return sorted(self.layout.records.glob("*/*/*.json"))
 
+    @property
+    def _complete(self) -> Path:
+        """Marks an index that has every record: it is written before the first record, and after a rebuild."""
+        return self.layout.records / ".complete"
+
     def _restore_index(self) -> None:
-        # `records` is made by the first publish, after the blobs: blobs without it mean that it was lost.
-        if not self.layout.records.exists() and self.layout.blobs.exists():
+        if not self._complete.exists() and self.layout.blobs.exists():
             with suppress(StoreError):
                 self.rebuild_index()
 
@@ -283,6 +291,7 @@ class Store:
                 newest[place] = max(newest.get(place, ("", b"")), (record.provenance.created, raw))
         for place, (_, raw) in newest.items():
             self._write(raw, place)
+        self._write(b"", self._complete)
         if newest:
             self._journal.emit("store.reindexed", records=len(newest))
         return len(newest)
@@ -307,20 +316,3 @@ def _check_bytes(path: Path, file: File) -> None:
         whole = _digest(source) == file.sha256 and os.fstat(source.fileno()).st_size == file.size
     if not whole:
         raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
-
-
-def _store_error(home: Path, error: OSError) -> StoreError:
-    hints = {
-        errno.ENOSPC: "free some space, or set CACHEKIT_HOME to another disk",
-        errno.EDQUOT: "your quota is used up; set CACHEKIT_HOME to another disk",
-        errno.EROFS: "the file system is read-only; set CACHEKIT_HOME to a writable folder",
-        errno.EACCES: "set CACHEKIT_HOME to a folder that you may write to",
-        errno.EPERM: "set CACHEKIT_HOME to a folder that you may write to",
-        errno.ENOTDIR: "CACHEKIT_HOME must be a folder",
-        errno.EEXIST: "CACHEKIT_HOME must be a folder",
-    }
-    return StoreError(
-        f"the store at {home} cannot be written",
-        cause=error.strerror or str(error),
-        hint=hints.get(error.errno or 0, "check CACHEKIT_HOME with `cachekit config`"),
-    )

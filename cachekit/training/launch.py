@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,7 +70,7 @@ class ProcessLauncher:
                 env=_merged(environment),
                 # A group of its own, so that Ctrl-C reaches us first and the compilers it started end with it.
                 start_new_session=True,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one syscall
+                preexec_fn=partial(_die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
             )
             try:
                 _follow(child, Path(job.events), sink)
@@ -92,9 +93,12 @@ def _merged(changes: Mapping[str, str | None]) -> dict[str, str]:
     return merged
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
+    """In the child, before it becomes the worker: have the kernel end it when `parent` ends, however that happens."""
     pr_set_pdeathsig = 1  # linux/prctl.h
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended meanwhile
+        os._exit(1)
 
 
 def _follow(child: subprocess.Popen[bytes], events: Path, sink: Sink) -> None:
@@ -123,14 +127,16 @@ def _read_events(path: Path, position: int, sink: Sink) -> int:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End the whole group: the worker may be dead and its compile pool not."""
-    for sign, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
+    try:
         if child.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, sign)
+                os.killpg(child.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                child.wait(grace)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
+                child.wait(GRACE)
+    finally:  # a second Ctrl-C cuts the grace short, and nothing else
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def _outcome(job: Job, code: int, log: Path) -> Result:

@@ -168,6 +168,20 @@ def _evaluated(state: Any) -> dict[str, float]:
     return last[-1] if last else {}
 
 
+def check_rows(training: Training, rows: int) -> None:
+    """Refuse fewer rows than a batch: a trial repeats rows and would not notice.
+
+    Raises:
+        DataError: There are fewer.
+    """
+    if rows < training.per_device_train_batch_size:
+        raise DataError(
+            f"{rows} training rows do not fill a batch",
+            cause=f"training.per_device_train_batch_size is {training.per_device_train_batch_size}",
+            hint="lower training.per_device_train_batch_size",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a session reached; see `job.Result`."""
@@ -198,12 +212,6 @@ class Session:
         """
         trial = self.job.mode == "trial"
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
-        if len(self.splits["train"]) < training.per_device_train_batch_size:
-            raise DataError(
-                f"{len(self.splits['train'])} training rows do not fill a batch",
-                cause=f"training.per_device_train_batch_size is {training.per_device_train_batch_size}",
-                hint="lower training.per_device_train_batch_size",
-            )
         trainer = FixedShapeTrainer(
             model=self.model,
             args=arguments(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cachekit.errors import CachekitError
+from cachekit.errors import INSTALL, CachekitError
 from cachekit.ingredients import eval_batch
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Failure, Job, Result
@@ -43,6 +43,9 @@ def _failure(error: Exception, phase: str) -> Failure:
     cause = f"{type(error).__name__}: {said}"[:500]
     names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for cls in type(error).__mro__}
     module = type(error).__module__
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or str(error)).partition(".")[0]
+        return Failure("compiler-unavailable", f"{name} is not installed", cause, INSTALL)
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return Failure("training-failed", "the disk is full", cause, "free some space, or set training.output_dir")
     if isinstance(error, MemoryError) or "torch.OutOfMemoryError" in names or "can't allocate memory" in str(error):
@@ -55,19 +58,22 @@ def _failure(error: Exception, phase: str) -> Failure:
 def _run(job: Job, events: Events) -> Result:
     with events.timed("import"):
         runtime: Any = importlib.import_module(job.runtime)
+        import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
+
         from cachekit.training import data, model, text_classification, trainer
 
         runtime.prepare(job.settings)
     with events.timed("data"):
         splits = data.load(job.recipe.data, job.labels, job.recipe.training.seed)
         counts = {name: len(split) for name, split in splits.items()}
+        trainer.check_rows(job.recipe.training, counts["train"])
     with events.timed("model"):
         tokenizer, net = model.load(job)
         text_classification.check_length(job.recipe.training.max_seq_length, tokenizer, net.config)
         runtime.compile_model(net, job.settings)
 
     trial = job.mode == "trial"
-    with tempfile.TemporaryDirectory(prefix="cachekit-trial-") as nowhere:
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
         session = trainer.Session(
             job=job,
             model=net,

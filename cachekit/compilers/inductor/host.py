@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX, ISA_FLAGS
-from cachekit.errors import CompilerUnavailableError
-
-INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
+from cachekit.errors import INSTALL, CompilerUnavailableError
 
 
 def package_version(name: str) -> str:
@@ -48,7 +46,7 @@ def _installed() -> dict[str, str]:
     found: dict[str, str] = {}
     for place in sys.path:
         try:
-            names = [path.name for path in Path(place or ".").iterdir()]
+            names = sorted(path.name for path in Path(place or ".").iterdir())
         except OSError:
             continue
         for name in names:

@@ -40,7 +40,8 @@ def prepare(settings: Mapping[str, Any]) -> None:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             raise RecipeError(
-                f"compiler.options.{name}: torch {torch.__version__}'s Inductor has no such option",
+                f"compiler.options.{name} (flag --{name.replace('_', '-')}): Inductor has no such option",
+                cause=f"torch {torch.__version__}",
                 hint=f"did you mean {near[0]}?" if near else "see torch._inductor.config",
             )
         if known[name] is not None and type(known[name]) is not type(value):
