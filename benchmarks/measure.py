@@ -42,9 +42,8 @@ def ratio(
     limit = at_most if at_most is not None else at_least
     holds = value <= limit if at_most is not None else value >= limit
     word = "at most" if at_most is not None else "at least"
-    print(
-        f"{name}: {a:.3g} {unit} against {b:.3g} {unit}, ratio {value:.2f}, {word} {limit:g}: {'ok' if holds else 'MISSED'}"
-    )
+    verdict = "ok" if holds else "MISSED"
+    print(f"{name}: {a:.3g} {unit} against {b:.3g} {unit}, ratio {value:.2f}, {word} {limit:g}: {verdict}")
     return holds
 
 

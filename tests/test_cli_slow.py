@@ -55,6 +55,7 @@ class Machine:
         self.root = root
         self.work = root / "work"
         self.home = root / "store"
+        self._started: list[subprocess.Popen] = []
         for folder in (self.work / "data", root / "tmp"):
             folder.mkdir(parents=True)
         (self.work / "tiny.yaml").write_text(RECIPE)
@@ -78,7 +79,7 @@ class Machine:
         return Answer(run.returncode, run.stdout, run.stderr)
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
+        run = subprocess.Popen(
             [sys.executable, "-m", "cachekit", *arguments],
             cwd=self.work,
             env=self.environment,
@@ -89,6 +90,15 @@ class Machine:
             # Whoever runs the tests in the background of a shell has SIGINT ignored, and it is inherited.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
         )
+        self._started.append(run)
+        return run
+
+    def close(self) -> None:
+        """Leave nothing running where a test failed half-way."""
+        for run in self._started:
+            if run.poll() is None:
+                run.kill()
+                run.communicate()
 
     def processes(self) -> set[int]:
         """Every process that was started with this store, however far down."""
@@ -141,7 +151,9 @@ def the_error(told: str) -> tuple[str, str, str, str]:
 
 @pytest.fixture
 def machine(tmp_path):
-    return Machine(tmp_path)
+    made = Machine(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +167,8 @@ def warmed(tmp_path_factory):
     assert machine.files() == before
     assert machine.unfinished() == []
     assert machine.processes() == set()
-    return machine
+    yield machine
+    machine.close()
 
 
 # Bad input that only the worker finds: (overrides, error code, in the message, in the cause, in the hint)

@@ -13,7 +13,6 @@ import pytest
 from crash.server import Crashes, calls
 from msgspec import structs
 from standins import (
-    PROVENANCE,
     StandIn,
     Watched,
     blob_bytes,
@@ -33,7 +32,7 @@ from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json
-from cachekit.record import File, Module, decode, encode
+from cachekit.record import Module, decode, encode
 from cachekit.store import Scratch
 
 

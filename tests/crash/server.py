@@ -1,4 +1,4 @@
-"""Runs one piece of work at a time in a forked process that `killat.c` kills, or whose disk it breaks, at a chosen call.
+"""Runs one piece of work at a time in a forked process that `killat.c` kills, or whose disk it breaks, at a call.
 
 `Crashes` is the tests' side; `server.py` itself runs under LD_PRELOAD, has everything imported, and forks for each
 request, so that a kill costs milliseconds and thousands are affordable.
