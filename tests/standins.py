@@ -22,9 +22,6 @@ from pathlib import Path
 
 import msgspec
 import standin_worker
-from msgspec import structs
-
-from cachekit import config
 from cachekit.actions.live import live_root
 from cachekit.actions.prepare import prepare
 from cachekit.actions.session import Session
@@ -40,6 +37,9 @@ from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.record import File, Module, Provenance, Record
 from cachekit.store import Store
 from cachekit.training import ProcessLauncher, Result
+from msgspec import structs
+
+from cachekit import config
 
 TESTS = Path(__file__).parent
 WORKER = [sys.executable, str(TESTS / "standin_worker.py")]

@@ -9,9 +9,15 @@ import sys
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from cachekit.actions.plan import plan
+from cachekit.actions.train import train
+from cachekit.actions.warm import warm
+from cachekit.errors import WaitedTooLongError
+from cachekit.store import Flight
 from standins import (
     RECIPE_YAML,
     TESTS,
+    StandIn,
     Watched,
     alive,
     compiles,
@@ -22,12 +28,6 @@ from standins import (
     side_by_side,
     until,
 )
-
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.errors import WaitedTooLongError
-from cachekit.store import Flight
 
 LONG = "600"  # seconds: a compile that does not end by itself while a test runs
 
@@ -124,7 +124,7 @@ def test_trainings_that_start_together_compile_once(home, log, tmp_path):
 @pytest.mark.feature("C1", "M2")
 def test_recaches_that_start_together_compile_once(home, log):
     """Whoever waited for a fresh record has what it asked for."""
-    first = Watched(home)
+    first = Watched(home, compiler=StandIn(salt="before"))
     warm(first.session, first.prepare())
     planned = plan(first.prepare(), first.store)
 
