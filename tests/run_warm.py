@@ -13,15 +13,15 @@ import os
 import sys
 from pathlib import Path
 
+from standins import WORKER, StandIn, Watched, recipe
+
+from cachekit import compilers, training
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.cli import app
 from cachekit.errors import CachekitError
 from cachekit.journal import Journal
 from cachekit.store.layout import Layout
-from standins import WORKER, StandIn, Watched, recipe
-
-from cachekit import compilers, training
 
 
 def compiler():

@@ -22,6 +22,9 @@ from pathlib import Path
 
 import msgspec
 import standin_worker
+from msgspec import structs
+
+from cachekit import config
 from cachekit.actions.live import live_root
 from cachekit.actions.prepare import prepare
 from cachekit.actions.session import Session
@@ -37,9 +40,6 @@ from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.record import File, Module, Provenance, Record
 from cachekit.store import Store
 from cachekit.training import ProcessLauncher, Result
-from msgspec import structs
-
-from cachekit import config
 
 TESTS = Path(__file__).parent
 WORKER = [sys.executable, str(TESTS / "standin_worker.py")]

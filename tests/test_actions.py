@@ -9,11 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.errors import CompileError, MissError, StoreError, TrainingError
-from cachekit.journal import Journal, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from standins import (
@@ -29,6 +24,12 @@ from standins import (
     runs,
     tree,
 )
+
+from cachekit.actions.plan import plan
+from cachekit.actions.train import train
+from cachekit.actions.warm import warm
+from cachekit.errors import CompileError, MissError, StoreError, TrainingError
+from cachekit.journal import Journal, read
 
 
 @pytest.fixture

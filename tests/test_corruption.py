@@ -5,10 +5,6 @@ import random
 from collections import Counter
 
 import pytest
-from cachekit.actions.live import live_root
-from cachekit.actions.warm import warm
-from cachekit.errors import IntegrityError
-from cachekit.record import DamagedRecordError, decode, encode
 from standins import (
     StandIn,
     Watched,
@@ -18,6 +14,11 @@ from standins import (
     overwrite,
     recipe,
 )
+
+from cachekit.actions.live import live_root
+from cachekit.actions.warm import warm
+from cachekit.errors import IntegrityError
+from cachekit.record import DamagedRecordError, decode, encode
 
 KINDS = ("flip", "truncate", "extend", "zero", "swap", "delete")
 

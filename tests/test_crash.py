@@ -12,11 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-from cachekit.actions.plan import plan
-from cachekit.actions.warm import warm
-from cachekit.journal import read
-from cachekit.record import encode
-from cachekit.store import Flight
 from crash.server import Crashes, calls
 from standins import (
     TESTS,
@@ -38,6 +33,12 @@ from standins import (
     tree,
     until,
 )
+
+from cachekit.actions.plan import plan
+from cachekit.actions.warm import warm
+from cachekit.journal import read
+from cachekit.record import encode
+from cachekit.store import Flight
 
 OLDER = "2026-01-01T00:00:00+00:00"
 

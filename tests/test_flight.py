@@ -9,11 +9,6 @@ import sys
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.errors import WaitedTooLongError
-from cachekit.store import Flight
 from standins import (
     RECIPE_YAML,
     TESTS,
@@ -28,6 +23,12 @@ from standins import (
     side_by_side,
     until,
 )
+
+from cachekit.actions.plan import plan
+from cachekit.actions.train import train
+from cachekit.actions.warm import warm
+from cachekit.errors import WaitedTooLongError
+from cachekit.store import Flight
 
 LONG = "600"  # seconds: a compile that does not end by itself while a test runs
 

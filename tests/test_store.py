@@ -10,12 +10,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.errors import IntegrityError, StoreError
-from cachekit.ingredients import Fingerprint
-from cachekit.key import canonical_json
-from cachekit.record import Module, decode, encode
-from cachekit.store import Scratch
 from crash.server import Crashes, calls
 from msgspec import structs
 from standins import (
@@ -33,6 +27,13 @@ from standins import (
     side_by_side,
     tree,
 )
+
+from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.errors import IntegrityError, StoreError
+from cachekit.ingredients import Fingerprint
+from cachekit.key import canonical_json
+from cachekit.record import Module, decode, encode
+from cachekit.store import Scratch
 
 
 @pytest.fixture

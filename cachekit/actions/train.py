@@ -60,7 +60,7 @@ class Trained:
             "recipe": prepared.recipe.name,
             "source": prepared.source,
             "key": prepared.key,
-            "status": "hit" if self.plan.hit else "warmed",
+            "status": "warmed" if self.warmed is not None and self.warmed.compiled else "hit",
             "compiled": self.compiled,
             "built": self.built,
             "found": self.result.counters.get("found", 0),

@@ -18,9 +18,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from standins import StandIn, Watched, find, make_record, publish, recipe
+
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
-from standins import StandIn, Watched, find, make_record, publish, recipe
 
 # The work, by name
 
