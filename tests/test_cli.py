@@ -102,7 +102,7 @@ cold = not any(root.iterdir())
 surprised = mode == "surprised" and not cold
 found, compiled = (0, 3) if cold else (3, int(surprised))
 if cold:
-    (root / "kernel.so").write_bytes(b"machine code")
+    (root / "kernel.so").write_bytes(b"x" * int(os.environ.get("FAKE_SIZE", "12")))
 if surprised:
     (root / "surprise.so").write_bytes(b"more of it")
 tell("graphs", found=found, compiled=compiled, phase="first training step")
@@ -510,6 +510,15 @@ def test_warm_and_train(command, work, home, machine, worker):
     golden("train", steady(trained.out, work))
     golden("train-progress", steady(trained.err, work))
     golden("warm-again", steady(command("warm", "tiny.yaml", "--recache").out))
+
+
+@pytest.mark.parametrize("size", [8704, 9216, 9728])
+def test_a_warm_of_any_length_is_found_again(command, machine, worker, monkeypatch, size):
+    """Around the length at which an archive's own ending needs one more record."""
+    monkeypatch.setenv("FAKE_SIZE", str(size))
+    command("warm", "tiny.yaml")
+    trained = command("train", "--require-warm", "--format", "json").json
+    assert (trained["status"], trained["compiled"], trained["built"]) == ("hit", 0, 0)
 
 
 def test_a_train_that_compiles_says_so(command, work, machine, worker, monkeypatch):

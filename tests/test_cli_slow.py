@@ -96,9 +96,10 @@ class Machine:
     def close(self) -> None:
         """Leave nothing running where a test failed half-way."""
         for run in self._started:
-            if run.poll() is None:
-                run.kill()
-                run.communicate()
+            run.kill()
+            run.wait()
+            for stream in (run.stdout, run.stderr):
+                stream.close()
 
     def processes(self) -> set[int]:
         """Every process that was started with this store, however far down."""

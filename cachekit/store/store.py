@@ -19,6 +19,7 @@ from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 
 CHUNK = 1 << 20
+MISSING = "it is missing"
 
 
 class Store:
@@ -32,6 +33,7 @@ class Store:
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
         self._journal = journal
+        self._told: set[Path] = set()
 
     # Reading
 
@@ -128,7 +130,7 @@ class Store:
                 if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                     return "it changed while it was read"
         except FileNotFoundError:
-            return "it is missing"
+            return MISSING
         except OSError as error:
             return error.strerror or str(error)
         if memo and _state(after) == _state(before):
@@ -162,8 +164,10 @@ class Store:
             pass  # it is missing, or another process was quicker
         except OSError:
             kept = True  # a read-only store; it stays, and stays a miss
-        if not quiet:
+        # Once set aside, a blob is missing where its record still names it: the same damage, told already.
+        if not quiet and not (path in self._told and reason == MISSING):
             self._journal.emit("store.damaged", path=str(path), reason=reason, kept=kept, quarantine=str(place))
+        self._told.add(path)
 
     def _check_manifest(self, raw: bytes) -> None:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
