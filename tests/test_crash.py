@@ -57,8 +57,10 @@ def tmp_path():
         yield folder
 
 
-def spend(crashes, base, tmp_path, work, **arguments):
+def spend(crashes, base, tmp_path, work, *, every=1, **arguments):
     """Kill the work at each of its calls, and in the middle of each call that writes bytes, on a copy of `base` each.
+
+    With `every`, at every so many-th of these moments.
 
     Yields:
         What was done, and the home in which the process died. The first one is a run to the end, undisturbed.
@@ -79,7 +81,7 @@ def spend(crashes, base, tmp_path, work, **arguments):
     writes = {number for number, name, *_ in calls(trace) if name in {"write", "sendfile64", "copy_file_range"}}
     assert writes
     moments = [(at, False) for at in range(1, answer["calls"] + 1)] + [(at, True) for at in sorted(writes)]
-    for at, torn in moments:
+    for at, torn in moments[::every]:
         home = fresh(f"{at}-{torn}")
         assert crashes(home, work, at=at, torn=torn, **arguments)["killed"]
         yield f"killed {'in' if torn else 'before'} call {at}", home
@@ -178,8 +180,15 @@ def test_setting_damage_aside_may_be_killed_at_any_call(crashes, tmp_path):
 
 
 @pytest.mark.feature("S2")
-@pytest.mark.parametrize("recache", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["compile", "recache"])
-def test_a_warm_killed_at_any_call_is_done_by_the_next(crashes, tmp_path, recache):
+@pytest.mark.parametrize(
+    "recache, every",
+    [
+        pytest.param(False, 3, id="compile-some"),
+        pytest.param(False, 1, id="compile-all", marks=pytest.mark.slow),
+        pytest.param(True, 1, id="recache-all", marks=pytest.mark.slow),
+    ],
+)
+def test_a_warm_killed_at_any_call_is_done_by_the_next(crashes, tmp_path, recache, every):
     """All its folders: live root, lock, workspace, blobs, record."""
     wanted = recipe()
     base = None
@@ -189,9 +198,8 @@ def test_a_warm_killed_at_any_call_is_done_by_the_next(crashes, tmp_path, recach
         watched = Watched(base, compiler=StandIn(graphs=1, salt="before"))
         before = warm(watched.session, watched.prepare(wanted)).record
     swept = set()
-    for moment, home in spend(
-        crashes, base, tmp_path, "warm", graphs=1, salt="after" if recache else "", recache=recache
-    ):
+    how = {"graphs": 1, "salt": "after" if recache else "", "recache": recache}
+    for moment, home in spend(crashes, base, tmp_path, "warm", every=every, **how):
         watched = Watched(home, wait=0, compiler=StandIn(graphs=1, salt="after" if recache else ""))
         prepared = watched.prepare(wanted)
         found = watched.lookup(prepared)
@@ -406,15 +414,16 @@ def _write_replay(disk, bodies, home, folder, chosen, *, unlucky):
 
 
 @pytest.mark.parametrize(
-    "code, inline",
+    "code, inline, every",
     [
-        pytest.param(errno.ENOSPC, True, id="full"),
-        pytest.param(errno.ENOSPC, False, id="full-process", marks=pytest.mark.slow),
-        pytest.param(errno.EROFS, True, id="read-only", marks=pytest.mark.slow),
-        pytest.param(errno.EIO, True, id="broken", marks=pytest.mark.slow),
+        pytest.param(errno.ENOSPC, True, 3, id="full-some"),
+        pytest.param(errno.ENOSPC, True, 1, id="full-all", marks=pytest.mark.slow),
+        pytest.param(errno.ENOSPC, False, 1, id="full-all-process", marks=pytest.mark.slow),
+        pytest.param(errno.EROFS, True, 1, id="read-only-all", marks=pytest.mark.slow),
+        pytest.param(errno.EIO, True, 1, id="broken-all", marks=pytest.mark.slow),
     ],
 )
-def test_a_warm_on_a_failing_disk_says_so_and_loses_nothing(crashes, tmp_path, code, inline):
+def test_a_warm_on_a_failing_disk_says_so_and_loses_nothing(crashes, tmp_path, code, inline, every):
     """From each call on: the answer is an error of ours or success, and the store is as good as before."""
     base = tmp_path / "base"
     watched = Watched(base, compiler=StandIn(graphs=1))
@@ -423,7 +432,7 @@ def test_a_warm_on_a_failing_disk_says_so_and_loses_nothing(crashes, tmp_path, c
     count = crashes(shutil.copytree(base, tmp_path / "count"), "warm", **how)["calls"]
     answers = {}
     unforeseen = {}
-    for at in range(1, count + 1):
+    for at in range(1, count + 1, every):
         home = shutil.copytree(base, tmp_path / f"home-{at}")
         answer = crashes(home, "warm", at=at, errno=code, **how)
         answers.setdefault(answer["error"], at)

@@ -210,7 +210,7 @@ def test_the_command_line_names_the_holder_and_exits_75(home, log, tmp_path):
 
 
 def test_a_waiter_finds_what_the_holder_made(home, log, monkeypatch):
-    with process("warm", "--home", home, STANDIN_DELAY="1") as child:
+    with process("warm", "--home", home, STANDIN_DELAY="0.4") as child:
         until(lambda: runs(log), "the worker's start")
         watched = Watched(home)
         done = warm(watched.session, watched.prepare())
