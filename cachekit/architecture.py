@@ -155,6 +155,23 @@ def resolve(recipe: Recipe) -> Architecture:
     return _with_overrides(recipe, _read_config(_download(model.id, model.revision)), "Hub")
 
 
+def check_length(found: Architecture, length: int) -> None:
+    """Refuse a length that the model has no positions for, before anything is loaded.
+
+    Raises:
+        RecipeError: It is too long.
+    """
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    positions = merged.get("max_position_embeddings")
+    # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
+    offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
+    if isinstance(positions, int) and length > positions - offset:
+        raise RecipeError(
+            f"training.max_seq_length is {length}, the model has {positions - offset} positions",
+            hint=f"--set training.max_seq_length={positions - offset}",
+        )
+
+
 def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
     merged = {**config, **recipe.model.config}
     model_type = merged.get("model_type")

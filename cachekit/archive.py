@@ -127,8 +127,10 @@ def unpack(archive: Path, folder: Path) -> int:
 def _check_end(raw: IO[bytes], offset: int) -> None:
     # tarfile takes a header that it cannot read for the end: what follows the last member must be the zeros of one.
     raw.seek(offset)
-    rest = raw.read(tarfile.RECORDSIZE + 1)
-    if len(rest) < 2 * tarfile.BLOCKSIZE or len(rest) > tarfile.RECORDSIZE or rest.strip(b"\0"):
+    # Two blocks of zeros, and then as many as fill a record: one block more than a record at the most.
+    longest = tarfile.RECORDSIZE + tarfile.BLOCKSIZE
+    rest = raw.read(longest + 1)
+    if not 2 * tarfile.BLOCKSIZE <= len(rest) <= longest or rest.strip(b"\0"):
         raise UnsafeArchiveError("the archive does not end where its members end")
 
 

@@ -7,6 +7,7 @@ machine. What is hard and what is soft is decided here and in `recipe.schema.SOF
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ SOFT_VARIABLES = {
     "HF_ENDPOINT": "where models come from",
     "HF_HOME": "where models and data lie",
     "HF_HUB_OFFLINE": "whether models are fetched",
-    "HF_TOKEN": "who fetches; a secret besides, so it is not recorded at all",
     "MALLOC_ARENA_MAX": "memory allocator",
     "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "runtime queue, after compilation",
     "NEURON_RT_EXEC_TIMEOUT": "runtime only",
@@ -40,8 +40,11 @@ SOFT_VARIABLES = {
     "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
     "TQDM_DISABLE": "progress bars",
     "WANDB_DISABLED": "reporting",
+    "WANDB_MODE": "reporting",
+    "WANDB_PROJECT": "reporting",
 }
-SECRETS = {"HF_TOKEN"}
+# Who does it reaches no graph either, and must not be written down: records are shared.
+SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|KEY_ID|CREDENTIALS)$", re.IGNORECASE)
 
 
 class Fingerprint(Struct, frozen=True):
@@ -164,7 +167,7 @@ def build(
     parallel = structs.asdict(recipe.parallel)
     if parallel["data_parallel_size"] == "auto":
         parallel["data_parallel_size"] = fingerprint.workers
-    variables = {name: str(value) for name, value in recipe.environment.items() if name not in SECRETS}
+    variables = {name: value for name, value in worker_variables(recipe).items() if not SECRET.search(name)}
     hard: dict[str, Any] = {
         "task": recipe.task,
         "worker": WORKER_SCHEMA,
@@ -196,7 +199,7 @@ def eval_batch(recipe: Recipe) -> int:
 
 
 def worker_variables(recipe: Recipe) -> dict[str, str]:
-    """The recipe's `environment`, as text, `$NAME` and `~` expanded."""
+    """The recipe's `environment`, as text, `$NAME` expanded: what the worker gets, and what the key is made from."""
     return {name: os.path.expandvars(str(value)) for name, value in recipe.environment.items()}
 
 

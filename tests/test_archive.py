@@ -471,3 +471,11 @@ def test_no_archive_reaches_outside_or_fails_in_another_way(tmp_path_factory, da
         assert path.is_dir() or path.is_file()
         assert not path.is_symlink()
         assert path.is_dir() or path.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("blocks", range(22))
+def test_an_archive_of_any_length_is_unpacked(yard, blocks):
+    """tarfile fills its archives up to a record of twenty blocks: every remainder must do."""
+    files = {"a": b"x" * 512 * blocks, "b": b"y"}
+    raw = packed(grow(yard / "in" / "s", files), files)
+    assert attempt(yard, raw, "out") == files

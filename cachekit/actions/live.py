@@ -56,7 +56,9 @@ def live_root(session: Session, key: str, record: Record | None) -> Iterator[Liv
                     try:
                         written += session.compiler.restore(module, files, tree)
                     except UnsafeArchiveError as error:
-                        raise IntegrityError(f"{module.name} cannot be restored", cause=str(error)) from error
+                        raise IntegrityError(
+                            f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
+                        ) from error
         except OSError as error:
             raise StoreError(
                 f"the live root in {folder.parent} cannot be written",

@@ -47,6 +47,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
             `ingredients.labels_of` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
+    architecture.check_length(found, recipe.training.max_seq_length)
     labels = tuple(ingredients.labels_of(recipe))
     fingerprint = compiler.fingerprint()
     made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
 FREQUENT = {"step", "graphs"}
+# What torchrun and its like tell their workers; ours is one worker.
+LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def run_job(
@@ -65,6 +68,9 @@ def run_job(
 
     # Sets and dictionaries keyed by strings must iterate alike in every worker, or graphs could differ by seed.
     changes: dict[str, str | None] = {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    # Settings of other launchers that Transformers reads by itself would change precision or layout behind the key.
+    changes |= dict.fromkeys((name for name in os.environ if name.startswith("ACCELERATE_")), None)
+    changes |= dict.fromkeys(LAUNCHERS)
     changes |= ingredients.worker_variables(recipe)
     changes |= compiler.environment(recipe, live.tree, found=found)
     session.journal.emit("worker.start", mode=mode, log=str(session.log), output_dir=job.output_dir)

@@ -15,7 +15,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, warm
-from cachekit.errors import CachekitError, IntegrityError
+from cachekit.errors import CachekitError, IntegrityError, UsageError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
@@ -104,6 +104,7 @@ def train(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
+    check_resume(resume, output_dir)
     planned = plan(prepared, session.store)
     warmed, record = None, planned.record
     if record is None or recache:
@@ -134,6 +135,26 @@ def train(
         trained = run(warmed.record)
     session.journal.emit("train.end", **trained.as_dict())
     return trained
+
+
+def check_resume(resume: str, output_dir: Path) -> None:
+    """Look for the checkpoint before anything starts.
+
+    Raises:
+        UsageError: There is none to resume from.
+    """
+    if resume == "auto":
+        if not any(output_dir.glob("checkpoint-*/trainer_state.json")):
+            raise UsageError(
+                f"there is no checkpoint in {output_dir}",
+                hint="leave --resume out, or name the folder with --output-dir",
+            )
+    elif resume and not (Path(resume) / "trainer_state.json").is_file():
+        raise UsageError(
+            f"{resume} is no checkpoint",
+            cause="it has no trainer_state.json",
+            hint="name a checkpoint-N folder, or say --resume auto",
+        )
 
 
 def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, result: Result) -> tuple[Record, int]:

@@ -82,13 +82,13 @@ def warm(
         StoreError: The result cannot be kept; found out before compiling, where possible.
     """
     start = time.monotonic()
+    check_data(prepared.recipe)
     planned = planned or plan(prepared, session.store)
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
     if planned.record is not None and not recache:
         return _done(session, Warmed(planned, planned.record, 0, time.monotonic() - start))
     if require_warm:
         raise miss_error(planned)
-    check_data(prepared.recipe)
     session.store.check_writable()
 
     last_told: Holder | str | None = "nobody yet"

@@ -157,7 +157,8 @@ def _died(code: int, log: Path) -> CachekitError:
     hint = f"see {log}"
     if code == -signal.SIGKILL:
         hint = f"most often the system ran out of memory: lower the batch size or the length; see {log}"
-    return TrainingError(f"the training worker died ({how})", cause=_tail(log), hint=hint)
+    # A signal comes from outside: whatever was printed last has nothing to do with it.
+    return TrainingError(f"the training worker died ({how})", cause="" if code < 0 else _tail(log), hint=hint)
 
 
 def _tail(log: Path) -> str:

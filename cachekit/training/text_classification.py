@@ -61,20 +61,12 @@ class Collator:
         return {**encoded, "labels": labels}
 
 
-def check_length(length: int, tokenizer: Any, config: Any) -> None:
-    """Refuse a length that the model has no positions for.
+def check_tokenizer(tokenizer: Any) -> None:
+    """Refuse a tokenizer that cannot pad.
 
     Raises:
-        RecipeError: It is too long.
+        RecipeError: It has no padding token.
     """
-    positions = getattr(config, "max_position_embeddings", None)
-    # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
-    offset = 2 if getattr(config, "model_type", "") in {"roberta", "xlm-roberta", "camembert"} else 0
-    if positions and length > positions - offset:
-        raise RecipeError(
-            f"training.max_seq_length is {length}, the model has {positions - offset} positions",
-            hint=f"--set training.max_seq_length={positions - offset}",
-        )
     if tokenizer.pad_token is None:
         raise RecipeError("the tokenizer has no padding token", hint="choose another with model.tokenizer")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -56,6 +56,7 @@ def arguments(
         "label_names": ["labels"],
         "report_to": [],
         "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
         "logging_strategy": "steps",
         "logging_steps": training.logging_steps,
     }
@@ -244,17 +245,9 @@ class Session:
         return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)
 
     def _checkpoint(self) -> str:
-        resume = self.job.resume
-        if not resume:
-            return ""
-        if resume != "auto":
-            if not (Path(resume) / "trainer_state.json").is_file():
-                raise TrainingError(f"{resume} is no checkpoint", cause="it has no trainer_state.json")
-            return resume
-        last = get_last_checkpoint(self.output_dir) if Path(self.output_dir).is_dir() else None
+        if self.job.resume != "auto":
+            return self.job.resume
+        last = get_last_checkpoint(self.output_dir)
         if last is None:
-            raise TrainingError(
-                f"there is no checkpoint in {self.output_dir}",
-                hint="leave --resume out, or name the folder with --set training.output_dir=...",
-            )
+            raise TrainingError(f"there is no checkpoint in {self.output_dir}", hint="leave --resume out")
         return str(last)

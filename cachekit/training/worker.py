@@ -69,7 +69,7 @@ def _run(job: Job, events: Events) -> Result:
         trainer.check_rows(job.recipe.training, counts["train"])
     with events.timed("model"):
         tokenizer, net = model.load(job)
-        text_classification.check_length(job.recipe.training.max_seq_length, tokenizer, net.config)
+        text_classification.check_tokenizer(tokenizer)
         runtime.compile_model(net, job.settings)
 
     trial = job.mode == "trial"

@@ -20,7 +20,7 @@ from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host
 from cachekit.compilers.port import Harvest
 from cachekit.errors import RecipeError
-from cachekit.ingredients import Fingerprint
+from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
 from cachekit.recipe import Recipe
 from cachekit.recipe.schema import Parallel
@@ -69,6 +69,11 @@ class Inductor:
                     f"parallel.{name} is {value}, but Inductor trains with one worker here",
                     hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
                 )
+        for name in recipe.environment:
+            if name in facts.UNWATCHED and name not in facts.FREE:
+                raise RecipeError(
+                    f"environment.{name}: cachekit sets it for the worker", hint=f"remove environment.{name}"
+                )
         watched = {
             name: value
             for name, value in os.environ.items()
@@ -77,7 +82,7 @@ class Inductor:
         return {"options": flags.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
 
     def _threads(self, recipe: Recipe) -> int:
-        said = flags.all_options(recipe.compiler).get("threads") or recipe.environment.get(facts.THREADS)
+        said = flags.all_options(recipe.compiler).get("threads") or worker_variables(recipe).get(facts.THREADS)
         said = said or os.environ.get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 

@@ -45,6 +45,17 @@ UNWATCHED = {
     **dict.fromkeys(FORCED, "set by cachekit"),
 }
 
+# Of these a recipe may set some; the others are cachekit's to set.
+FREE = frozenset(
+    {
+        "TORCHINDUCTOR_COMPILE_THREADS",
+        "TORCHINDUCTOR_WORKER_START",
+        "TORCHINDUCTOR_WORKER_LOGPATH",
+        "TORCH_COMPILE_DEBUG",
+        "TORCH_COMPILE_DEBUG_DIR",
+    }
+)
+
 # Flags and options that reach no code. Name to reason; see `flags.py`.
 IRRELEVANT_OPTIONS = {
     "verbose": "logging",
