@@ -10,7 +10,7 @@ TORCH_ARGS ?=
 DEV_GROUPS ?= --group test --group lint
 RECIPE = recipes/demo.yaml
 
-.PHONY: help demo test test-slow test-oldest lint features bench clean
+.PHONY: help demo test test-slow test-accuracy test-oldest lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -34,7 +34,11 @@ test: $(VENV)/.installed
 
 ## make test-slow  real compiles, kill campaigns, real data
 test-slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not accuracy" $(SLOW)
+
+## make test-accuracy  a whole training on real data: ten minutes on two cores
+test-accuracy: $(VENV)/.installed
+	$(BIN)/python -m pytest -m accuracy
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:

@@ -11,7 +11,7 @@ Its environment says how it behaves:
     STANDIN_ROOT     the live root (set by the stand-in compiler)
     STANDIN_LOG      each run appends one line: {"pid": ..., "child": ..., "mode": ..., "found": n, "compiled": n}
     STANDIN_DELAY    seconds that a compile takes, spread over its writes
-    STANDIN_CHILD    1 starts a child process that never ends by itself, as a compiler's pool of workers does
+    STANDIN_CHILD    1 starts a child process that goes on without it, as a compiler's pool of workers does
     STANDIN_FAIL     `compile` fails by its own word, `die` kills the worker in the middle, `nothing` writes no module
 """
 
@@ -114,8 +114,8 @@ def _child(environ):
         return None
     pid = os.fork()
     if pid == 0:
-        while True:
-            signal.pause()
+        time.sleep(120)
+        os._exit(0)
     return pid
 
 

@@ -268,17 +268,17 @@ def test_a_missing_part_of_the_training_extra(machine):
 
 def test_no_checkpoint_to_resume_from(warmed):
     answer = warmed("train", "tiny.yaml", "--resume", "auto", "-q", "-o", "never")
-    assert answer.code == 1
+    assert answer.code == 2
     code, message, _, hint = the_error(answer.err)
-    assert (code, message) == ("training-failed", f"there is no checkpoint in {warmed.work / 'never'}")
+    assert (code, message) == ("usage", f"there is no checkpoint in {warmed.work / 'never'}")
     assert "--resume" in hint
 
 
 def test_a_checkpoint_that_is_none(warmed):
     answer = warmed("train", "tiny.yaml", "--resume", "data", "-q")
-    assert answer.code == 1
+    assert answer.code == 2
     code, message, cause, _ = the_error(answer.err)
-    assert code == "training-failed"
+    assert code == "usage"
     assert "is no checkpoint" in message
     assert "trainer_state.json" in cause
 

@@ -491,7 +491,7 @@ def campaign(tmp_path, moments, seed):
         with ended(
             subprocess.Popen(
                 command if endless else [*command, "--recache"],
-                env={**os.environ, "STANDIN_LOG": str(log), "STANDIN_DELAY": "600" if endless else "0.02"},
+                env={**os.environ, "STANDIN_LOG": str(log), "STANDIN_DELAY": "100" if endless else "0.02"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )

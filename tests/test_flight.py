@@ -30,7 +30,7 @@ from cachekit.actions.warm import warm
 from cachekit.errors import WaitedTooLongError
 from cachekit.store import Flight
 
-LONG = "600"  # seconds: a compile that does not end by itself while a test runs
+LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 
 
 @pytest.fixture

@@ -274,6 +274,7 @@ def test_evaluation_counts_every_row_once(warmed):
         assert figures["loss"] == pytest.approx(loss, rel=1e-3)
 
 
+@pytest.mark.accuracy
 def test_real_emotion_data_reaches_85_percent(tmp_path):
     """4,000 of the 16,000 rows, one epoch; an independent run reached 87.2 % on the 2,000 test rows."""
     data = real_dir("data", "emotion")
