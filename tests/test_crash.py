@@ -453,6 +453,21 @@ def test_a_warm_on_a_failing_disk_says_so_and_loses_nothing(crashes, tmp_path, c
     assert "StoreError" in answers
 
 
+def test_a_disk_that_fills_up_as_the_worker_starts_is_said_to_be_full(crashes, tmp_path):
+    """Its job and its log are files too."""
+    how = {"graphs": 1, "inline": False}
+    assert not crashes(tmp_path / "whole", "warm", trace=tmp_path / "trace", **how)["error"]
+    rows = [(number, name, path) for number, name, path, *_ in calls(tmp_path / "trace")]
+    moments = [
+        number for number, name, path in rows if name in {"open", "write"} and path.endswith(("/job.json", ".log"))
+    ]
+    assert len(moments) >= 3
+    for at in moments:
+        answer = crashes(tmp_path / f"{at}", "warm", at=at, errno=errno.ENOSPC, **how)
+        assert answer["error"] in {"StoreError", "TrainingError"}, answer["traceback"]
+        assert answer["hint"]
+
+
 # Killed at random moments, whole processes
 
 

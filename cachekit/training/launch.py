@@ -59,9 +59,17 @@ class ProcessLauncher:
     def run(self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink) -> Result:
         """See `Launcher`."""
         job_path = Path(job.events).with_name("job.json")
-        job_path.write_bytes(msgspec.json.encode(job))
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        try:
+            job_path.write_bytes(msgspec.json.encode(job))
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
+        except OSError as error:
+            raise TrainingError(
+                "the training worker cannot be started",
+                cause=error.strerror or str(error),
+                hint="free some space, or set CACHEKIT_HOME and CACHEKIT_LIVE_DIR to other disks",
+            ) from error
+        with output:
             child = subprocess.Popen(
                 [*self._command, str(job_path)],
                 stdin=subprocess.DEVNULL,
