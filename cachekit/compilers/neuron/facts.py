@@ -1,7 +1,7 @@
 """Everything that is assumed of AWS Neuron, in one place: paths, variables, files, words in logs, limits.
 
-Nobody here has run Neuron's compiler or a Trainium device; each value comes from documentation, public code or real files
-and logs, named beside it. Where a real instance differs, the correction is one edit in this module;
+Nobody here has run Neuron's compiler or a Trainium device; each value comes from documentation, public code or real
+files and logs, named beside it. Where a real instance differs, the correction is one edit in this module;
 `cachekit doctor --neuron-contract` finds what differs. Sources: SDK = aws-neuron/aws-neuron-sdk's documentation, ON =
 huggingface/optimum-neuron's code, LOG = a real log of a trn1.2xlarge with SDK 2.31, FILES = real NEFFs of six compiler
 builds, DERIVED = worked out from published samples.
