@@ -274,6 +274,14 @@ def test_evaluation_counts_every_row_once(warmed):
         assert figures["loss"] == pytest.approx(loss, rel=1e-3)
 
 
+def test_without_evaluation_on_the_way_each_split_has_its_own_figures(warmed):
+    """Once the test split's figures stood for both."""
+    result = warmed("train", "tiny.yaml", "--output-dir", "unwatched", "--set", "training.eval_strategy=no")
+    assert {name: figures["rows"] for name, figures in result["metrics"].items()} == {"validation": 21, "test": 13}
+    assert result["metrics"]["validation"]["loss"] != result["metrics"]["test"]["loss"]
+    assert result["compiled"] == 0
+
+
 @pytest.mark.accuracy
 def test_real_emotion_data_reaches_85_percent(tmp_path):
     """4,000 of the 16,000 rows, one epoch; an independent run reached 87.2 % on the 2,000 test rows."""
@@ -293,6 +301,7 @@ training:
   per_device_train_batch_size: 32
   max_seq_length: 64
   learning_rate: 2e-4
+  lr_scheduler_type: constant
   num_train_epochs: 1
   seed: 0
   eval_strategy: "no"
@@ -304,5 +313,6 @@ training:
     result = machine("train")
     assert_compiled_nothing(machine, result)
     assert result["metrics"]["test"]["rows"] == 2000
+    assert result["metrics"]["validation"]["rows"] == result["rows"]["validation"] == 160
     assert result["steps"] == 125
     assert result["metrics"]["test"]["accuracy"] >= 0.85

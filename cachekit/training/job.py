@@ -68,7 +68,7 @@ class Result(Struct, frozen=True):
     """
 
     failure: Failure | None = None
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
+    metrics: dict[str, dict[str, float | int]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0

@@ -187,7 +187,7 @@ def check_rows(training: Training, rows: int) -> None:
 class Outcome:
     """What a session reached; see `job.Result`."""
 
-    metrics: dict[str, dict[str, float]]
+    metrics: dict[str, dict[str, float | int]]
     graph_seconds: float
     steps: int
     resumed_from: str
@@ -229,15 +229,17 @@ class Session:
             self.events.emit("resume", checkpoint=checkpoint)
         with self.events.timed("train"):
             state = trainer.train(resume_from_checkpoint=checkpoint or None)
-        found = {}
+        found: dict[str, dict[str, float | int]] = {}
+        last = _evaluated(trainer.state)  # before any other split adds its own figures to the log
         for name in [name for name in self.splits if name != "train"]:
-            figures = _evaluated(trainer.state) if name == "validation" else {}
+            figures = last if name == "validation" else {}
             if not figures:
                 self.events.emit("evaluating", split=name)
                 with self.events.timed("evaluate"):
                     figures = trainer.evaluate(Rows(self.splits[name], batch))
                     watch.look()
-            found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss", "rows")}
+            found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss")}
+            found[name]["rows"] = int(figures["eval_rows"])
         if not trial:
             with self.events.timed("save"):
                 trainer.save_model(self.output_dir)
