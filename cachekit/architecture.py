@@ -172,6 +172,25 @@ def check_length(found: Architecture, length: int) -> None:
         )
 
 
+def check_heads(found: Architecture) -> None:
+    """Refuse a width that its attention heads cannot share, before anything is loaded.
+
+    Raises:
+        RecipeError: It does not divide.
+    """
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in merged), "")
+    heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in merged), "")
+    if not width or not heads or merged.get("head_dim"):
+        return
+    size, number = merged[width], merged[heads]
+    if isinstance(size, int) and isinstance(number, int) and (number < 1 or size % number):
+        raise RecipeError(
+            f"model.config: {width} {size} cannot be shared by {heads} {number}",
+            hint=f"make model.config.{width} a multiple of model.config.{heads}",
+        )
+
+
 def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
     merged = {**config, **recipe.model.config}
     model_type = merged.get("model_type")

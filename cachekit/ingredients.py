@@ -109,12 +109,20 @@ def train_file(recipe: Recipe) -> Path | None:
     raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
 
 
-def check_data(recipe: Recipe) -> None:
+def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
     """Look whether local data can be read at all, before a worker spends its start-up on finding out.
+
+    Args:
+        recipe: The recipe.
+        absent_ok: Say nothing of data that is not here: a plan may be made on another machine.
 
     Raises:
         DataError: A file is missing, empty, not of its format, or lacks a column.
     """
+    if absent_ok:
+        named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
+        if not all(Path(name).exists() for name in named if name):
+            return
     first = train_file(recipe)
     if first is None:
         return

@@ -48,6 +48,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
     """
     found = architecture.resolve(recipe)
     architecture.check_length(found, recipe.training.max_seq_length)
+    architecture.check_heads(found)
     labels = tuple(ingredients.labels_of(recipe))
     fingerprint = compiler.fingerprint()
     made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))

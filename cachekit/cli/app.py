@@ -47,11 +47,9 @@ def run(arguments: Sequence[str]) -> int:
         outcome = app(args=list(arguments), prog_name="cachekit", standalone_mode=False)
     except CachekitError as error:
         return out.error(error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a person gets three lines, and the traceback under -vv
         # The argument parser's own errors; typer brings its classes along or takes click's, by version.
         if not hasattr(error, "format_message") and type(error).__name__ != "Abort":
-            if out.wants_traceback():
-                raise
             return out.unexpected(error)
         if type(error).__name__ == "NoArgsIsHelpError":
             out.text(error.ctx.get_help())  # type: ignore[attr-defined]
@@ -63,10 +61,17 @@ def run(arguments: Sequence[str]) -> int:
         if context is not None:
             hint = f"{context.command_path} --help"
         words: str = getattr(error, "format_message", error.__str__)()
+        if _asks_for_json(arguments):  # the verb itself never came to read its options
+            out.setup("json")
         return out.error(UsageError(words.rstrip("."), hint=hint))
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    words = " ".join(arguments)
+    return any(f"{option}{joint}json" in words for option in ("--format", "-f") for joint in ("=", " "))
 
 
 def _interrupted() -> InterruptedRunError:

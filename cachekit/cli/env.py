@@ -34,7 +34,7 @@ def _human(document: dict[str, Any]) -> list[str]:
     lines.append(f"{'compiler'.ljust(12)} {document['directory']}")
     for group in ("toolchain", "target"):
         for name, value in document[group].items():
-            shown = " ".join(value) if isinstance(value, list) else value
-            lines.append(f"  {f'{group}.{name}'.ljust(24)} {shown}")
+            shown = " ".join(value) if isinstance(value, list) else str(value)
+            lines += out.labelled(f"{group}.{name}".ljust(25), shown, 2)
     lines.append(f"  {'bf16'.ljust(24)} {'yes' if document['bf16'] else 'no'}")
     return lines

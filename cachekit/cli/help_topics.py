@@ -14,11 +14,11 @@ NAME = "help"
 MEANINGS = {
     0: "ok",
     1: "failed",
-    2: "usage: options, recipe or data",
-    3: "not warm, under --require-warm",
+    2: "usage: options, recipe, data",
+    3: "not warm (--require-warm)",
     5: "damaged bytes",
     6: "the compiler failed",
-    75: "waited too long for another process that compiles the same",
+    75: "waited too long for another process",
     130: "interrupted (Ctrl-C)",
 }
 
@@ -32,7 +32,9 @@ def command(topic: Topic = "exit-codes") -> int:
     rows = []
     for number, meaning in MEANINGS.items():
         codes = sorted({cls.code for cls in every_error() if cls.exit_code == number})
-        rows.append([str(number), meaning, ", ".join(codes)])
+        # Two codes a line: a table of 80 columns.
+        pairs = [", ".join(codes[start : start + 2]) for start in range(0, len(codes), 2)] or [""]
+        rows += [[str(number) * (pair is pairs[0]), meaning * (pair is pairs[0]), pair] for pair in pairs]
     for line in out.table(rows, ["exit", "meaning", "error codes"]):
         out.text(line)
     return 0

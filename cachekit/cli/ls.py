@@ -35,14 +35,14 @@ def human(found: list[dict[str, Any]], home: str) -> list[str]:
         return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
     rows = [
         [
-            row["key"][:16],
+            row["key"][:12],
             row["recipe"],
             row["directory"],
             str(row["graphs"]),
             out.size(row["bytes"]),
             out.duration(row["compile_seconds"]),
-            row["created"][:16].replace("T", " "),
+            row["created"][:10],
         ]
         for row in found
     ]
-    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made (UTC)"])
+    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"])

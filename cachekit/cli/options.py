@@ -16,8 +16,36 @@ if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.recipe import Recipe
 
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Names of the zoo for the shell's completion, which adds files by itself where there are none."""
+    from cachekit import zoo
+
+    return [name for name in zoo.recipes() if name.startswith(incomplete)]
+
+
+def complete_format(incomplete: str) -> list[str]:
+    """Output formats for the shell's completion."""
+    from cachekit.cli import out
+
+    return [name for name in out.FORMATS if name.startswith(incomplete)]
+
+
+def complete_compiler(incomplete: str) -> list[str]:
+    """Compilers for the shell's completion."""
+    from cachekit.compilers.select import NAMES
+
+    return [name for name in ("auto", *NAMES) if name.startswith(incomplete)]
+
+
 RecipeName = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A YAML file, or a name of `cachekit zoo`.",
+        show_default=False,
+        autocompletion=complete_recipe,
+    ),
 ]
 Overrides = Annotated[
     Optional[list[str]],
@@ -25,13 +53,21 @@ Overrides = Annotated[
         "--set", metavar="FIELD=VALUE", help="Change a field: training.per_device_train_batch_size=8. Repeatable."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", "-f", metavar="human|json|quiet", help="What stdout carries.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", metavar="human|json|quiet", help="What stdout carries.", autocompletion=complete_format
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no notes.")]
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, show_default=False, help="More; -vv with tracebacks.")
 ]
 Home = Annotated[Optional[Path], typer.Option("--home", metavar="DIR", help="The store's folder.")]
-CompilerName = Annotated[Optional[str], typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.")]
+CompilerName = Annotated[
+    Optional[str],
+    typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.", autocompletion=complete_compiler),
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],

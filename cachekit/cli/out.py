@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,13 +112,13 @@ def error(problem: CachekitError) -> int:
 
 def unexpected(problem: Exception) -> int:
     """Print an error that nobody foresaw."""
-    return error(
-        CachekitError(
-            f"unexpected {type(problem).__name__}",
-            cause=(str(problem).splitlines() or [""])[0],
-            hint="this is a bug in cachekit; run again with -vv and report the traceback",
-        )
+    told = CachekitError(
+        f"unexpected {type(problem).__name__}",
+        cause=(str(problem).splitlines() or [""])[0],
+        hint="this is a bug in cachekit; run again with -vv and report the traceback",
     )
+    told.__cause__ = problem
+    return error(told)
 
 
 def _colour(words: str, code: int) -> str:
@@ -160,6 +162,11 @@ def size(count: int) -> str:
     raise AssertionError  # the loop returns
 
 
+def moment(created: str) -> str:
+    """A record's time for people: 2026-11-21 06:36 UTC."""
+    return f"{created[:16].replace('T', ' ')} UTC"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign."""
     if seconds < 0:
@@ -172,6 +179,23 @@ def duration(seconds: float) -> str:
     if whole < 3600:  # noqa: PLR2004
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def labelled(label: str, words: str, indent: int = 0) -> list[str]:
+    """A label and its words, folded to the terminal's width; what goes on is indented, under the words.
+
+    Args:
+        label: Padded by the caller.
+        words: Separated by spaces; one that is longer than a line is kept whole.
+        indent: Spaces before the label.
+    """
+    columns = max(shutil.get_terminal_size().columns, 60)
+    start = " " * indent + label
+    folded = textwrap.wrap(
+        words, columns - len(start), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    first, *rest = folded or [""]
+    return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
 def table(rows: list[list[str]], header: list[str]) -> list[str]:

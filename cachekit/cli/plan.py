@@ -31,9 +31,11 @@ def command(
     """
     from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
+    from cachekit.ingredients import check_data
 
     out.setup(format, quiet=quiet, verbose=verbose)
     loaded, _ = options.load_recipe(recipe, overrides)
+    check_data(loaded, absent_ok=True)
     with options.session(options.load_config(home, compiler), loaded, NAME, offline=offline) as session:
         planned = plan(prepare(loaded, session.compiler, options.named(recipe, overrides)), session.store)
     return show(planned, require_warm=require_warm)

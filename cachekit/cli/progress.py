@@ -90,7 +90,7 @@ class Progress:
         self._line(f"waiting: the same key is being compiled by {event['holder']}")
 
     def _on_flight_waiting(self, event: dict[str, Any]) -> None:
-        self._now(f"waiting for {event['holder']}; {out.duration(event['waited'])} so far", rarely=True)
+        self._now(f"still waiting for {event['holder']}", rarely=True)
 
     def _on_compile_start(self, event: dict[str, Any]) -> None:
         self._compiling_since = time.monotonic()
@@ -117,9 +117,8 @@ class Progress:
         since = self._compiling_since
         elapsed = f", {out.duration(time.monotonic() - since)}" if since is not None else ""
         expected = f" of about {out.duration(self._expected)}" if since is not None and self._expected else ""
-        self._now(
-            f"{event['phase'] or 'running'}: {out.count(compiled, 'graph')} compiled, {found} found{elapsed}{expected}"
-        )
+        phase = event["phase"] or "running"
+        self._now(f"graphs: {compiled} compiled, {found} found; {phase}{elapsed}{expected}")
 
     def _on_worker_step(self, event: dict[str, Any]) -> None:
         if self._mode == "train":

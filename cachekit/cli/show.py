@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from cachekit.cli import options, out
 
 NAME = "show"
+_DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
 
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="A key, or its first digits (`cachekit ls`).", show_default=False)
@@ -46,18 +48,24 @@ def human(document: dict[str, Any]) -> list[str]:
         f"key        {document['key']}",
         f"recipe     {document['recipe']}",
         f"compiler   {document['directory']}, {document['graphs']} graphs, {out.duration(document['compile_seconds'])}",
-        f"made       {made['created']} by {made['user']}@{made['host']} {made['instance']}".rstrip(),
-        f"with       {', '.join(f'{name} {version}' for name, version in made['toolchain'].items())}",
+        f"made       {out.moment(made['created'])} by {made['user']}@{made['host']} {made['instance']}".rstrip(),
+        *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made["toolchain"].items())),
         f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: will compile again'}",
         "modules",
-        *(f"  {module['name']}" for module in document["modules"]),
+        *(f"  {_DIGEST.sub(_cut, module['name'])}" for module in document["modules"]),
         f"ingredients ({agrees})",
     ]
-    width = max(len(name) for name in document["hard"])
-    lines += [f"  {name.ljust(width)}  {_value(value)}" for name, value in sorted(document["hard"].items())]
+    width = max(len(name) for name in document["hard"]) + 2
+    for name, value in sorted(document["hard"].items()):
+        lines += out.labelled(name.ljust(width), _value(value), 2)
     lines.append("beside the key")
-    lines += [f"  {name.ljust(width)}  {_value(value)}" for name, value in sorted(document["soft"].items())]
+    for name, value in sorted(document["soft"].items()):
+        lines += out.labelled(name.ljust(width), _value(value), 2)
     return lines
+
+
+def _cut(digest: re.Match[str]) -> str:
+    return f"{digest.group()[:16]}…"
 
 
 def _value(value: Any) -> str:

@@ -90,8 +90,8 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
         return [*lines, "", "next: cachekit plan RECIPE, cachekit warm RECIPE"]
     if topic == "models":
         return out.table(
-            [[r["name"], r["type"], f"{r['parameters'] / 1e6:.0f} M", r["licence"]] for r in rows],
-            ["model", "type", "parameters", "licence"],
+            [[r["type"], f"{r['parameters'] / 1e6:.0f} M", r["licence"], r["name"]] for r in rows],
+            ["type", "size", "licence", "model"],
         )
     return out.table(
         [

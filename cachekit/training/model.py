@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, set_seed
 
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.training.job import Job
@@ -48,10 +48,9 @@ def _model(job: Job) -> Any:
         raise RecipeError(
             f"Transformers cannot make a {job.config['model_type']} model of this config", cause=_first_line(error)
         ) from error
+    # The head, too, starts from random weights: without a seed two runs of one recipe would not be alike.
+    set_seed(job.recipe.training.seed)
     if job.recipe.model.from_config:
-        import torch
-
-        torch.manual_seed(job.recipe.training.seed)
         return AutoModelForSequenceClassification.from_config(config)
     try:
         return AutoModelForSequenceClassification.from_pretrained(
