@@ -29,7 +29,7 @@ from cachekit.actions.live import live_root
 from cachekit.actions.prepare import prepare
 from cachekit.actions.session import Session
 from cachekit.archive import UnsafeArchiveError
-from cachekit.compilers import Harvest
+from cachekit.compilers import Harvest, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.ingredients import Fingerprint, precision
 from cachekit.journal import Journal
@@ -78,8 +78,11 @@ class StandIn:
     def ingredients(self, recipe):
         return {"flags": list(recipe.compiler.flags), "options": dict(recipe.compiler.options)}
 
-    def environment(self, recipe, live_root, *, found):
-        return {"STANDIN_ROOT": str(live_root)}
+    def live_root(self, recipe):
+        return None
+
+    def watch(self, recipe, live_root, *, trial, found, strict):
+        return Unwatched({"STANDIN_ROOT": str(live_root)})
 
     def settings(self, recipe):
         return dict(self._settings)
@@ -91,7 +94,7 @@ class StandIn:
     def binaries(self, names):
         return sum(name.endswith(".code") for name in names)
 
-    def harvest(self, live_root, before, fingerprint, workspace):
+    def harvest(self, live_root, before, fingerprint, workspace, observed=None):
         modules, files = {}, {}
         for name in sorted(self.contents(live_root) - before):
             raw = (live_root / name).read_bytes()
@@ -118,7 +121,7 @@ class StandIn:
 class InlineLauncher:
     """Runs the stand-in worker in this process, for tests that run it thousands of times. See `Launcher`."""
 
-    def run(self, job, environment, log, sink):
+    def run(self, job, environment, log, sink, watch=None):
         document = msgspec.json.decode(msgspec.json.encode(job))
         merged = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
         try:

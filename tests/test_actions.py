@@ -110,7 +110,7 @@ def test_a_warm_leaves_nothing_but_the_entry(home, log):
 
 def test_half_written_modules_are_not_harvested(home):
     class HalfDone(StandIn):
-        def harvest(self, live_root, before, fingerprint, workspace):
+        def harvest(self, live_root, before, fingerprint, workspace, observed=None):
             half = live_root / "MODULE_half"
             half.mkdir()
             (half / "model.code").write_bytes(b"half")

@@ -64,9 +64,9 @@ def test_other_launchers_settings_do_not_reach_the_worker(tmp_path, monkeypatch)
     seen = {}
     run = watched.session.launcher.run
 
-    def launch(job, environment, log, sink):
+    def launch(job, environment, log, sink, watch=None):
         seen.update(environment)
-        return run(job, environment, log, sink)
+        return run(job, environment, log, sink, watch)
 
     monkeypatch.setattr(watched.session.launcher, "run", launch, raising=False)
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")

@@ -1,7 +1,8 @@
-"""A live root for one run: private, filled from a record, gone afterwards.
+"""A live root for one run, filled from a record: private and gone afterwards, or the compiler's own on this host.
 
-Each run has its own, so runs side by side never mix what they harvest, no compiler ever writes to a file of the store,
-and a run that is killed leaves nothing that a later one could mistake for a finished module.
+Where the compiler allows it each run has its own, so runs side by side never mix what they harvest, no compiler ever
+writes to a file of the store, and a run that is killed leaves nothing that a later one could mistake for a finished
+module.
 """
 
 from __future__ import annotations
@@ -36,8 +37,14 @@ class LiveRoot:
 
 
 @contextmanager
-def live_root(session: Session, key: str, record: Record | None) -> Iterator[LiveRoot]:
+def live_root(session: Session, key: str, record: Record | None, shared: Path | None = None) -> Iterator[LiveRoot]:
     """Make a live root, filled from `record` if there is one.
+
+    Args:
+        session: Collaborators.
+        key: For the folder's name.
+        record: What to restore.
+        shared: The compiler's own folder on this host, which stays; else one that is gone afterwards.
 
     Raises:
         IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
@@ -45,10 +52,10 @@ def live_root(session: Session, key: str, record: Record | None) -> Iterator[Liv
     """
     with ExitStack() as stack:
         folder = _enter(session, key, stack)
-        tree, work = folder / "root", folder / "work"
+        tree, work = shared or folder / "root", folder / "work"
         written = 0
         try:
-            tree.mkdir()
+            tree.mkdir(parents=True, exist_ok=True)
             work.mkdir()
             for module in record.modules if record else ():
                 with ExitStack() as reading:
@@ -61,7 +68,7 @@ def live_root(session: Session, key: str, record: Record | None) -> Iterator[Liv
                         ) from error
         except OSError as error:
             raise StoreError(
-                f"the live root in {folder.parent} cannot be written",
+                f"the live root in {shared or folder.parent} cannot be written",
                 cause=error.strerror or str(error),
                 hint="free some space, or set CACHEKIT_LIVE_DIR to another local disk",
             ) from error

@@ -6,14 +6,17 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import structs
+
 from cachekit import architecture, ingredients
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
+from cachekit.compilers import Observed
 from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
-FREQUENT = {"step", "graphs"}
+FREQUENT = {"step", "graphs", "at"}
 # What torchrun and its like tell their workers; ours is one worker.
 LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -27,7 +30,8 @@ def run_job(
     output_dir: Path | None = None,
     resume: str = "",
     found: bool,
-) -> Result:
+    strict: bool = False,
+) -> tuple[Result, Observed]:
     """Run the worker to its end.
 
     Args:
@@ -38,8 +42,14 @@ def run_job(
         output_dir: Of a training.
         resume: See `Job.resume`.
         found: Everything was restored.
+        strict: Stop at the first compile, where the compiler can be watched.
+
+    Returns:
+        What the worker reported, with the compiler's own counts, and what the compiler did.
 
     Raises:
+        MissError: Something compiled, under `strict`.
+        CompileError: The trial left something uncompiled.
         CachekitError: The worker failed.
     """
     recipe, compiler = prepared.recipe, session.compiler
@@ -62,7 +72,10 @@ def run_job(
         compiles_expected=not found,
     )
 
+    watch = compiler.watch(recipe, live.tree, trial=mode == "trial", found=found, strict=strict)
+
     def sink(event: dict[str, Any]) -> None:
+        watch.event(event)
         name = str(event.pop("event", "unknown"))
         (session.journal.show if name in FREQUENT else session.journal.emit)(f"worker.{name}", **event)
 
@@ -72,8 +85,22 @@ def run_job(
     changes |= dict.fromkeys((name for name in os.environ if name.startswith("ACCELERATE_")), None)
     changes |= dict.fromkeys(LAUNCHERS)
     changes |= ingredients.worker_variables(recipe)
-    changes |= compiler.environment(recipe, live.tree, found=found)
+    changes |= watch.environment
     session.journal.emit("worker.start", mode=mode, log=str(session.log), output_dir=job.output_dir)
-    result = session.launcher.run(job, changes, session.log, sink)
+    result = session.launcher.run(job, changes, session.log, sink, watch)
+    if mode == "trial":
+        watch.complete(sink)
+    seen = watch.observed()
+    if seen is None:
+        counts = result.counters
+        seen = Observed(
+            counts.get("found", 0), counts.get("compiled", 0), result.seconds.get("graphs", 0.0), result.surprises
+        )
+    else:
+        result = structs.replace(
+            result,
+            counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
+            surprises=seen.surprises,
+        )
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)
-    return result
+    return result, seen

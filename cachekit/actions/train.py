@@ -15,6 +15,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, warm
+from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, IntegrityError, UsageError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
@@ -116,12 +117,14 @@ def train(
 
     def run(record: Record) -> Trained:
         mark = time.monotonic()
-        with live_root(session, prepared.key, record) as live:
+        with live_root(session, prepared.key, record, session.compiler.live_root(prepared.recipe)) as live:
             before = overhead + time.monotonic() - mark
             session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(before, 3))
-            result = run_job(session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True)
+            result, seen = run_job(
+                session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True, strict=require_warm
+            )
             mark = time.monotonic()
-            record, built = _add(session, prepared, record, live, result)
+            record, built = _add(session, prepared, record, live, seen)
         after = time.monotonic() - mark
         return Trained(planned, warmed, record, result, built, before + after, time.monotonic() - start)
 
@@ -157,20 +160,20 @@ def check_resume(resume: str, output_dir: Path) -> None:
         )
 
 
-def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, result: Result) -> tuple[Record, int]:
+def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, seen: Observed) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
-    graphs = result.counters.get("compiled", 0)
+    graphs = seen.compiled
     built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
     if not graphs and not built:
         return record, 0
-    session.journal.emit("train.compiled", graphs=graphs, built=built, when=result.surprises)
+    session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises)
     try:
         with session.store.workspace() as workspace:
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
-            if harvest is not None:
-                record = structs.replace(
-                    record, modules=(*record.modules, *harvest.modules), graphs=record.graphs + graphs
-                )
+            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, seen)
+            known = {module.name for module in record.modules}
+            modules = [module for module in harvest.modules if module.name not in known] if harvest else []
+            if harvest is not None and modules:
+                record = structs.replace(record, modules=(*record.modules, *modules), graphs=record.graphs + graphs)
                 session.store.publish(record, harvest.files)
     except (CachekitError, OSError) as error:
         session.journal.emit("train.not-kept", reason=str(error))

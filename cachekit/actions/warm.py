@@ -12,6 +12,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
+from cachekit.compilers import Observed
 from cachekit.errors import CompileError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
@@ -107,24 +108,25 @@ def warm(
             meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited))
+        shared = session.compiler.live_root(prepared.recipe)
         session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
-        with live_root(session, prepared.key, None) as live:
-            result = run_job(session, prepared, live, "trial", found=False)
-            record = _keep(session, prepared, live, result)
-        compiled = max(result.counters.get("compiled", 0), 1)
+        with live_root(session, prepared.key, None, shared) as live:
+            result, seen = run_job(session, prepared, live, "trial", found=False)
+            record = _keep(session, prepared, live, seen)
+        compiled = max(seen.compiled, 1) if shared is None else seen.compiled
         return _done(session, Warmed(planned, record, compiled, time.monotonic() - start, waited, result))
 
 
-def _keep(session: Session, prepared: Prepared, live: LiveRoot, result: Result) -> Record:
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) -> Record:
     with session.store.workspace() as workspace:
         try:
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace)
+            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, seen)
         except OSError as error:
             raise store_error(session.store.layout.home, error) from error
         if harvest is None:
             raise CompileError(
                 "the trial run compiled nothing that could be kept",
-                cause=f"the compiler counted {result.counters}",
+                cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
                 hint=f"is its cache switched off? see {session.log}",
             )
         record = Record(
@@ -136,8 +138,8 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, result: Result) 
             hard=dict(prepared.ingredients.hard),
             soft=dict(prepared.ingredients.soft),
             modules=harvest.modules,
-            graphs=result.counters.get("compiled", 0) + result.counters.get("found", 0),
-            compile_seconds=result.seconds.get("graphs", 0.0),
+            graphs=seen.compiled + seen.found,
+            compile_seconds=seen.compile_seconds,
             provenance=provenance(prepared.fingerprint),
         )
         session.store.publish(record, harvest.files)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from cachekit.ingredients import Fingerprint
 from cachekit.recipe import Recipe
 from cachekit.record import Module
+
+Sink = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,87 @@ class Harvest:
 
     modules: tuple[Module, ...]
     files: Mapping[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a compiler did in a run, as seen from outside of the worker.
+
+    Attributes:
+        found: Graphs that were in the live root.
+        compiled: Graphs that were not.
+        compile_seconds: What compiling them took; 0 where nothing compiled.
+        surprises: Phases in which something compiled although everything had been restored.
+        modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
+        seconds: Compile time by module, where it is known.
+    """
+
+    found: int = 0
+    compiled: int = 0
+    compile_seconds: float = 0.0
+    surprises: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Watch(Protocol):
+    """A compiler's view of one run of the worker: how it is started, and what becomes of it."""
+
+    environment: Mapping[str, str | None]
+    """Variables for the worker; None unsets one."""
+    prefix: Sequence[str]
+    """What stands before the worker's command line: launchers, tools of the compiler."""
+
+    def output(self, words: bytes) -> None:
+        """The worker and its tools printed this.
+
+        Raises:
+            CachekitError: The run must stop here.
+        """
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """The worker told something."""
+
+    def finished(self) -> bool:
+        """The run has done what it can and only fails to end: a known hang. Asked several times a second."""
+
+    def complete(self, tell: Sink) -> None:
+        """After a trial: see to it that everything it needs is compiled.
+
+        Args:
+            tell: Called with events, as the worker's are.
+
+        Raises:
+            CompileError: Something is not, and why.
+        """
+
+    def observed(self) -> Observed | None:
+        """What the compiler did; None where the worker itself counts it."""
+
+
+class Unwatched:
+    """A watch for a compiler that runs inside the worker and needs nothing around it."""
+
+    def __init__(self, environment: Mapping[str, str | None]) -> None:
+        self.environment = environment
+        self.prefix: Sequence[str] = ()
+
+    def output(self, words: bytes) -> None:
+        """See `Watch`."""
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """See `Watch`."""
+
+    def finished(self) -> bool:
+        """See `Watch`."""
+        return False
+
+    def complete(self, tell: Sink) -> None:
+        """See `Watch`."""
+
+    def observed(self) -> Observed | None:
+        """See `Watch`."""
+        return None
 
 
 class Compiler(Protocol):
@@ -46,28 +129,42 @@ class Compiler(Protocol):
             RecipeError: A flag or option that the compiler cannot take.
         """
 
-    def environment(self, recipe: Recipe, live_root: Path, *, found: bool) -> dict[str, str | None]:
-        """Variables for the worker; None unsets one.
+    def live_root(self, recipe: Recipe) -> Path | None:
+        """The one folder on this host where the compiler looks; None where each run gets its own.
+
+        Raises:
+            UsageError: It is not a folder of this host.
+        """
+
+    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
+        """Prepare to run the worker.
 
         Args:
             recipe: The recipe.
             live_root: Where the compiler looks and writes.
+            trial: A few steps that reach every graph, to have them compiled; else the fine-tune.
             found: Everything it needs is expected to be there already.
+            strict: Stop at the first compile.
         """
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What the runtime in the worker is to do; JSON values."""
 
     def contents(self, live_root: Path) -> frozenset[str]:
-        """The finished files in a live root, by relative path."""
+        """The finished files in a live root, by relative path; whole modules where the compiler keeps such."""
 
     def binaries(self, names: Iterable[str]) -> int:
-        """How many of these files hold machine code: 0 new ones means that no compiler ran."""
+        """How many of these hold machine code: 0 new ones means that no compiler ran."""
 
     def harvest(
-        self, live_root: Path, before: frozenset[str], fingerprint: Fingerprint, workspace: Path
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,
+        workspace: Path,
+        observed: Observed | None = None,
     ) -> Harvest | None:
-        """Take what is finished and was not there before; None where nothing is.
+        """Take what is finished and was not there before, or what the run itself reported; None where nothing is.
 
         Raises:
             OSError: The workspace cannot be written.

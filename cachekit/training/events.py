@@ -21,7 +21,18 @@ class Events:
         self._stream = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
         self.seconds: dict[str, float] = {}
-        self.phase = ""
+        self._phase = ""
+
+    @property
+    def phase(self) -> str:
+        """What is going on: what a compile is booked to."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, name: str) -> None:
+        if name != self._phase:
+            self._phase = name
+            self.emit("at", phase=name)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one event."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -11,14 +10,16 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import msgspec
 
 from cachekit.errors import CachekitError, InterruptedRunError, TrainingError, from_code
 from cachekit.training.job import Job, Result
+from cachekit.training.leash import die_with
 
 POLL = 0.1  # seconds between two looks at the worker
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
@@ -27,10 +28,25 @@ LONGEST = 300  # characters of the worker's last words that an error shows
 Sink = Callable[[dict[str, Any]], None]
 
 
+class Watch(Protocol):
+    """Whoever looks after a run: the compiler, which may have tools of its own around the worker."""
+
+    prefix: Sequence[str]
+    """What stands before the worker's command line."""
+
+    def output(self, words: bytes) -> None:
+        """The worker, or a tool around it, printed this; raising stops the run."""
+
+    def finished(self) -> bool:
+        """All is done, and the run only fails to end."""
+
+
 class Launcher(Protocol):
     """Runs a job somewhere."""
 
-    def run(self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink) -> Result:
+    def run(
+        self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
+    ) -> Result:
         """Run the job to its end.
 
         Args:
@@ -38,9 +54,10 @@ class Launcher(Protocol):
             environment: Changes to this process's environment; None unsets.
             log: Where the worker's output goes.
             sink: Called with each event.
+            watch: Told what is printed; may end the run.
 
         Raises:
-            CachekitError: The worker failed, by its own word.
+            CachekitError: The worker failed, by its own word; or `watch` stopped it.
             TrainingError: It died without a word.
             InterruptedRunError: Ctrl-C; the worker has ended.
         """
@@ -56,7 +73,9 @@ class ProcessLauncher:
     def __init__(self, command: Sequence[str] | None = None) -> None:
         self._command = list(command or [sys.executable, "-m", "cachekit.training.worker"])
 
-    def run(self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink) -> Result:
+    def run(
+        self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
+    ) -> Result:
         """See `Launcher`."""
         job_path = Path(job.events).with_name("job.json")
         try:
@@ -70,25 +89,41 @@ class ProcessLauncher:
                 hint="free some space, or set CACHEKIT_HOME and CACHEKIT_LIVE_DIR to other disks",
             ) from error
         with output:
-            child = subprocess.Popen(
-                [*self._command, str(job_path)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=_merged(environment),
-                # A group of its own, so that Ctrl-C reaches us first and the compilers it started end with it.
-                start_new_session=True,
-                preexec_fn=partial(_die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
-            )
+            printed = log.stat().st_size  # what stands there already is another run's
             try:
-                _follow(child, Path(job.events), sink)
+                child = self._start(
+                    [*(watch.prefix if watch else ()), *self._command, str(job_path)], output, environment
+                )
+            except FileNotFoundError as error:
+                raise TrainingError(
+                    "the training worker cannot be started",
+                    cause=f"there is no {error.filename}",
+                    hint="is the environment's bin folder on PATH?",
+                ) from error
+            ended_by_us = False
+            try:
+                ended_by_us = _follow(child, _Tail(log, printed, watch), Path(job.events), sink)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     "stopped", cause=f"Ctrl-C while the worker ran; its output is in {log}", hint="run it again"
                 ) from None
             finally:
                 _end(child)
-        return _outcome(job, child.returncode, log)
+        return _outcome(job, 0 if ended_by_us else child.returncode, log)
+
+    def _start(
+        self, command: list[str], output: IO[bytes], environment: Mapping[str, str | None]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_merged(environment),
+            # A group of its own, so that Ctrl-C reaches us first and the compilers it started end with it.
+            start_new_session=True,
+            preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+        )
 
 
 def _merged(changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -101,21 +136,38 @@ def _merged(changes: Mapping[str, str | None]) -> dict[str, str]:
     return merged
 
 
-def _die_with(parent: int) -> None:
-    """In the child, before it becomes the worker: have the kernel end it when `parent` ends, however that happens."""
-    pr_set_pdeathsig = 1  # linux/prctl.h
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended meanwhile
-        os._exit(1)
+@dataclass(slots=True)
+class _Tail:
+    """What a run prints, as it comes: `position` bytes of the log are read, or were there before."""
+
+    log: Path
+    position: int
+    watch: Watch | None
+
+    def read(self) -> None:
+        if self.watch is None:
+            return
+        with self.log.open("rb") as stream:
+            stream.seek(self.position)
+            while block := stream.read(1 << 20):
+                self.position += len(block)
+                self.watch.output(block)
+
+    def finished(self) -> bool:
+        return self.watch is not None and self.watch.finished()
 
 
-def _follow(child: subprocess.Popen[bytes], events: Path, sink: Sink) -> None:
+def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sink) -> bool:
+    """Pass on what the run tells and prints until it ends; returns whether it has to be ended."""
     position = 0
     while True:
         running = child.poll() is None
+        tail.read()  # first: a compile is told before the step that it belongs to ends
         position = _read_events(events, position, sink)
         if not running:
-            return
+            return False
+        if tail.finished():
+            return True
         time.sleep(POLL)
 
 
@@ -148,16 +200,23 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _outcome(job: Job, code: int, log: Path) -> Result:
-    try:
-        result = msgspec.json.decode(Path(job.result).read_bytes(), type=Result)
-    except (OSError, msgspec.DecodeError):
-        result = None
+    result = _read_result(Path(job.result))
+    if result is None:  # the first rank said nothing; another may know why
+        others = (_read_result(path) for path in sorted(Path(job.result).parent.glob(f"{Path(job.result).name}.rank*")))
+        result = next((other for other in others if other is not None and other.failure is not None), None)
     if result is not None and result.failure is not None:
         failure = result.failure
         raise from_code(failure.code, failure.message, cause=failure.cause, hint=failure.hint or f"see {log}")
     if code != 0 or result is None:
         raise _died(code, log)
     return result
+
+
+def _read_result(path: Path) -> Result | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Result)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _died(code: int, log: Path) -> CachekitError:

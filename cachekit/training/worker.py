@@ -1,9 +1,13 @@
-"""The training worker: `python -m cachekit.training.worker JOB.json`, one job in a process of its own."""
+"""The training worker: `python -m cachekit.training.worker JOB.json`, one job in a process of its own.
+
+Under torchrun there are several, one a rank; the first one tells events and the result, the others only failures.
+"""
 
 from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
 import tempfile
 import traceback
@@ -16,12 +20,16 @@ from cachekit.errors import INSTALL, CachekitError
 from cachekit.ingredients import eval_batch
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Failure, Job, Result
+from cachekit.training.leash import die_with
 
 
 def main() -> int:
     """Run the job that the command line names, and leave its result in the job's result file."""
+    die_with(os.getppid())
     job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
-    events = Events(Path(job.events))
+    rank = int(os.environ.get("RANK", "0"))
+    target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
+    events = Events(Path(f"{job.events}.rank{rank}") if rank else Path(job.events))
     try:
         result = _run(job, events)
     except CachekitError as error:
@@ -30,9 +38,9 @@ def main() -> int:
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
         traceback.print_exc()
         result = Result(failure=_failure(error, events.phase))
-    target = Path(job.result)
-    target.with_suffix(".new").write_bytes(msgspec.json.encode(result))
-    target.with_suffix(".new").replace(target)
+    fresh = target.with_name(f"{target.name}.new")
+    fresh.write_bytes(msgspec.json.encode(result))
+    fresh.replace(target)
     return 1 if result.failure else 0
 
 

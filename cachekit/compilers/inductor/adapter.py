@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Harvest
+from cachekit.compilers.port import Harvest, Observed, Unwatched, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -86,15 +86,21 @@ class Inductor:
         said = said or os.environ.get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 
-    def environment(self, recipe: Recipe, live_root: Path, *, found: bool) -> dict[str, str | None]:
+    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
+        """See the port: each run has its own, so that runs side by side never mix what they harvest."""
+        return None
+
+    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:  # noqa: ARG002
         """See the port. What finds everything need not prepare the header that compiling needs."""
-        return {
-            **facts.FORCED,
-            facts.CACHE_DIR: str(live_root),
-            facts.TRITON_CACHE_DIR: str(live_root / "triton"),
-            facts.THREADS: str(self._threads(recipe)),
-            facts.PRECOMPILE_HEADERS: "0" if found else "1",
-        }
+        return Unwatched(
+            {
+                **facts.FORCED,
+                facts.CACHE_DIR: str(live_root),
+                facts.TRITON_CACHE_DIR: str(live_root / "triton"),
+                facts.THREADS: str(self._threads(recipe)),
+                facts.PRECOMPILE_HEADERS: "0" if found else "1",
+            }
+        )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: all options but `threads`, which is a variable."""
@@ -116,7 +122,12 @@ class Inductor:
         return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
 
     def harvest(
-        self, live_root: Path, before: frozenset[str], fingerprint: Fingerprint, workspace: Path
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,
+        workspace: Path,
+        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
     ) -> Harvest | None:
         """See the port: one archive of the new files. Call it only after the worker ended: then files are whole."""
         names = self.contents(live_root) - before
