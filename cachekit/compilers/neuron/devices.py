@@ -11,6 +11,7 @@ import re
 import selectors
 import shutil
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -31,7 +32,8 @@ from cachekit.compilers.neuron.facts import (
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
-_DEPTH = 12
+_START = re.compile(r"^[\[{]", re.MULTILINE)
+_DEPTH = 12  # of objects that are looked through for errors
 
 
 class DeviceListError(ValueError):
@@ -203,21 +205,20 @@ def _find(tools: Sequence[str]) -> str | None:
 
 
 def _json_values(text: str) -> Iterator[Any]:
-    """Every JSON list or object in a text, with anything between them."""
+    """Every JSON list or object that begins at the start of a line, with anything between them.
+
+    Only there, so that a damaged list is refused: the objects in it would be taken for all there are.
+    """
     decoder, place = json.JSONDecoder(), 0
+    text = textwrap.dedent(text)
     failures = 0
-    while (start := _next_start(text, place)) is not None and failures < 100:  # noqa: PLR2004 - no quadratic work
+    while (found := _START.search(text, place)) and failures < 100:  # noqa: PLR2004 - no quadratic work
         try:
-            value, place = decoder.raw_decode(text, start)
+            value, place = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError):
-            place, failures = start + 1, failures + 1
+            place, failures = found.end(), failures + 1
             continue
         yield value
-
-
-def _next_start(text: str, place: int) -> int | None:
-    found = re.compile(r"[\[{]").search(text, place)
-    return found.start() if found else None
 
 
 def _device_entries(value: Any) -> list[dict[str, Any]] | None:
@@ -241,12 +242,18 @@ def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[st
     busy = (process for entry in entries for process in _processes(entry.get("neuron_processes")))
     return Devices(
         count=len(entries),
-        cores=sum(filter(None, cores)) if any(count is not None for count in cores) else None,
-        memory=sum(filter(None, memory)) if any(size is not None for size in memory) else None,
+        cores=_sum(cores),
+        memory=_sum(memory),
         lnc=next(filter(None, lncs), None) or _int(said.get("logical-neuroncore-config")),
         instance_type=next(filter(None, types), "") or said.get("instance-type", ""),
         busy=tuple(dict.fromkeys(busy)),
     )
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, if every part is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _cores(entry: dict[str, Any]) -> int | None:
@@ -303,7 +310,7 @@ def _record(value: dict[str, Any]) -> MonitorRecord:
         cores_per_device=_int(hardware.get("neuroncore_per_device_count")),
         lnc=_int(hardware.get("logical_neuroncore_config")),
         device_memory=_bytes(hardware.get("neuron_device_memory_size")),
-        device_memory_used=sum(filter(None, used)) if any(size is not None for size in used) else None,
+        device_memory_used=_sum(used) if used else None,
         host_memory=_int(memory.get("memory_total_bytes")),
         host_memory_used=_int(memory.get("memory_used_bytes")),
         runtimes=tuple(pid for part in runtimes if (pid := _int(part.get("pid"))) is not None),

@@ -128,11 +128,12 @@ LOG_HEADER = re.compile(
 LOG_FRACTION_IS_MILLISECONDS = 1000
 # Who said it, in front of a line: torchrun (`[rank0]:`, `[default0]:`), vLLM (`(EngineCore_DP0 pid=37707) `), Ray
 # (`(RayTrainWorker pid=31, ip=10.0.0.7) `), Open MPI (`[1,0]<stdout>:`), `srun --label` (`0: `).
+# Ray's colours may have lost their escape character (`[36m`).
 LOG_PREFIX = re.compile(
-    r"\s{0,8}(?:\[(?:rank|default|trainer|worker)_?(?P<rank>\d{1,6})\]:?"
+    r"\s{0,8}(?:\[\d{1,3}m)?(?:\[(?:rank|default|trainer|worker)_?(?P<rank>\d{1,6})\]:?"
     r"|\((?P<worker>[^()\s]{0,80})\s?pid=(?P<pid>\d{1,10})[^()]{0,80}\)"
     r"|\[\d{1,6},(?P<mpi>\d{1,6})\]<std(?:out|err)>:"
-    r"|(?P<label>\d{1,5}):(?=\s))\s?"
+    r"|(?P<label>\d{1,5}):(?=\s))(?:\[0m)?\s?"
 )
 # A module's name inside other text: a path, a file `model.MODULE_1+f7f529f3.hlo_module.pb`, a sentence.
 MODULE_IN_TEXT = re.compile(r"(?P<module>MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_])")
@@ -231,9 +232,9 @@ FAILURE_WORDS = {
     ),
     "disk-full": re.compile(r"No space left on device|\[Errno (?:28|122)\]|Disk quota exceeded|ENOSPC|EDQUOT"),
     "host-oom": re.compile(
-        r"was forcibly killed|insufficient system memory|<Signals\.SIGKILL: 9>|"
-        r"(?:exited|failed|returned)\b.{0,20} -9\b|Out of memory: Killed process|oom-kill|std::bad_alloc|\bMemoryError\b|Cannot allocate memory|"
-        r"Signal 9 \(SIGKILL\)"
+        r"was forcibly killed|insufficient system memory|<Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|"
+        r"(?:exited|failed|returned)\b.{0,20} -9\b|Out of memory: Killed process|oom-kill|std::bad_alloc|"
+        r"\bMemoryError\b|Cannot allocate memory"
     ),
     "no-compiler": re.compile(
         r"No such file or directory: '?neuronx-cc|neuronx-cc: (?:command )?not found|No module named '?neuronxcc\b|"

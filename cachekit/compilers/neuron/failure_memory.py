@@ -1,8 +1,9 @@
 """Remember compiles that will fail again, with their log, for a limited time.
 
 One JSON document a module and compiler version, in one folder. Only deterministic failures are written down: what was
-interrupted, killed for memory or stopped by a full disk may end well next time. Another compiler version knows nothing of
-them, and time makes them forgotten. A document that is damaged, from another schema or not about what it is named after counts as none.
+interrupted, killed for memory or stopped by a full disk may end well next time. Another compiler version knows
+nothing of them, and time makes them forgotten. A document that is damaged, from another schema or not about what it is
+named after counts as none.
 """
 
 from __future__ import annotations
