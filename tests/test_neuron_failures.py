@@ -1,5 +1,7 @@
 """Failures of the Neuron compiler: their classes, what is remembered and for how long, what may be cleared."""
 
+# ruff: noqa: E501 - quoted lines are as long as they are
+
 import json
 import os
 import threading
@@ -30,8 +32,7 @@ CASES = [
      "NCC_EOOM001"),
     ("[ERROR] [NCC_EXSP001] Size of HBM memory required for the model exceeds HBM limit of Trn1", None, "device-oom",
      "NCC_EXSP001"),
-    (f"2024-05-10T23:47:40Z [XCG815]  Estimated peak HBM usage (22.839451) exceeds 16GB. Neff won't be able to load on "
-     f"chip - {TICKET}", 1, "device-oom", "XCG815"),
+    (f"2024-05-10T23:47:40Z [XCG815]  Estimated peak HBM usage (22.8) exceeds 16GB. Neff won't be able to load - {TICKET}", 1, "device-oom", "XCG815"),
     # host memory: the compiler's process, a part of it, or the whole process group
     (f"{BANNER}[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70,
      "host-oom", "F137"),
@@ -58,7 +59,7 @@ CASES = [
      "NCC_EBVF030"),
     ("neuronx-cc: error: unrecognized arguments: --optimise", 2, "user-error", ""),
     # stopped
-    (f"Traceback (most recent call last):\n  File \"x\"\nKeyboardInterrupt\n{BANNER}", 1, "interrupted", ""),
+    (f'Traceback (most recent call last):\n  File "x"\nKeyboardInterrupt\n{BANNER}', 1, "interrupted", ""),
     ("Command '['neuronx-cc']' died with <Signals.SIGTERM: 15>.", 1, "interrupted", ""),
     ("", -2, "interrupted", ""),
     ("", 143, "interrupted", ""),
@@ -126,7 +127,9 @@ def test_another_ranks_end_is_no_interruption():
 
 
 def test_warnings_do_not_count():
-    text = "2026-01-01T00:00:00Z WARNING 5 [x]: [NCC_EOOM002] usage may exceed HBM limit\n[INTERNAL_ERROR] [NCC_IXCG001] y"
+    text = (
+        "2026-01-01T00:00:00Z WARNING 5 [x]: [NCC_EOOM002] usage may exceed HBM limit\n[INTERNAL_ERROR] [NCC_IXCG001] y"
+    )
     assert classify(text).code == "NCC_IXCG001"
 
 
@@ -150,7 +153,9 @@ def test_the_compilers_explanation_is_the_message():
     assert (failure.kind.name, failure.message) == ("internal", "Flat flow artifact not found")
 
 
-@given(st.text(max_size=200), st.one_of(st.none(), st.integers(-(2**31), 2**31)), st.one_of(st.none(), st.integers(0, 70)))
+@given(
+    st.text(max_size=200), st.one_of(st.none(), st.integers(-(2**31), 2**31)), st.one_of(st.none(), st.integers(0, 70))
+)
 @settings(max_examples=200, deadline=None)
 def test_any_end_has_a_class(text, exit_code, signal):
     failure = classify(text, exit_code=exit_code, signal=signal)

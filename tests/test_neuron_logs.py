@@ -1,5 +1,8 @@
 """Logs of Neuron runs: what was found, compiled, waited for and failed, from any version's wording, cut anywhere."""
 
+# ruff: noqa: E501 - quoted lines are as long as they are
+
+import itertools
 import json
 import random
 import tracemalloc
@@ -55,7 +58,7 @@ Compiler status PASS
 2026-07-29 17:32:35.000100:  10617  [INFO]: Another process must be compiling {NCC}/{module(3)}/model.hlo_module.pb, \
 been waiting for: 22.0 minutes
 2026-07-29 17:32:36.000100:  10617  [ERROR]: Got a cached failed neff at {NCC}/{module(4)}/model.neff. Will skip \
-compilation, please set --retry_failed_compilation for recompilation: 
+compilation, please set --retry_failed_compilation for recompilation:
  Failed compilation with ['neuronx-cc', 'compile', '--framework=XLA', '/tmp/w/model.{module(4)}.hlo_module.pb', \
 '--output', '/tmp/w/model.{module(4)}.neff', '--target=trn1', '--verbose=35']: 2026-07-29T01:00:00Z [ERROR] [NCC_EOOM002] \
 Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB
@@ -121,7 +124,7 @@ def test_the_stream_may_be_cut_anywhere(cuts, as_text):
     data = NEW if as_text else NEW.encode()
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = LogReader()
-    events = [event for a, b in zip(places, places[1:], strict=False) for event in reader.feed(data[a:b])]
+    events = [event for a, b in itertools.pairwise(places) for event in reader.feed(data[a:b])]
     assert events + reader.close() == events_of(NEW)
 
 
@@ -313,7 +316,9 @@ REPORT = {
 @pytest.mark.parametrize("indent", [None, 4])
 def test_the_json_report_in_the_log_gives_the_seconds(indent):
     head = "2025-01-17 01:16:07.000981:  32201  INFO ||NEURON_PARALLEL_COMPILE||: "
-    report = json.dumps(REPORT, indent=indent).replace('"status": true', "{'loss': 0.1}\n" * bool(indent) + '"status": true')
+    report = json.dumps(REPORT, indent=indent).replace(
+        '"status": true', "{'loss': 0.1}\n" * bool(indent) + '"status": true'
+    )
     run = run_of(
         f"2025-01-17 01:16:00.000000:  1  [INFO]: Compilation Successfully Completed for model.{module(1)}.hlo_module.pb\n"
         f"{head}{report}\n{head}Total graphs: 2\n{head}Total successful compilations: 1\n{head}Total failed compilations: 1\n"
@@ -391,7 +396,9 @@ def test_long_lines_are_bounded_and_do_not_hide_what_follows(unit):
 
 
 def test_commands_in_both_quotations_are_the_same():
-    line = "neuronx-cc compile --framework=XLA in.pb --output out.neff --target=trn1 --model-type transformer --verbose=35"
+    line = (
+        "neuronx-cc compile --framework=XLA in.pb --output out.neff --target=trn1 --model-type transformer --verbose=35"
+    )
     quoted = parse_command(str(line.split()) + ": 2024-01-01T00:00:00Z [x]")
     assert quoted == parse_command(line)
     assert quoted.flags == ("--target=trn1", "--model-type", "transformer", "--verbose=35")
