@@ -111,3 +111,166 @@ NEFF_TARGETS = {"sunda": "trn1", "cayman": "trn2", "mariana": "trn3"}  # kelf-0.
 
 MEMORY_PER_COMPILE = 64 << 30  # bytes; npc's default is one process for each such part of the memory [SDK]
 EXTRACT_STEPS = 10  # AWS: "limit to 10-15 steps"
+
+# --- words in logs ------------------------------------------------------------------------------------------------
+
+# How a line of the wrapper or of npc starts. `2026-07-29 17:19:00.000611:  10142  [INFO]: ` [LOG]; before (to SDK 2.2x)
+# `2024-01-11 05:53:27.000203:  741529  INFO ||NEURON_CC_WRAPPER||: ` [sdk#819, optimum-neuron#407]; to SDK 2.13 without
+# the process, with `||NCC_WRAPPER||` [SDK: neuron-caching]. A line may hold several, glued, and anything before them.
+# The repetitions are bounded because lines of other programs may be long.
+LOG_HEADER = re.compile(
+    r"(?:(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?:?\s{1,8})?"
+    r"(?:(?P<pid>\d{1,10})\s{1,8})?"
+    r"(?:\[(?P<level>[A-Z]{4,8})\]|(?P<word>[A-Z]{4,8})\s{1,4}\|\|(?P<source>[A-Z_]{3,40})\|\|):\s?"
+)
+# Six digits that are milliseconds, padded with zeros: in both formats no published line has more than 000999. Six
+# digits from 1000 on are taken as microseconds.
+LOG_FRACTION_IS_MILLISECONDS = 1000
+# Who said it, in front of a line: torchrun (`[rank0]:`, `[default0]:`), vLLM (`(EngineCore_DP0 pid=37707) `), Ray
+# (`(RayTrainWorker pid=31, ip=10.0.0.7) `), Open MPI (`[1,0]<stdout>:`), `srun --label` (`0: `).
+# Ray's colours may have lost their escape character (`[36m`).
+LOG_PREFIX = re.compile(
+    r"\s{0,8}(?:\[\d{1,3}m)?(?:\[(?:rank|default|trainer|worker)_?(?P<rank>\d{1,6})\]:?"
+    r"|\((?P<worker>[^()\s]{0,80})\s?pid=(?P<pid>\d{1,10})[^()]{0,80}\)"
+    r"|\[\d{1,6},(?P<mpi>\d{1,6})\]<std(?:out|err)>:"
+    r"|(?P<label>\d{1,5}):(?=\s))(?:\[0m)?\s?"
+)
+# A module's name inside other text: a path, a file `model.MODULE_1+f7f529f3.hlo_module.pb`, a sentence.
+MODULE_IN_TEXT = re.compile(r"(?P<module>MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_])")
+COMPILER_IN_TEXT = re.compile(r"(?:neuronxcc|(?:USER_)?neuroncc)-\d[^/\s]*")
+
+# What the wrapper (libneuronxla), npc, optimum-neuron and torchrun say: kind of event -> pattern with its fields. A
+# pattern that ends in `.*` takes the rest of its line, which may quote an older log [sdk#881].
+LOG_WORDS = {
+    "hit": re.compile(
+        r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"
+    ),
+    "cached-failure": re.compile(
+        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<rest>.*)"
+    ),  # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
+    "extracted": re.compile(r"Extracting graphs \((?P<path>[^()]{1,4096})\) for ahead-of-time parallel compilation"),
+    "waiting": re.compile(
+        r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"
+    ),
+    "completed": re.compile(r"Compilation Successfully Completed for (?P<what>\S{1,4096})"),
+    "exiting": re.compile(r"Exiting with a successfully compiled graph"),  # to SDK 2.7 or so
+    "failed": re.compile(r"Failed compilation with (?P<command>\[.{0,16384}?['\"]\]|\S{1,4096}):?\s?(?P<rest>.*)"),
+    "gave-up": re.compile(
+        r"Compilation failed for (?P<path>\S{0,4096}MODULE_\S{1,512})(?: after (?P<retries>\d+) retries)?"
+    ),
+    "command": re.compile(r"Call compiler with cmd: (?P<command>.*)"),
+    "started": re.compile(r"Cache dir for the neff: (?P<path>\S{1,4096})"),  # before SDK 2.8: a compile follows
+    "miss": re.compile(r"No candidate found under (?P<path>\S{1,4096})"),
+    "cache-path": re.compile(r"Compile cache path: (?P<path>\S{1,4096})"),
+    "status": re.compile(r"Compiler status:? (?P<status>PASS|FAIL|ERROR)"),
+    "not-found": re.compile(  # optimum-neuron's Hub cache; asked for model.done, then for model.log
+        r"(?<!\S)(?P<path>\S+/model\.\w+(?:\.\w+)?) not found in (?P<repository>\S{1,400}?): "
+        r"the corresponding graph will be recompiled"
+    ),
+    "trial-run": re.compile(r"executing trial run cmd: (?P<command>.*)"),
+    "graph-list": re.compile(r"New graph list from script:\s?(?P<path>\S{0,4096})"),
+    "worker-started": re.compile(
+        r"Worker (?P<worker>\d+)(?:/\w+)? starting (?:dynamic|static) scheduling for (?P<graphs>\d+)"
+    ),
+    "worker-done": re.compile(
+        r"[Ww]orker (?P<worker>\d+) (?:completed: (?P<tasks>\d+) tasks?|finished with num of tasks (?P<old>\d+))"
+    ),
+    "worker-exception": re.compile(r"sub-process (?P<worker>\d+) got exception: (?P<rest>.*)"),
+    "remaining": re.compile(
+        r"Current remaining items are (?P<items>\d+), locked are (?P<locked>\d+), failed are (?P<failed>\d+), "
+        r"done are (?P<done>\d+), total is (?P<total>\d+)"
+    ),
+    "summary": re.compile(r"Total graphs: (?P<total>\d+)(?:, Success: (?P<success>\d+), Failed: (?P<failed>\d+))?"),
+    "summary-success": re.compile(r"Total successful compilations: (?P<success>\d+)"),
+    "summary-failed": re.compile(r"Total failed compilations: (?P<failed>\d+)"),
+    "summary-short": re.compile(
+        r"Compilation summary: (?P<failed>\d+)/(?P<total>\d+) failed, (?P<success>\d+) succeeded"
+    ),
+    "export-seconds": re.compile(r"\[Compilation Time\] (?P<seconds>[\d.]+) seconds"),  # optimum-neuron's export
+    "exported": re.compile(r"Model cached in: (?P<path>\S{1,4096}MODULE_\w+)"),
+    "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"),  # torchrun's report of a failure
+    "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"),
+}
+RETRYING = re.compile(r"With er+or log|Retrying")  # "With eror log" is their spelling [SDK]
+# npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
+NPC_REPORT_TOKEN = re.compile(
+    r'"(?P<path>[^"\n]{0,4096}MODULE_[^"\n]{1,512})"\s*:\s*\{'
+    r'|"(?P<field>status|retry|compile_time)"\s*:\s*(?P<value>true|false|null|-?[\d.]{1,30}(?:[eE][+-]?\d{1,3})?)'
+    r"|(?P<end>\})"
+)
+
+# The compiler's own log (log-neuron-cc.txt): `2024-12-04T01:01:23Z INFO 10192 [root]: …` [FILES]; before (to cc 2.4 or
+# so) `02/17/2023 04:18:15 PM INFO 57168 [root]: …` [sdk#632]; native parts write `2026-04-23 19:03:57.522402: I …`.
+COMPILER_LOG_LINE = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d [AP]M) "
+    r"(?P<level>[A-Z]{3,10}) (?:(?P<pid>\d{1,10}) )?\[(?P<who>[^\]]{1,200})\]: ?(?P<text>.*)"
+)
+COMPILER_LOG_PEOPLE = re.compile(r"CommandDriver|neuronx?-cc")  # who tells people of a failure, as USER
+COMPILER_LOG_ROOT = "root"  # the process that got the command and that reports the end
+COMPILER_LOG_COMMAND = re.compile(r"(?P<command>\S*\bneuronx?-cc\b['\"]?,?\s.*\bcompile\b.*)")
+COMPILER_LOG_EXIT = re.compile(r"Subcommand returned with exitcode=(?P<code>-?\d+)")
+COMPILER_VERSION = re.compile(r"NeuronX? Compiler version (?P<version>\d\S*)")
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+# `[NCC_EOOM002]`: a category, whose first letter is E for what the user can change and I for the compiler's own faults,
+# and a number [SDK: compiler/error-codes]. To cc 2.20 or so without `NCC_` and the letter: `[TEN404]`, `[XCG815]`,
+# `[NLA001]`, always with the request to open a support ticket [sdk#881, #884, #948].
+ERROR_CODE = re.compile(r"\[(?P<code>NCC_[A-Z]{2,8}\d{2,4})\]")
+OLD_ERROR_CODE = re.compile(r"\[(?P<code>[A-Z]{3,5}\d{3})\]\s.{0,4000}?(?:support ticket|Internal)")
+CRASH_CODE = re.compile(r"\[(?P<code>F1(?:34|37|39))\] neuronx?-cc")  # 128 + the signal [the compiler's driver]
+DEVICE_MEMORY_CODES = re.compile(r"NCC_(?:EOOM|EXSP)\d+")
+USER_CODES = re.compile(r"NCC_E[A-Z]+\d+")
+HOST_MEMORY_CRASH = "F137"
+EXIT_INTERNAL = 70  # os.EX_SOFTWARE; also what a killed part of the compiler ends as, beside `[F137]`
+# Words that name a class where no code does. Only what says so for certain: torchrun's "closing signal SIGTERM" is
+# another rank's failure, and "died with <Signals.SIGHUP: 1>" is how libneuronxla reports any failure (-1) [sdk#881].
+FAILURE_WORDS = {
+    "device-oom": re.compile(
+        r"exceeds (?:the )?(?:HBM|device memory) limit|peak HBM usage.{0,60}exceeds|"
+        r"HBM memory required.{0,60}exceeds|won't be able to load on chip"
+    ),
+    "disk-full": re.compile(r"No space left on device|\[Errno (?:28|122)\]|Disk quota exceeded|ENOSPC|EDQUOT"),
+    "host-oom": re.compile(
+        r"was forcibly killed|insufficient system memory|<Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|"
+        r"(?:exited|failed|returned)\b.{0,20} -9\b|Out of memory: Killed process|oom-kill|std::bad_alloc|"
+        r"\bMemoryError\b|Cannot allocate memory"
+    ),
+    "no-compiler": re.compile(
+        r"No such file or directory: '?neuronx-cc|neuronx-cc: (?:command )?not found|No module named '?neuronxcc\b|"
+        r"neuronx-cc is not installed|WRONG PACKAGE|error while loading shared libraries|"
+        r"Could not find neuronx-cc"
+    ),
+    "user-error": re.compile(
+        r"Illegal argument\(s\)|unrecognized arguments?:|invalid choice: |[Ii]nstructions generated by compiler|"
+        r"Compiler generated too many instructions"
+    ),
+    "interrupted": re.compile(
+        r"\bKeyboardInterrupt\b|<Signals\.SIG(?:INT: 2|TERM: 15)>|Received Signals\.SIG(?:INT|TERM|HUP) death signal|"
+        r"Received .{0,20}SIG(?:INT|TERM|HUP)\b.{0,20}death signal"
+    ),
+    "timed-out": re.compile(r"\bTimeoutExpired\b|timed out after [\d.]+ seconds"),
+    "internal": re.compile(
+        r"\[INTERNAL_ERROR\]|Internal tensorizer error|CompilerInternalError|Assertion .{0,200}failed|"
+        r"Type: <class '(?!concurrent)[\w.]+'>"
+    ),
+    "crashed": re.compile(
+        r"terminated abnormally|BrokenProcessPool|terminated abruptly|Segmentation fault|core dumped|"
+        r"<Signals\.SIG(?:ABRT|SEGV)"
+    ),
+}
+INTERNAL_WORDS = re.compile(r"An Internal Compiler Error has occurred")  # said of every failure: names no cause
+COMPILE_EXIT_IN_TEXT = re.compile(
+    r"(?:compilation failed with|failed with|exited with code|exit status|exitcode=) ?(?P<code>-?\d{1,3})\b"
+)
+
+# --- devices ------------------------------------------------------------------------------------------------------
+
+PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"  # the instance type on EC2 [ON]
+INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]{0,20}\.[a-z0-9-]{1,30}")
+NEURON_LS_JSON = "--json-output"
+NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without driver or device [SDK]
+# Lines over the table, and over the JSON of some versions: `instance-type: trn1.2xlarge` [FILES].
+NEURON_LS_LINE = re.compile(
+    r"^(?P<name>instance-type|instance-id|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE
+)

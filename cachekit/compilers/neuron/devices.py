@@ -1,0 +1,363 @@
+"""What Neuron devices this machine has: `neuron-ls`, `neuron-monitor`, and the instance type from sysfs.
+
+Every field of the tools' output is optional, as versions and chips differ in what they print.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron.facts import (
+    INSTANCE_TYPE,
+    NEURON_LS,
+    NEURON_LS_JSON,
+    NEURON_LS_LINE,
+    NEURON_LS_NONE,
+    NEURON_MONITOR,
+    PRODUCT_NAME,
+)
+
+_LARGEST = 1 << 24  # characters of a tool's output that are read
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
+_START = re.compile(r"^[\[{]", re.MULTILINE)
+_DEPTH = 12  # of objects that are looked through for errors
+
+
+class DeviceListError(ValueError):
+    """Output that is not what a Neuron tool prints, or a tool that did not answer; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProcess:
+    """A process that uses a device; empty and None for what the tool did not say."""
+
+    pid: int | None
+    command: str
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The Neuron devices of a machine.
+
+    Attributes:
+        count: Devices (chips).
+        cores: Cores as a framework sees them, of all devices; None where the tool did not say.
+        memory: Bytes of device memory, of all devices; None where the tool did not say.
+        lnc: Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
+        instance_type: `trn1.2xlarge`; empty where the tool did not say.
+        busy: Processes that use a device, each once.
+    """
+
+    count: int
+    cores: int | None = None
+    memory: int | None = None
+    lnc: int | None = None
+    instance_type: str = ""
+    busy: tuple[DeviceProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRecord:
+    """One record of `neuron-monitor`; None and empty for what it did not say.
+
+    Attributes:
+        device_type: `trainium`, `trainium2`, `inferentia2` and so on.
+        devices: Their number.
+        cores_per_device: As a framework sees them.
+        device_memory: Bytes of one device.
+        device_memory_used: Bytes that all runtimes use on devices.
+        host_memory: Bytes.
+        host_memory_used: Bytes.
+        runtimes: Processes that use devices.
+        errors: `<where>: <text>` for every part that reports an error.
+    """
+
+    instance_type: str = ""
+    device_type: str = ""
+    devices: int | None = None
+    cores_per_device: int | None = None
+    lnc: int | None = None
+    device_memory: int | None = None
+    device_memory_used: int | None = None
+    host_memory: int | None = None
+    host_memory_used: int | None = None
+    runtimes: tuple[int, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def parse_neuron_ls(text: str) -> Devices:
+    """Read what `neuron-ls --json-output` printed, or its table.
+
+    Raises:
+        DeviceListError: It is neither.
+    """
+    text = text[:_LARGEST]
+    said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
+    for value in _json_values(text):
+        if (entries := _device_entries(value)) is not None:
+            return _devices(entries, value if isinstance(value, dict) else {}, said)
+    if rows := _table(text):
+        return _devices(rows, {}, said)
+    if NEURON_LS_NONE.search(text):
+        return Devices(0, instance_type=said.get("instance-type", ""))
+    raise DeviceListError(f"no list of Neuron devices: {text.strip()[:80]!r}")
+
+
+def parse_neuron_monitor(text: str) -> tuple[MonitorRecord, ...]:
+    """Read the records of `neuron-monitor`, one a line or spread over lines; an unfinished last one is left out.
+
+    Raises:
+        DeviceListError: There is no record.
+    """
+    records = tuple(_record(value) for value in _json_values(text[:_LARGEST]) if _is_record(value))
+    if not records:
+        raise DeviceListError(f"no record of neuron-monitor: {text.strip()[:80]!r}")
+    return records
+
+
+def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> Devices | None:
+    """Ask `neuron-ls`; None where there is none.
+
+    Raises:
+        DeviceListError: It did not answer in time, failed, or printed something else.
+    """
+    if (tool := _find(tools)) is None:
+        return None
+    try:
+        done = subprocess.run(
+            [tool, NEURON_LS_JSON], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DeviceListError(f"{tool} did not answer within {timeout:g} s") from error
+    except OSError as error:
+        raise DeviceListError(f"{tool} cannot be run: {error.strerror or error}") from error
+    out, complaint = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    try:
+        return parse_neuron_ls(out if out.strip() else complaint)
+    except DeviceListError as error:
+        reason = " ".join(complaint.split())[:200]
+        raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
+
+
+def sample_monitor(tools: Sequence[str] = NEURON_MONITOR, *, timeout: float = 15.0) -> MonitorRecord | None:
+    """The first record of `neuron-monitor`, which is then stopped; None where there is no such tool.
+
+    Raises:
+        DeviceListError: No record came in time.
+    """
+    if (tool := _find(tools)) is None:
+        return None
+    try:
+        process = subprocess.Popen(
+            [tool], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+    except OSError as error:
+        raise DeviceListError(f"{tool} cannot be run: {error.strerror or error}") from error
+    with process:
+        try:
+            return _first_record(process, tool, timeout)
+        finally:
+            process.kill()
+
+
+def host_instance_type(path: Path = Path(PRODUCT_NAME)) -> str:
+    """The EC2 instance type that the firmware names; empty where it names none."""
+    try:
+        name = path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return name if INSTANCE_TYPE.fullmatch(name) else ""
+
+
+def _first_record(process: subprocess.Popen[bytes], tool: str, timeout: float) -> MonitorRecord:
+    assert process.stdout is not None
+    deadline, data = time.monotonic() + timeout, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0 and len(data) < _LARGEST:
+            if not selector.select(left):
+                continue
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            data += piece
+            with suppress(DeviceListError):
+                return parse_neuron_monitor(data.decode("utf-8", "replace"))[0]
+            if not piece:
+                break
+    raise DeviceListError(f"{tool} gave no record within {timeout:g} s: {data[:80].decode('utf-8', 'replace')!r}")
+
+
+def _find(tools: Sequence[str]) -> str | None:
+    return next((path for tool in tools if (path := shutil.which(tool))), None)
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Every JSON list or object that begins at the start of a line, with anything between them.
+
+    Only there, so that a damaged list is refused: the objects in it would be taken for all there are.
+    """
+    decoder, place = json.JSONDecoder(), 0
+    text = textwrap.dedent(text)
+    failures = 0
+    while (found := _START.search(text, place)) and failures < 100:  # noqa: PLR2004 - no quadratic work
+        try:
+            value, place = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):
+            place, failures = found.end(), failures + 1
+            continue
+        yield value
+
+
+def _device_entries(value: Any) -> list[dict[str, Any]] | None:
+    """The devices in a document: a list at top level, or the one list of objects in an object."""
+    if isinstance(value, dict):
+        lists = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+        if len(lists) != 1:
+            return [value] if "neuron_device" in value else None
+        value = lists[0]
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return None
+    known = {"neuron_device", "nc_count", "memory_size", "bdf", "neuroncore_ids", "neuron_processes", "pci_bdf"}
+    return value if not value or any(known & entry.keys() for entry in value) else None
+
+
+def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[str, str]) -> Devices:
+    cores = [_cores(entry) for entry in entries]
+    memory = [_bytes(entry.get("memory_size")) for entry in entries]
+    lncs = [_int(entry.get("logical_neuroncore_config")) for entry in (*entries, outer)]
+    types = [_str(entry.get("instance_type")) for entry in (*entries, outer)]
+    busy = (process for entry in entries for process in _processes(entry.get("neuron_processes")))
+    return Devices(
+        count=len(entries),
+        cores=_sum(cores),
+        memory=_sum(memory),
+        lnc=next(filter(None, lncs), None) or _int(said.get("logical-neuroncore-config")),
+        instance_type=next(filter(None, types), "") or said.get("instance-type", ""),
+        busy=tuple(dict.fromkeys(busy)),
+    )
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, if every part is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _cores(entry: dict[str, Any]) -> int | None:
+    count = _int(entry.get("nc_count"))
+    ids = entry.get("neuroncore_ids")
+    return len(ids) if count is None and isinstance(ids, list) else count
+
+
+def _processes(value: Any) -> Iterator[DeviceProcess]:
+    for process in value if isinstance(value, list) else ():
+        if isinstance(process, dict):
+            runtime = _str(process.get("neuron_runtime_version"))
+            yield DeviceProcess(_int(process.get("pid")), _str(process.get("command")), runtime)
+
+
+def _table(text: str) -> list[dict[str, Any]]:
+    """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows."""
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip("| \r").split("|")]
+        if cells[0].isdigit():
+            row = dict(zip(names, cells, strict=False))
+            rows.append({"nc_count": row.get("NEURON CORES"), "memory_size": row.get("NEURON MEMORY")})
+        elif not rows:
+            names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
+    return rows if "NEURON DEVICE" in names else []
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, dict) and bool(
+        {"neuron_runtime_data", "system_data", "instance_info", "neuron_hardware_info"} & value.keys()
+    )
+
+
+def _record(value: dict[str, Any]) -> MonitorRecord:
+    hardware, instance = _dict(value.get("neuron_hardware_info")), _dict(value.get("instance_info"))
+    memory = _dict(_dict(value.get("system_data")).get("memory_info"))
+    runtimes = [part for part in _list(value.get("neuron_runtime_data")) if isinstance(part, dict)]
+    used = [
+        _int(
+            _dict(_dict(_dict(part.get("report")).get("memory_used")).get("neuron_runtime_used_bytes")).get(
+                "neuron_device"
+            )
+        )
+        for part in runtimes
+    ]
+    return MonitorRecord(
+        instance_type=_str(instance.get("instance_type")),
+        device_type=_str(hardware.get("neuron_device_type")),
+        devices=_int(hardware.get("neuron_device_count")),
+        cores_per_device=_int(hardware.get("neuroncore_per_device_count")),
+        lnc=_int(hardware.get("logical_neuroncore_config")),
+        device_memory=_bytes(hardware.get("neuron_device_memory_size")),
+        device_memory_used=_sum(used) if used else None,
+        host_memory=_int(memory.get("memory_total_bytes")),
+        host_memory_used=_int(memory.get("memory_used_bytes")),
+        runtimes=tuple(pid for part in runtimes if (pid := _int(part.get("pid"))) is not None),
+        errors=tuple(_errors(value, "", 0)),
+    )
+
+
+def _errors(value: Any, where: str, depth: int) -> Iterator[str]:
+    if depth > _DEPTH:
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name == "error" and isinstance(part, str) and part:
+                yield f"{where or 'neuron-monitor'}: {part}"
+            else:
+                yield from _errors(part, f"{where}.{name}" if where else str(name), depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _errors(part, where, depth + 1)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _int(value: Any) -> int | None:
+    """A count: JSON's integer, an integral float, or digits in a string; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # noqa: PLR2004
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
+
+
+def _bytes(value: Any) -> int | None:
+    """A size: bytes, or text as `32 GB`, which the tools mean in powers of 1024."""
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+        unit = _UNITS[f"{found['unit'].upper()}B" if found["unit"] else ""]
+        return int(float(found["number"]) * unit)
+    return _int(value)

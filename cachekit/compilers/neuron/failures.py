@@ -1,0 +1,267 @@
+"""Why a compile failed: the class of a failure, whether it would fail again, and what helps.
+
+Neuron keeps every failure for ever, also one by Ctrl-C, and skips the graph from then on. cachekit keeps apart what
+would fail again (`deterministic`) from what only went wrong this time, and says which entries may be cleared.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from dataclasses import dataclass, replace
+
+from cachekit.compilers.neuron.facts import (
+    COMPILE_EXIT_IN_TEXT,
+    COMPILER_LOG_LINE,
+    CRASH_CODE,
+    DEVICE_MEMORY_CODES,
+    ERROR_CODE,
+    EXIT_INTERNAL,
+    FAILURE_WORDS,
+    HOST_MEMORY_CRASH,
+    INTERNAL_WORDS,
+    OLD_ERROR_CODE,
+    USER_CODES,
+)
+
+_HEAD, _TAIL = 1 << 16, 1 << 18  # characters of a log that are looked at
+_MESSAGE = 300
+_EXIT_TIMEOUT, _EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND, _EXIT_SIGNALS = 124, 126, 127, range(129, 193)  # of a shell
+_WARNING = re.compile(r"\bWARN(?:ING)?\b")
+
+
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """A kind of failure.
+
+    Attributes:
+        name: As it is printed and stored.
+        deterministic: The same graph, flags and compiler would fail again; only such failures are remembered.
+        clearable: An entry in Neuron's cache that holds such a failure may be removed without asking, if nobody
+            compiles it: the next run compiles the graph, which can end well.
+        advice: The command or the edit that helps.
+    """
+
+    name: str
+    deterministic: bool
+    clearable: bool
+    advice: str
+
+
+DEVICE_OOM = FailureClass(
+    "device-oom",
+    deterministic=True,
+    clearable=False,
+    advice="the graph needs more memory than a core has, and will again: lower per_device_train_batch_size or "
+    "max_seq_length, raise tensor_parallel_size, or take an instance with more memory per core",
+)
+HOST_OOM = FailureClass(
+    "host-oom",
+    deterministic=False,
+    clearable=True,
+    advice="the compiler ran out of this host's memory: compile fewer graphs at once (neuron_parallel_compile "
+    "--num_parallel 1), add swap, or compile on a host with more memory",
+)
+INTERNAL = FailureClass(
+    "internal",
+    deterministic=True,
+    clearable=False,
+    advice="a fault of the compiler for this graph: try another neuronx-cc, another optimisation level (-O1) or "
+    "another shape, and report the log to https://github.com/aws-neuron/aws-neuron-sdk/issues",
+)
+CRASHED = FailureClass(
+    "crashed",
+    deterministic=False,
+    clearable=True,
+    advice="the compiler broke off without a reason; it is known to do so now and then with many compiles at once: "
+    "compile it again, with fewer at a time",
+)
+USER_ERROR = FailureClass(
+    "user-error",
+    deterministic=True,
+    clearable=False,
+    advice="the compiler refuses this graph or these flags: change what its message names "
+    "(https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html)",
+)
+INTERRUPTED = FailureClass(
+    "interrupted", deterministic=False, clearable=True, advice="the compile was stopped from outside: run it again"
+)
+TIMED_OUT = FailureClass(
+    "timed-out",
+    deterministic=False,
+    clearable=True,
+    advice="the time limit passed: run it again with a longer one, and with fewer compiles at once",
+)
+DISK_FULL = FailureClass(
+    "disk-full",
+    deterministic=False,
+    clearable=True,
+    advice="make room in the cache root and in /tmp, where the compiler works (TMPDIR moves it), and run it again",
+)
+NO_COMPILER = FailureClass(
+    "no-compiler",
+    deterministic=False,
+    clearable=True,
+    advice="neuronx-cc is not on PATH, or a part of it is missing: activate the environment that has it, or install it "
+    "from AWS's index (pip --extra-index-url https://pip.repos.neuron.amazonaws.com)",
+)
+UNKNOWN = FailureClass(
+    "unknown",
+    deterministic=False,
+    clearable=False,
+    advice="read the log; to compile it again, add --retry_failed_compilation to NEURON_CC_FLAGS",
+)
+CLASSES = {
+    kind.name: kind
+    for kind in (
+        DEVICE_OOM, HOST_OOM, INTERNAL, CRASHED, USER_ERROR, INTERRUPTED, TIMED_OUT, DISK_FULL, NO_COMPILER, UNKNOWN,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure, classified.
+
+    Attributes:
+        kind: Its class.
+        code: The compiler's error code (`NCC_EOOM002`, `F137`); empty where it gave none.
+        message: The line that told the class; empty where only an exit code did.
+        certain: The text or the code named the class; False where it follows from an exit code that can mean other
+            things too, and then the failure is never deterministic.
+    """
+
+    kind: FailureClass
+    code: str = ""
+    message: str = ""
+    certain: bool = True
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same compile would fail again, as far as it is known for certain."""
+        return self.kind.deterministic and self.certain
+
+    @property
+    def clearable(self) -> bool:
+        """Whether an entry of Neuron's cache with this failure may be removed without asking."""
+        return self.kind.clearable or (self.kind.deterministic and not self.certain)
+
+    @property
+    def advice(self) -> str:
+        """The command or the edit that helps."""
+        return self.kind.advice
+
+    def as_dict(self) -> dict[str, str | bool]:
+        """The same facts for programs."""
+        return {
+            "class": self.kind.name,
+            "code": self.code,
+            "message": self.message,
+            "deterministic": self.deterministic,
+            "clearable": self.clearable,
+            "advice": self.advice,
+        }
+
+
+def classify(
+    text: str = "", *, exit_code: int | None = None, signal: int | None = None, timed_out: bool = False
+) -> Failure:
+    """Find the class of a failure from what there is of it.
+
+    What the compiler says outranks how its process ended, and a code outranks words: `[F137]` ends with 70 as an
+    internal error does, and an interrupted compiler prints an internal error.
+
+    Args:
+        text: `model.log`, the end of the compiler's log, or what the wrapper printed. Of a long one only the beginning
+            and the end are looked at.
+        exit_code: Of the compiler or of what ran it; negative for a signal, as Python's subprocess has it.
+        signal: The signal that ended the process, if it is known otherwise.
+        timed_out: The caller stopped the process because its time was over.
+    """
+    if len(text) > _HEAD + _TAIL:
+        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+    lines = [line for line in text.splitlines() if not _WARNING.search(line)]
+    if timed_out:
+        return Failure(TIMED_OUT)
+    return _by_text("\n".join(lines)) or _by_end(exit_code, signal, "\n".join(lines)) or Failure(UNKNOWN)
+
+
+def _by_text(text: str) -> Failure | None:
+    codes = [match["code"] for match in ERROR_CODE.finditer(text)]
+    old = OLD_ERROR_CODE.search(text)
+    crash = CRASH_CODE.search(text)
+
+    def coded(kind: FailureClass, code: str) -> Failure:
+        return Failure(kind, code, _line(text, text.find(f"[{code}]")))
+
+    def worded(kind: FailureClass, code: str = "") -> Failure | None:
+        found = FAILURE_WORDS[kind.name].search(text)
+        return Failure(kind, code, _line(text, found.start())) if found else None
+
+    any_code = codes[0] if codes else old["code"] if old else ""
+    if memory := next((code for code in codes if DEVICE_MEMORY_CODES.fullmatch(code)), None):
+        return coded(DEVICE_OOM, memory)
+    if found := worded(DEVICE_OOM, any_code) or worded(DISK_FULL):
+        return found
+    if crash and crash["code"] == HOST_MEMORY_CRASH:
+        return coded(HOST_OOM, HOST_MEMORY_CRASH)
+    if found := worded(HOST_OOM) or worded(NO_COMPILER):
+        return found
+    if user := next((code for code in codes if USER_CODES.fullmatch(code)), None):
+        return coded(USER_ERROR, user)
+    if found := worded(USER_ERROR, any_code) or worded(INTERRUPTED) or worded(TIMED_OUT):
+        return found
+    if any_code:
+        return coded(INTERNAL, any_code)
+    if crash:
+        return coded(CRASHED, crash["code"])
+    found = worded(CRASHED) or worded(INTERNAL)
+    said = _explained(text)
+    return replace(found, message=said) if found and said else found
+
+
+def _by_end(exit_code: int | None, signal: int | None, text: str) -> Failure | None:
+    message = ""
+    if exit_code in {None, 0, 1} and signal is None:
+        # A wrapper ends with 1 whatever happened; the compiler's own end stands in its text.
+        ends = [found for found in COMPILE_EXIT_IN_TEXT.finditer(text) if int(found["code"]) not in {0, 1}]
+        if ends:
+            exit_code, message = int(ends[0]["code"]), _line(text, ends[0].start())
+    if signal is None and exit_code is not None:
+        signal = -exit_code if exit_code < 0 else exit_code - 128 if exit_code in _EXIT_SIGNALS else None
+    if signal == signals.SIGKILL:
+        return Failure(HOST_OOM, "", message, certain=False)
+    if signal in {signals.SIGINT, signals.SIGTERM, signals.SIGHUP}:
+        return Failure(INTERRUPTED, "", message, certain=False)
+    if signal is not None:
+        return Failure(CRASHED, "", message, certain=False)
+    if exit_code == _EXIT_TIMEOUT:
+        return Failure(TIMED_OUT, "", message, certain=False)
+    if exit_code in {_EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND}:
+        return Failure(NO_COMPILER, "", message, certain=False)
+    if exit_code == EXIT_INTERNAL or INTERNAL_WORDS.search(text):
+        return Failure(INTERNAL, "", message, certain=False)
+    return None
+
+
+def _explained(text: str) -> str:
+    """What the compiler says under `An Internal Compiler Error has occurred`; empty where it says nothing."""
+    if not (found := INTERNAL_WORDS.search(text)):
+        return ""
+    for line in text[found.end() : found.end() + _HEAD].splitlines()[1:]:
+        parsed = COMPILER_LOG_LINE.search(line)
+        said = (parsed["text"] if parsed else line).strip(" *")
+        if said.startswith("Internal details"):
+            return ""
+        if said:
+            return _line(said, 0)
+    return ""
+
+
+def _line(text: str, place: int) -> str:
+    """The line around a place, without control characters, cut to a readable length."""
+    start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+    line = text[start : end if end >= 0 else len(text)]
+    if place - start > _MESSAGE // 2:  # a line that quotes a whole command first
+        line = line[place - start :]
+    return "".join(char if char.isprintable() else " " for char in line).strip()[:_MESSAGE]
