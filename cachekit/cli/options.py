@@ -121,7 +121,7 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
         raise StoreError(
             f"{config.home} is no store", cause="it is not a folder", hint="set CACHEKIT_HOME or --home to a folder"
         )
-    writes = verb in {"warm", "train"}
+    writes = verb in {"warm", "train", "import"}
     journal = Journal(layout.journal if writes else None, verb)
     for folder in (layout.journal, layout.logs) if writes else ():
         prune(folder, config.keep_logs)

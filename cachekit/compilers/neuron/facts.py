@@ -83,6 +83,17 @@ FLAGS_FILE = "compile_flags.json"
 HLO_FILES = ("model.hlo_module.pb", "model.hlo_module.pb.gz", "model.hlo.pb")  # newest naming first
 LOCK_SUFFIX = ".lock"
 WRAPPED_NEFF = "wrapped_neff.hlo"  # beside the NEFF in NxDI's caches [a real S3 listing]
+MODULE_PREFIX = "MODULE_"  # what a module's folder is called, whatever follows
+REGISTRY_DIRECTORY = "0_REGISTRY"  # optimum-neuron's index, beside the modules of a compiler [ON]
+# One for the whole root, held by the kernel while files are touched: no sign of a compile, and not ours [tracebacks].
+ROOT_LOCK = "lock"
+LOCAL_SCHEME = "file"
+BUCKET_SCHEME = "s3"  # the only one that is documented [SDK: neuron-caching]
+# optimum-neuron finds a cache folder in the flags with a pattern of these characters, and cuts it at any other, the
+# dot first of all [ON cache_utils.get_neuron_cache_path, run].
+PEER_PATH = re.compile(r"[\w/-]+", re.ASCII)
+# How these two options are misspelled, optimum-neuron's own code among others; the wrapper reads none of it [ON].
+MISSPELLED_OPTIONS = {"--cache-dir": "--cache_dir", "--no-cache": "--no_cache"}
 
 # Native TorchNeuron (PyTorch 2.10 on): a flat, sharded tree of NEFFs whose key lacks the compiler's version. From an
 # unofficial copy of its source: check these first on a real instance.
@@ -102,10 +113,28 @@ WRAPPER_OPTIONS = {
     "--compile_workdir": True,
 }
 
+# --- flags --------------------------------------------------------------------------------------------------------
+
+# The hash of a module's flags is the first digits of an MD5, over one of three texts [DERIVED; 13 published keys]:
+# up to SDK 2.19 the flags joined by blanks; in 2.20.0 their JSON; from 2.20.1 on their JSON with the target in front.
+# Not verified for libneuronxla 3.0.
+FLAGS_HASH_DIGITS = 8
+TARGET_OPTION = "--target"
+TARGETS = ("trn1", "trn1n", "inf2", "trn2", "trn2n", "trn2u", "trn3", "trn3u")  # [SDK: neuronx-cc; trn3: quickstart]
+OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
+OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": "--logical-nc-config"}  # [SDK: neuronx-cc]
+# Given by a user they reach the hash, although they change no code: work directories make keys of one machine [NxDI].
+LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
+
 # --- NEFF ---------------------------------------------------------------------------------------------------------
 
 NEFF_HEADER_SIZE = 1024
 NEFF_TARGETS = {"sunda": "trn1", "cayman": "trn2", "mariana": "trn3"}  # kelf-0.json's `target` [FILES]
+
+# --- logs ---------------------------------------------------------------------------------------------------------
+
+# What the telling lines of a failed compile's log contain [LOG; sdk issues 706, 1369; samples issue 94].
+ERROR_MARKS = ("[ERROR]", "ERROR", "NCC_E", "NCC_I", "[F137]", "forcibly killed", "Non-signal exit", "Killed")
 
 # --- limits -------------------------------------------------------------------------------------------------------
 
@@ -274,3 +303,7 @@ NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without drive
 NEURON_LS_LINE = re.compile(
     r"^(?P<name>instance-type|instance-id|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE
 )
+# A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
+LOCK_SETTLED = 120.0  # seconds; ours
+# Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.
+CACHE_LIBRARIES = ("libneuronxla", "libneuronpjrt")

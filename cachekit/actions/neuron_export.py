@@ -1,0 +1,166 @@
+"""Export modules of the store as a Neuron cache: the tree that libneuronxla and optimum-neuron read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.actions.inspect import find
+from cachekit.archive import UnsafeArchiveError
+from cachekit.compilers.neuron import place
+from cachekit.compilers.neuron.modules import Check, Restored, check_module, restore
+from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
+from cachekit.record import Module, Record
+from cachekit.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export did, or would do.
+
+    Attributes:
+        folder: The cache that was written.
+        dry_run: Nothing was written.
+        modules: Each with what became of it.
+        damaged: Modules whose bytes in the store are not what they should be, with the reason.
+        records: The keys of the records they are of.
+    """
+
+    folder: Path
+    dry_run: bool
+    modules: tuple[tuple[str, Restored], ...]
+    damaged: tuple[tuple[str, str], ...]
+    records: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        counts = dict.fromkeys(("restored", "replaced", "present", "left"), 0)
+        for _, result in self.modules:
+            counts[result.outcome] += 1
+        return {
+            "folder": str(self.folder),
+            "dry_run": self.dry_run,
+            "records": list(self.records),
+            **counts,
+            "bytes": sum(result.size for _, result in self.modules),
+            "modules": [
+                {"module": name, "outcome": result.outcome, "bytes": result.size, "reason": result.reason}
+                for name, result in self.modules
+            ],
+            "damaged": [{"module": name, "reason": reason} for name, reason in self.damaged],
+        }
+
+
+def export_cache(
+    store: Store,
+    folder: Path,
+    check: Check,
+    *,
+    keys: Sequence[str] = (),
+    compiler: str = "",
+    dry_run: bool = False,
+) -> Exported:
+    """Write modules of the store into a Neuron cache, which may be in use.
+
+    Args:
+        store: The store.
+        folder: The cache's root; made if need be.
+        check: Judges each NEFF.
+        keys: Records by the beginning of their keys; none means all of Neuron's.
+        compiler: Only those of one compiler's folder, or of the version in its name.
+        dry_run: Only say what would be written.
+
+    Raises:
+        UnknownNameError: No record is called that, or there is none of that compiler.
+        UsageError: A record is not of Neuron's, or the folder cannot be written.
+    """
+    records = _records(store, keys, compiler)
+    if not dry_run:
+        place.sweep(folder)
+    done: dict[str, Restored] = {}
+    damaged: list[tuple[str, str]] = []
+    for record in records:
+        for module in record.modules:
+            if module.name in done:
+                continue
+            try:
+                done[module.name] = _look(module, folder) if dry_run else _write(store, module, folder, check)
+            except IntegrityError as error:
+                damaged.append((module.name, error.cause or error.message))
+            except OSError as error:
+                raise UsageError(
+                    f"{folder} cannot be written", cause=error.strerror or str(error), hint="name another folder"
+                ) from error
+    whole = tuple((name, reason) for name, reason in damaged if name not in done)
+    keys_of = tuple(record.key for record in records)
+    return Exported(folder, dry_run, tuple(sorted(done.items())), whole, keys_of)
+
+
+def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
+    if keys:
+        records = [find(store, key) for key in keys]
+        for record in records:
+            for module in record.modules:
+                try:
+                    check_module(module)
+                except UnsafeArchiveError as error:
+                    raise UsageError(
+                        f"record {record.key[:16]} is no Neuron cache's", cause=str(error), hint="cachekit ls"
+                    ) from error
+    else:
+        records = [record for record in store.records() if _of_neuron(record)]
+    wanted = [record for record in records if not compiler or compiler in _names(record.directory)]
+    if not wanted:
+        known = ", ".join(sorted({record.directory for record in records}))
+        raise UnknownNameError(
+            f"the store has no modules of {compiler or 'Neuron'}",
+            cause=f"it has those of {known}" if known else "",
+            hint="`cachekit ls` lists the records",
+        )
+    return wanted
+
+
+def _of_neuron(record: Record) -> bool:
+    try:
+        for module in record.modules:
+            check_module(module)
+    except UnsafeArchiveError:
+        return False
+    return True
+
+
+def _names(directory: str) -> tuple[str, ...]:
+    version = directory.partition("-")[2]
+    return directory, version, version.partition("+")[0]
+
+
+def _look(module: Module, folder: Path) -> Restored:
+    check_module(module)
+    found, reason = place.standing(folder / module.name)
+    size = sum(file.size for file in module.files)
+    if found == "absent":
+        return Restored("restored", size)
+    if found == "replaceable":
+        return Restored("replaced", size, reason)
+    return Restored("left" if found == "left" else "present", reason=reason)
+
+
+def _write(store: Store, module: Module, folder: Path, check: Check) -> Restored:
+    with ExitStack() as reading:
+        files = [reading.enter_context(store.reading(file)) for file in module.files]
+        return restore(module, files, folder, check=check)
+
+
+def failure(exported: Exported) -> CachekitError | None:
+    """The error to end with, where something could not be exported."""
+    if not exported.damaged:
+        return None
+    name, reason = exported.damaged[0]
+    return IntegrityError(
+        f"{len(exported.damaged)} modules in the store are damaged and were not exported",
+        cause=f"{name}: {reason}",
+        hint="import or warm them again",
+    )

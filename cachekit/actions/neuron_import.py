@@ -1,0 +1,214 @@
+"""Import a Neuron cache that was made without cachekit: its finished modules, and a report of the rest.
+
+Such a cache has no recipe, so its modules become records of their own, one a compiler, named `import`. Their key is
+made of the compiler's folder and the modules' names. No plan hits it; it makes the modules visible, exportable, and
+shared: a later warm that makes the same bytes stores them once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from cachekit.actions.provenance import provenance
+from cachekit.compilers.neuron import facts, modules
+from cachekit.compilers.neuron.entries import Entry, Scan, scan
+from cachekit.compilers.neuron.modules import Check, Skipped
+from cachekit.errors import UsageError
+from cachekit.ingredients import Fingerprint
+from cachekit.key import canonical_json, key_of
+from cachekit.record import Module, Record
+from cachekit.store import Store, store_error
+
+RECIPE = "import"
+MODEL_TYPE = "imported"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One compiler's part of an import.
+
+    Attributes:
+        compiler: Its folder.
+        key: Of the record; empty where nothing was added.
+        added: Modules that the store did not have, sorted.
+        known: Modules that it had.
+        size: Bytes of what was added.
+    """
+
+    compiler: str
+    key: str
+    added: tuple[str, ...]
+    known: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did, or would do.
+
+    Attributes:
+        folder: The cache.
+        dry_run: Nothing was written.
+        groups: By compiler.
+        left: Modules that were not taken, each with its state and the reason; `refused` are finished ones that are
+            damaged, changed while they were read, or cannot be read.
+        strangers: What else lies in the cache.
+    """
+
+    folder: Path
+    dry_run: bool
+    groups: tuple[Group, ...]
+    left: tuple[tuple[str, Skipped], ...] = ()
+    strangers: tuple[tuple[Path, str], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "folder": str(self.folder),
+            "dry_run": self.dry_run,
+            "added": sum(len(group.added) for group in self.groups),
+            "known": sum(len(group.known) for group in self.groups),
+            "bytes": sum(group.size for group in self.groups),
+            "records": [
+                {
+                    "compiler": group.compiler,
+                    "key": group.key,
+                    "added": list(group.added),
+                    "known": list(group.known),
+                    "bytes": group.size,
+                }
+                for group in self.groups
+            ],
+            "left": [
+                {"module": item.module, "state": state, "path": str(item.path), "reason": item.reason}
+                for state, item in self.left
+            ],
+            "strangers": [{"path": str(path), "reason": reason} for path, reason in self.strangers],
+        }
+
+
+def import_cache(store: Store, folder: Path, check: Check, *, dry_run: bool = False) -> Imported:
+    """Take the finished modules of a Neuron cache into the store.
+
+    What the store has already is not read again, so a second import of the same cache adds nothing. The cache may be
+    in use: what is locked, unfinished or changes meanwhile is left, and reported.
+
+    Args:
+        store: The store.
+        folder: A cache's root, or one compiler's folder in it.
+        check: Judges each NEFF.
+        dry_run: Only say what would be taken; the NEFFs are checked all the same.
+
+    Raises:
+        UsageError: The folder cannot be read, or holds no Neuron cache.
+        StoreError: The store cannot be written.
+    """
+    found = _scan(folder)
+    known = known_modules(store)
+    left: list[tuple[str, Skipped]] = []
+    fit: list[Entry] = []
+    for entry in found.entries:
+        if reason := modules.unfit(entry):
+            state = "locked" if entry.state == "success" else entry.state
+            left.append((state, Skipped(entry.module, entry.path, reason)))
+        else:
+            fit.append(entry)
+    groups = []
+    for compiler, entries in groupby(fit, lambda entry: entry.compiler):
+        candidates = list(entries)
+        had = tuple(sorted({entry.module for entry in candidates if entry.module in known}))
+        fresh = [entry for entry in candidates if entry.module not in known]
+        group, skipped = (_look if dry_run else _take)(store, compiler, fresh, check)
+        groups.append(Group(compiler, group.key, group.added, had, group.size))
+        left += [("refused", item) for item in skipped]
+    left.sort(key=lambda pair: (pair[1].module, str(pair[1].path)))
+    strangers = tuple((stranger.path, stranger.reason) for stranger in found.strangers)
+    return Imported(folder, dry_run, tuple(groups), tuple(left), strangers)
+
+
+def _scan(folder: Path) -> Scan:
+    # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
+    folder = folder.resolve()
+    try:
+        found = scan(folder)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be read", cause=error.strerror or str(error), hint="name the folder of a Neuron cache"
+        ) from error
+    if not found.compilers:
+        raise UsageError(
+            f"{folder} holds no Neuron cache",
+            cause="there is no neuronxcc-<version> folder in it",
+            hint=f"name the cache's root; Neuron's default is {facts.DEFAULT_ROOT}",
+        )
+    return found
+
+
+def known_modules(store: Store) -> frozenset[str]:
+    """The modules that whole records of the store hold."""
+    names: set[str] = set()
+    for record in store.records():
+        fresh = {module.name for module in record.modules} - names
+        if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
+            names |= fresh
+    return frozenset(names)
+
+
+def _look(_: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, list[Skipped]]:
+    """What `_take` would take."""
+    fit: dict[str, int] = {}
+    skipped = []
+    for entry in entries:
+        reason = modules.damage(entry, check)
+        if reason:
+            skipped.append(Skipped(entry.module, entry.path, f"{facts.NEFF} is damaged: {reason}"))
+        elif entry.module in fit:
+            skipped.append(Skipped(entry.module, entry.path, "another of the same name was taken"))
+        else:
+            fit[entry.module] = entry.size()
+    key = key_of(_ingredients(compiler, fit)) if fit else ""
+    return Group(compiler, key, tuple(sorted(fit)), (), sum(fit.values())), skipped
+
+
+def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, list[Skipped]]:
+    with store.workspace() as workspace:
+        try:
+            taken = modules.collect(entries, workspace, check)
+        except OSError as error:
+            raise store_error(store.layout.home, error) from error
+        if taken.harvest is None:
+            return Group(compiler, "", (), (), 0), list(taken.skipped)
+        record = _record(compiler, taken.harvest.modules)
+        store.publish(record, taken.harvest.files)
+    names = tuple(module.name for module in record.modules)
+    return Group(compiler, record.key, names, (), record.size), list(taken.skipped)
+
+
+def _record(compiler: str, found: tuple[Module, ...]) -> Record:
+    hard = _ingredients(compiler, (module.name for module in found))
+    match = facts.COMPILER_DIRECTORY.fullmatch(compiler)
+    assert match is not None
+    fingerprint = Fingerprint("neuron", compiler, {facts.COMPILER_PACKAGE: match["version"]}, {}, {}, bf16=True)
+    return Record(
+        key=key_of(hard),
+        compiler="neuron",
+        directory=compiler,
+        model_type=MODEL_TYPE,
+        recipe=RECIPE,
+        hard=hard,
+        soft={},
+        modules=found,
+        graphs=len(found),
+        compile_seconds=0.0,  # nobody measured it
+        provenance=provenance(fingerprint),
+    )
+
+
+def _ingredients(compiler: str, names: Iterable[str]) -> dict[str, Any]:
+    digest = hashlib.sha256(canonical_json(sorted(names))).hexdigest()
+    return {"import.compiler": compiler, "import.modules": digest}

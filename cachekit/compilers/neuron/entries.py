@@ -1,0 +1,255 @@
+"""Look at a cache of torch-neuronx on disk: which modules there are, and in which state.
+
+    <root>/neuronxcc-<version>/MODULE_<graph>+<flags>/{model.neff, model.done, …}
+
+Only looks: follows no links to folders, opens no file, survives whatever else lies there, and costs one directory
+listing a module. The order of the tests is optimum-neuron's (`cleanup.py`, `_classify_entry`), so that both agree on
+what is finished; two states of theirs are told apart here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cachekit.compilers.neuron import facts
+
+State = Literal["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]
+STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-without-neff", "neff-without-done")
+OURS = ".cachekit-"  # how the names of our own unfinished work begin
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFile:
+    """A file of a module; the times are those of the file that a link leads to."""
+
+    name: str
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A module on disk, as it was when it was looked at.
+
+    Attributes:
+        compiler: The compiler's folder, `neuronxcc-<version>`.
+        name: The module's, `MODULE_<graph>[+<flags>]`.
+        place: Its folder.
+        state: As libneuronxla will take it.
+        names: Its regular files, and links to such, sorted.
+        odd: What else lies there: folders, dead links, devices.
+    """
+
+    compiler: str
+    name: str
+    place: str
+    state: State
+    names: tuple[str, ...]
+    odd: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return Path(self.place)
+
+    @property
+    def module(self) -> str:
+        """Its name in a record and on every tier."""
+        return f"{self.compiler}/{self.name}"
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """Its lock files."""
+        return tuple(name for name in self.names if name.endswith(facts.LOCK_SUFFIX))
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is whole and nobody works on it. A lock beside a whole one may be of a compile that begins."""
+        return self.state == "success" and not self.locks
+
+    def files(self) -> tuple[EntryFile, ...]:
+        """Its files with sizes and times, as they are now; those that vanished are left out."""
+        found = []
+        for name in self.names:
+            try:
+                status = os.stat(os.path.join(self.place, name))  # noqa: PTH116, PTH118 - called 100,000 times
+            except OSError:
+                continue
+            found.append(EntryFile(name, status.st_size, status.st_mtime))
+        return tuple(found)
+
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for file in self.files())
+
+    def modified(self) -> float:
+        """When the youngest of its files was written, or its folder if it has none; 0 where it is gone."""
+        try:
+            return max([file.modified for file in self.files()] or [os.stat(self.place).st_mtime])  # noqa: PTH116
+        except OSError:
+            return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Something in a cache that is no module.
+
+    Attributes:
+        path: Where it lies.
+        reason: What it is, or why it was not looked at.
+    """
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a cache holds, sorted by compiler and name.
+
+    Attributes:
+        root: The folder.
+        entries: Its modules.
+        strangers: The rest.
+        compilers: The compilers' folders, those without modules too.
+    """
+
+    root: Path
+    entries: tuple[Entry, ...]
+    strangers: tuple[Stranger, ...]
+    compilers: tuple[str, ...] = ()
+
+    def counts(self) -> dict[State, int]:
+        """Modules by state; every state is there."""
+        counter = Counter(entry.state for entry in self.entries)
+        return {state: counter[state] for state in STATES}
+
+
+def classify(names: Iterable[str]) -> State:
+    """The state of a module by its files' names."""
+    names = frozenset(names)
+    neff, done = facts.NEFF in names, facts.DONE in names
+    if neff and done:
+        return "success"
+    if facts.FAILURE_LOG in names and not neff:
+        return "failed"
+    if any(name.endswith(facts.LOCK_SUFFIX) for name in names):
+        return "locked"
+    if done:
+        return "done-without-neff"
+    return "neff-without-done" if neff else "empty"
+
+
+def peer_state(state: State) -> str:
+    """The same state in optimum-neuron's words, which know four."""
+    return "empty" if state in {"done-without-neff", "neff-without-done"} else state
+
+
+def scan(root: Path) -> Scan:
+    """Look at a whole cache: a root, or one compiler's folder in it.
+
+    Raises:
+        OSError: The folder itself cannot be listed.
+    """
+    entries: list[Entry] = []
+    strangers: list[Stranger] = []
+    compilers: list[str] = []
+    if facts.COMPILER_DIRECTORY.fullmatch(root.name):
+        compilers.append(root.name)
+        os.scandir(root).close()  # the root itself must be there; one of its folders may be unreadable
+        _scan_compiler(os.fspath(root), root.name, entries, strangers)
+    else:
+        _scan_root(os.fspath(root), entries, strangers, compilers, nested=False)
+    entries.sort(key=lambda entry: (entry.compiler, entry.name, entry.place))
+    strangers.sort(key=lambda stranger: stranger.path)
+    return Scan(root, tuple(entries), tuple(strangers), tuple(sorted(set(compilers))))
+
+
+def _scan_root(
+    root: str, entries: list[Entry], strangers: list[Stranger], compilers: list[str], *, nested: bool
+) -> None:
+    with os.scandir(root) as found:
+        items = list(found)
+    for item in items:
+        name = item.name
+        if name.startswith(".") or name == facts.ROOT_LOCK:
+            continue
+        if not item.is_dir(follow_symlinks=False):
+            strangers.append(Stranger(Path(item.path), _what(item)))
+        elif facts.COMPILER_DIRECTORY.fullmatch(name):
+            compilers.append(name)
+            _scan_compiler(item.path, name, entries, strangers)
+        elif name == facts.NESTED_ROOT and not nested:
+            try:
+                _scan_root(item.path, entries, strangers, compilers, nested=True)
+            except OSError as error:
+                strangers.append(_unreadable(item.path, error))
+        elif facts.OLD_COMPILER_DIRECTORY.fullmatch(name):
+            strangers.append(Stranger(Path(item.path), "the layout from before SDK 2.8: no later release reads it"))
+        elif name.startswith(facts.MODULE_PREFIX):
+            strangers.append(Stranger(Path(item.path), "a module outside of a compiler's folder"))
+        else:
+            strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
+
+
+def _scan_compiler(folder: str, compiler: str, entries: list[Entry], strangers: list[Stranger]) -> None:
+    try:
+        with os.scandir(folder) as found:
+            items = list(found)
+    except OSError as error:
+        strangers.append(_unreadable(folder, error))
+        return
+    for item in items:
+        name = item.name
+        if name.startswith(".") or name in {facts.ROOT_LOCK, facts.REGISTRY_DIRECTORY}:
+            continue
+        if not name.startswith(facts.MODULE_PREFIX):
+            strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
+        elif not item.is_dir(follow_symlinks=False):
+            strangers.append(Stranger(Path(item.path), f"{_what(item)} where a module's folder is expected"))
+        elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
+            strangers.append(Stranger(Path(item.path), "no name that a module is known to have"))
+        else:
+            try:
+                entries.append(read_entry(item.path, compiler, name))
+            except OSError as error:
+                strangers.append(_unreadable(item.path, error))
+
+
+def _unreadable(path: str, error: OSError) -> Stranger:
+    return Stranger(Path(path), f"unreadable: {error.strerror}")
+
+
+def read_entry(place: str, compiler: str, name: str) -> Entry:
+    """Look at one module.
+
+    Raises:
+        OSError: Its folder cannot be listed, or is none.
+    """
+    names: list[str] = []
+    odd: list[str] = []
+    with os.scandir(place) as found:
+        for item in found:
+            # Asks the kernel only where it is a link; the listing tells of everything else.
+            (names if _is_file(item) else odd).append(item.name)
+    names.sort()
+    odd.sort()
+    return Entry(compiler, name, place, classify(names), tuple(names), tuple(odd))
+
+
+def _is_file(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_file()
+    except OSError:  # a link that may not be followed
+        return False
+
+
+def _what(item: os.DirEntry[str]) -> str:
+    if item.is_symlink():
+        return "a link, not followed"
+    return "a file" if item.is_file(follow_symlinks=False) else "neither file nor folder"

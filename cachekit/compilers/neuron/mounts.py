@@ -1,0 +1,91 @@
+"""What kind of file system a path lies on: a lock on a network one may belong to another host."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+MOUNTS = Path("/proc/mounts")
+# As the kernel names them. FSx for Lustre is lustre; EFS, FSx for OpenZFS and for ONTAP are nfs.
+NETWORK = {
+    "9p": "a folder of the host",
+    "afs": "AFS",
+    "beegfs": "BeeGFS",
+    "ceph": "CephFS",
+    "cifs": "SMB",
+    "glusterfs": "GlusterFS",
+    "gpfs": "Spectrum Scale",
+    "lustre": "Lustre (FSx)",
+    "nfs": "NFS (EFS, FSx)",
+    "nfs4": "NFS (EFS, FSx)",
+    "ocfs2": "OCFS2",
+    "gfs2": "GFS2",
+    "smb3": "SMB",
+    "vboxsf": "a folder of the host",
+    "virtiofs": "a folder of the host",
+    "wekafs": "WekaFS",
+}
+LOCAL = frozenset("bcachefs btrfs ext2 ext3 ext4 f2fs jfs overlay ramfs reiserfs tmpfs xfs zfs".split())  # noqa: SIM905
+PRIVATE = frozenset({"overlay", "ramfs", "tmpfs"})  # a container's own, unless it is told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """Where a path lies.
+
+    Attributes:
+        kind: The kernel's name of it (`ext4`, `nfs4`); empty where it cannot be known.
+        mount: Where it is mounted.
+        source: What is mounted: a device, a server's export.
+    """
+
+    kind: str
+    mount: str = ""
+    source: str = ""
+
+    @property
+    def local(self) -> bool:
+        """Certainly of this host alone. What is unknown, or served by a user's process (FUSE), is not certain."""
+        return self.kind in LOCAL
+
+    @property
+    def network(self) -> str:
+        """What kind of shared file system it is, for people; empty where it is none that is known."""
+        if self.kind.startswith("fuse"):
+            return f"FUSE ({self.source or self.kind})"
+        return NETWORK.get(self.kind, "")
+
+
+UNKNOWN = FileSystem("")
+
+
+def file_system(path: Path, mounts: str | None = None) -> FileSystem:
+    """The file system of a path, which need not exist yet.
+
+    Args:
+        path: The path; links in it are followed.
+        mounts: The text of /proc/mounts; read by default.
+    """
+    if mounts is None:
+        try:
+            mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return FileSystem("")
+    place = os.path.realpath(path)
+    best = FileSystem("")
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:  # noqa: PLR2004 - source, place, kind
+            continue
+        source, mount, kind = _plain(fields[0]), _plain(fields[1]), fields[2]
+        inside = place == mount or place.startswith(mount.rstrip("/") + "/")
+        # Of two on one place the later one covers the earlier. An autofs stands for what is not mounted yet.
+        if inside and len(mount) >= len(best.mount) and kind not in {"autofs", "rootfs"}:
+            best = FileSystem(kind, mount, source)
+    return best
+
+
+def _plain(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

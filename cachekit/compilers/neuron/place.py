@@ -1,0 +1,187 @@
+"""Put a finished folder where a module belongs, while others may be working beside it.
+
+A module is built in a hidden folder next to its place and renamed there in one step. The hidden folder is locked by
+its owner, a lock that the kernel frees however the owner ends, so that what a killed process left can be swept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.entries import OURS, Entry, read_entry
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
+_AT_FDCWD = -100
+
+Standing = Literal["absent", "present", "replaceable", "left"]
+# What a module's folder may hold that is lost with it when it is replaced: nothing that only a person could make again.
+REPLACEABLE = frozenset(
+    (facts.NEFF, facts.DONE, facts.FAILURE_LOG, facts.FLAGS_FILE, facts.WRAPPED_NEFF, *facts.HLO_FILES)
+)
+
+
+@contextlib.contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A hidden, locked folder inside `folder`, gone when the block is left.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    for _ in range(10):
+        path = folder / f"{OURS}{uuid.uuid4().hex}"
+        path.mkdir()
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        if _lock(handle) and _is(path, handle):
+            break
+        os.close(handle)  # a sweeper came between the two steps
+    else:
+        raise OSError(errno.EAGAIN, "somebody removes what is made here", str(folder))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without such locks: `sweep` cannot lock it either, and lets it lie
+    return True
+
+
+def _is(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def sweep(root: Path) -> list[Path]:
+    """Remove the hidden folders in a root's compiler folders whose owner is gone; returns which."""
+    swept = []
+    for folder in (root, *_folders(root)):
+        for path in _folders(folder, hidden=True):
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except OSError:
+                continue
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+                swept.append(path)
+            except OSError:
+                pass  # owned, or a file system that cannot tell
+            finally:
+                os.close(handle)
+    return swept
+
+
+def _folders(folder: Path, *, hidden: bool = False) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return [
+                Path(item.path)
+                for item in found
+                if item.is_dir(follow_symlinks=False)
+                and (item.name.startswith(OURS) if hidden else facts.COMPILER_DIRECTORY.fullmatch(item.name))
+            ]
+    except OSError:
+        return []
+
+
+def standing(target: Path) -> tuple[Standing, str]:
+    """What stands at a module's place, and why it is left alone where it is."""
+    if target.is_symlink():
+        return "left", "a link stands there"
+    try:
+        entry = read_entry(str(target), target.parent.name, target.name)
+    except FileNotFoundError:
+        return "absent", ""
+    except OSError as error:
+        return "left", f"what stands there cannot be read: {error.strerror}"
+    return _judge(entry)
+
+
+def _judge(entry: Entry) -> tuple[Standing, str]:
+    if entry.state == "success":
+        return "present", ""
+    if entry.locks:
+        return "left", "it is locked: a compile is at work, or was killed (`cachekit doctor`)"
+    foreign = [name for name in (*entry.names, *entry.odd) if name not in REPLACEABLE]
+    if foreign:
+        return "left", f"{foreign[0]} lies there, which is not of Neuron's cache"
+    return "replaceable", entry.state
+
+
+def put(built: Path, target: Path, *, over_finished: bool = False) -> tuple[Standing, str]:
+    """Rename a built folder to its place, in one step; returns what stood there, as `standing` does.
+
+    Nothing is moved where it says `present` or `left`. What was replaced then lies at `built`.
+
+    Args:
+        built: A finished folder on the same file system.
+        target: The module's place.
+        over_finished: Replace a finished module too: the caller found it damaged.
+    """
+    for _ in range(3):
+        try:
+            built.rename(target)  # also over an empty folder
+        except (FileExistsError, NotADirectoryError):
+            pass
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+        else:
+            return "absent", ""
+        found, reason = standing(target)
+        if found == "absent":
+            continue
+        if found == "left" or (found == "present" and not over_finished):
+            return found, reason
+        if _exchange(built, target):
+            # The other may have begun to work between the look and the exchange: then it was there first.
+            after, why = standing(built)
+            if after in {"replaceable", found}:
+                return found, reason
+            if _exchange(built, target):
+                return after, why
+            return found, reason
+    return "left", "it changes all the time"
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Let two folders change places in one step, so that nobody finds neither."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None:
+        if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(two), _EXCHANGE) == 0:
+            return True
+        if ctypes.get_errno() == errno.ENOENT:
+            return False
+    # Not on this file system: two steps, with a moment in which the place is empty.
+    aside = one.with_name(f"{one.name}.old")
+    try:
+        two.rename(aside)
+    except FileNotFoundError:
+        return False
+    try:
+        one.rename(two)
+    except OSError:
+        with contextlib.suppress(OSError):  # somebody made it anew meanwhile: theirs stays
+            aside.rename(two)
+        return False
+    aside.rename(one)
+    return True

@@ -1,0 +1,153 @@
+"""Where torch-neuronx keeps its cache: AWS's order, and what is wrong with the place.
+
+The order is `--cache_dir` in NEURON_CC_FLAGS, then NEURON_COMPILE_CACHE_URL, then the default (`facts`). Peers read
+only one of the two, so both should name the same folder, and one that they can read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from cachekit.compilers.neuron import facts, flags
+from cachekit.compilers.neuron.mounts import UNKNOWN, FileSystem, file_system
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The live root of torch-neuronx's cache.
+
+    Attributes:
+        url: As it was said, or the default.
+        path: The local folder; None where it is no local one (a bucket).
+        origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
+        caching: False where the flags switch the cache off.
+        nested: The folder one level deeper that releases of late 2023 wrote to, if it is there.
+        file_system: Of the local folder.
+        warnings: What is wrong or doubtful about it, a sentence each.
+    """
+
+    url: str
+    path: Path | None
+    origin: str
+    caching: bool = True
+    nested: Path | None = None
+    file_system: FileSystem = UNKNOWN
+    warnings: tuple[str, ...] = ()
+
+
+def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None) -> Root:
+    """Find the live root as AWS's wrapper does.
+
+    Args:
+        environ: The environment; the process's own by default.
+        cwd: What a relative path starts at.
+        mounts: The text of /proc/mounts; read by default.
+    """
+    environ = os.environ if environ is None else environ
+    words, problem = flags.split(environ.get(facts.CC_FLAGS, ""))
+    warnings = [f"{facts.CC_FLAGS}: {problem}"] if problem else []
+    said, caching, more = _options(words)
+    warnings += more
+    variable = environ.get(facts.CACHE_URL, "")
+    origin, url = "default", facts.DEFAULT_ROOT
+    if said:
+        origin, url = f"{facts.CC_FLAGS} {facts.CACHE_DIR_FLAG}", said
+    elif variable:
+        origin, url = facts.CACHE_URL, variable
+    path, more = local_path(url, cwd)
+    warnings += more
+    if said and variable and (path or url) != (local_path(variable, cwd)[0] or variable):
+        warnings.append(
+            f"{facts.CC_FLAGS} says {facts.CACHE_DIR_FLAG} {said} and {facts.CACHE_URL} says {variable}: "
+            f"the flag wins, but other tools read the variable; let both name the same folder"
+        )
+    if not caching:
+        warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
+    if path is None:
+        return Root(url, None, origin, caching, warnings=tuple(warnings))
+    system = file_system(path, mounts)
+    warnings += _about(path, system)
+    nested = path / facts.NESTED_ROOT
+    if not _has_compilers(nested):
+        return Root(url, path, origin, caching, None, system, tuple(warnings))
+    warnings.append(f"{nested} holds modules of a release of late 2023, one level too deep: today's do not find them")
+    return Root(url, path, origin, caching, nested, system, tuple(warnings))
+
+
+def _options(words: list[str]) -> tuple[str, bool, list[str]]:
+    """The folder that the flags name, whether the cache is on, and warnings."""
+    folder, caching, warnings = "", True, []
+    times = 0
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == facts.CACHE_DIR_FLAG:
+            value = value if equals else next(rest, "")
+            times += 1
+            if not value or (not equals and value.startswith("-")):
+                warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
+            else:
+                folder = value
+        elif name == facts.NO_CACHE_FLAG:
+            caching = False
+        elif name in facts.MISSPELLED_OPTIONS:
+            warnings.append(f"{facts.CC_FLAGS}: {name} means nothing to Neuron; write {facts.MISSPELLED_OPTIONS[name]}")
+    if times > 1:
+        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {times} times; the last one counts")
+    return folder, caching, warnings
+
+
+def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str]]:
+    """A cache's URL as a local folder, or None, with warnings about its form.
+
+    A plain path, `file:///path`, or one with a scheme, of which only `s3` is documented.
+    """
+    scheme, separator, rest = url.partition("://")
+    warnings: list[str] = []
+    if separator and scheme.lower() == facts.LOCAL_SCHEME:
+        parts = urlsplit(url)
+        url = unquote(parts.path)
+        if parts.netloc not in {"", "localhost"}:
+            url = f"/{parts.netloc}{url}"
+            warnings.append(f"file://{rest} names a host; it is taken for file://{url}: write three slashes")
+    elif separator:
+        if scheme.lower() == facts.BUCKET_SCHEME:
+            return None, [f"{url} is a bucket, no local folder: use it as a tier, and a local disk as the live root"]
+        return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
+    if url.startswith("~"):
+        warnings.append(f"{url}: nothing expands ~ here; write the whole path")
+    path = Path(url)
+    if not path.is_absolute():
+        path = (cwd or Path.cwd()) / path
+        warnings.append(f"{url} is relative: each working directory has a cache of its own")
+    return Path(os.path.normpath(path)), warnings
+
+
+def _about(path: Path, system: FileSystem) -> list[str]:
+    warnings = []
+    if not facts.PEER_PATH.fullmatch(str(path)):
+        odd = facts.PEER_PATH.sub("", str(path))[0]
+        what = "a dot" if odd == "." else f"{odd!r}"
+        cut = facts.PEER_PATH.match(str(path))
+        warnings.append(
+            f"{path} has {what} in it: optimum-neuron cuts such a path off there and uses {cut[0] if cut else 'none'}"
+        )
+    if system.network:
+        warnings.append(
+            f"{path} lies on {system.network}: AWS warns of damaged caches there; use a local disk and pull to it"
+        )
+    if path.exists() and not path.is_dir():
+        warnings.append(f"{path} is not a folder")
+    return warnings
+
+
+def _has_compilers(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as found:
+            return any(facts.COMPILER_DIRECTORY.fullmatch(entry.name) for entry in found)
+    except OSError:
+        return False
