@@ -174,7 +174,8 @@ def build(
     del training["bf16"]
     parallel = structs.asdict(recipe.parallel)
     if parallel["data_parallel_size"] == "auto":
-        parallel["data_parallel_size"] = fingerprint.workers
+        groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
+        parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
     variables = {name: value for name, value in worker_variables(recipe).items() if not SECRET.search(name)}
     hard: dict[str, Any] = {
         "task": recipe.task,

@@ -78,6 +78,22 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     price: Price | None = None
 
 
+class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
+    """A release of a compiler's SDK.
+
+    Attributes:
+        released: Year and month.
+        packages: Versions, with their `+<commit>` where it is known.
+        targets: What it compiles for.
+    """
+
+    compiler: str
+    released: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}$")]
+    packages: Annotated[dict[str, str], Meta(min_length=1)]
+    targets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    source: str
+
+
 T = TypeVar("T")
 
 
@@ -180,3 +196,35 @@ def _architecture(model_type: str) -> dict[str, Any]:
 def instances() -> dict[str, Instance]:
     """All instance types of the registry by name."""
     return _read(_root() / "registry" / "instances.yaml", dict[str, Instance])
+
+
+def instance(name: str) -> Instance:
+    """An instance type by name.
+
+    Raises:
+        UnknownNameError: The registry has none of that name.
+    """
+    return _named(name, instances(), "instance", "cachekit zoo instances")
+
+
+def toolchains() -> dict[str, Toolchain]:
+    """All toolchains of the registry by name, oldest first."""
+    return _read(_root() / "registry" / "toolchains.yaml", dict[str, Toolchain])
+
+
+def toolchain(name: str) -> Toolchain:
+    """A toolchain by name.
+
+    Raises:
+        UnknownNameError: The registry has none of that name.
+    """
+    return _named(name, toolchains(), "toolchain", "cachekit zoo toolchains")
+
+
+def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, 1, 0.5)
+    raise UnknownNameError(
+        f"no {what} is called {name!r}", cause=f"did you mean {near[0]}?" if near else "", hint=f"`{where}` lists them"
+    )

@@ -87,6 +87,7 @@ def run_job(
     changes |= ingredients.worker_variables(recipe)
     changes |= watch.environment
     session.journal.emit("worker.start", mode=mode, log=str(session.log), output_dir=job.output_dir)
+    watch.begin(sink)
     result = session.launcher.run(job, changes, session.log, sink, watch)
     if mode == "trial":
         watch.complete(sink)

@@ -56,8 +56,15 @@ class Watch(Protocol):
     prefix: Sequence[str]
     """What stands before the worker's command line: launchers, tools of the compiler."""
 
-    def output(self, words: bytes) -> None:
-        """The worker and its tools printed this.
+    def begin(self, tell: Sink) -> None:
+        """Make way: clear what an earlier run left behind and would block this one.
+
+        Args:
+            tell: Called with events, as the worker's are.
+        """
+
+    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
+        """The worker and its tools printed this; returns events that follow from it.
 
         Raises:
             CachekitError: The run must stop here.
@@ -90,8 +97,12 @@ class Unwatched:
         self.environment = environment
         self.prefix: Sequence[str] = ()
 
-    def output(self, words: bytes) -> None:
+    def begin(self, tell: Sink) -> None:
         """See `Watch`."""
+
+    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
+        """See `Watch`."""
+        return ()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See `Watch`."""
@@ -184,8 +195,14 @@ class Runtime(Protocol):
     def prepare(self, settings: Mapping[str, Any]) -> None:
         """Configure the compiler; called before any model exists."""
 
+    def arguments(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Training arguments that the compiler needs, over those of the recipe; none of them changes a result."""
+
     def compile_model(self, model: Any, settings: Mapping[str, Any]) -> None:
         """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled."""
 
     def counters(self) -> dict[str, int]:
         """Graphs so far: `found` in the cache, `compiled`; and the compiler's own numbers."""
+
+    def finish(self) -> None:
+        """Called after everything else, in every worker."""

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.compilers.port import Compiler
-from cachekit.errors import CompilerUnavailableError, UnknownNameError
+from cachekit.errors import UnknownNameError, UsageError
 
-NAMES = ("inductor",)
+NAMES = ("inductor", "neuron")
 
 
-def select(recipe_says: str, settings_say: str = "auto") -> Compiler:
+def select(recipe_says: str, settings_say: str = "auto", *, toolchain: str = "", instance: str = "") -> Compiler:
     """Pick the compiler.
 
     Args:
         recipe_says: `compiler.name` of the recipe.
         settings_say: The flag `--compiler`, or the setting; wins unless it is `auto`.
+        toolchain: Of the registry, for a machine that is not this one.
+        instance: Of the registry, likewise.
 
     Raises:
-        UnknownNameError: No compiler is called that.
+        UnknownNameError: No compiler, toolchain or instance is called that.
+        UsageError: Another machine was named, and the compiler is one of this machine only.
         CompilerUnavailableError: It is known, and not available.
     """
     name = settings_say if settings_say != "auto" else recipe_says
-    if name in {"auto", "inductor"}:
-        return Inductor()
-    if name == "neuron":
-        raise CompilerUnavailableError(
-            "the Neuron compiler is not available",
-            cause="this release has no Neuron adapter yet",
-            hint="--compiler inductor runs the same recipe with PyTorch's own compiler",
-        )
-    raise UnknownNameError(f"no compiler is called {name!r}", hint=f"known are auto, {', '.join(NAMES)}")
+    if name not in {"auto", *NAMES}:
+        raise UnknownNameError(f"no compiler is called {name!r}", hint=f"known are auto, {', '.join(NAMES)}")
+    # Adapters are loaded when they are chosen: the other's code costs time at every start.
+    if toolchain or instance:
+        if name == "inductor":
+            raise UsageError(
+                "Inductor compiles for this machine only",
+                hint="leave --toolchain and --instance out, or take --compiler neuron",
+            )
+        from cachekit.compilers.neuron import adapter, host
+
+        return adapter.Neuron(host.named(toolchain, instance))
+    if name == "neuron" or (name == "auto" and _neuron_is_here()):
+        from cachekit.compilers.neuron.adapter import Neuron
+
+        return Neuron()
+    from cachekit.compilers.inductor.adapter import Inductor
+
+    return Inductor()
+
+
+def _neuron_is_here() -> bool:
+    from cachekit.compilers.neuron import host
+
+    return host.available()

@@ -34,8 +34,8 @@ class Watch(Protocol):
     prefix: Sequence[str]
     """What stands before the worker's command line."""
 
-    def output(self, words: bytes) -> None:
-        """The worker, or a tool around it, printed this; raising stops the run."""
+    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
+        """The worker, or a tool around it, printed this; returns events. Raising stops the run."""
 
     def finished(self) -> bool:
         """All is done, and the run only fails to end."""
@@ -144,14 +144,15 @@ class _Tail:
     position: int
     watch: Watch | None
 
-    def read(self) -> None:
+    def read(self, sink: Sink) -> None:
         if self.watch is None:
             return
         with self.log.open("rb") as stream:
             stream.seek(self.position)
             while block := stream.read(1 << 20):
                 self.position += len(block)
-                self.watch.output(block)
+                for event in self.watch.output(block):
+                    sink(dict(event))
 
     def finished(self) -> bool:
         return self.watch is not None and self.watch.finished()
@@ -162,7 +163,7 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sin
     position = 0
     while True:
         running = child.poll() is None
-        tail.read()  # first: a compile is told before the step that it belongs to ends
+        tail.read(sink)  # first: a compile is told before the step that it belongs to ends
         position = _read_events(events, position, sink)
         if not running:
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +28,9 @@ TRIAL_SAVE = 2
 
 
 def arguments(
-    training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool
+    training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool, compiler: Mapping[str, Any]
 ) -> TrainingArguments:
-    """Transformers' arguments from ours; those of a trial reach every graph in a few steps."""
+    """Transformers' arguments from ours and the compiler's; those of a trial reach every graph in a few steps."""
     shared: dict[str, Any] = {
         "output_dir": output_dir,
         "per_device_train_batch_size": training.per_device_train_batch_size,
@@ -58,7 +59,9 @@ def arguments(
         "disable_tqdm": True,
         "dataloader_pin_memory": torch.cuda.is_available(),
         "logging_strategy": "steps",
-        "logging_steps": training.logging_steps,
+        # Where tensors are lazy, logging has graphs of its own, and so has the step after it.
+        "logging_steps": 1 if trial else training.logging_steps,
+        **compiler,
     }
     if trial:
         return TrainingArguments(
@@ -203,6 +206,7 @@ class Session:
     splits: dict[str, Split]
     output_dir: str
     events: Events
+    compiler_arguments: Mapping[str, Any]
 
     def run(self, watch: CounterWatch, tokenizer: Any) -> Outcome:
         """Train, evaluate, save.
@@ -216,7 +220,12 @@ class Session:
         trainer = FixedShapeTrainer(
             model=self.model,
             args=arguments(
-                training, eval_batch=batch, precision=self.job.precision, output_dir=self.output_dir, trial=trial
+                training,
+                eval_batch=batch,
+                precision=self.job.precision,
+                output_dir=self.output_dir,
+                trial=trial,
+                compiler=self.compiler_arguments,
             ),
             train_dataset=Rows(self.splits["train"]),
             eval_dataset=Rows(self.splits["validation"], batch),
@@ -243,7 +252,8 @@ class Session:
         if not trial:
             with self.events.timed("save"):
                 trainer.save_model(self.output_dir)
-                tokenizer.save_pretrained(self.output_dir)
+                if trainer.args.should_save:  # one worker of many
+                    tokenizer.save_pretrained(self.output_dir)
         return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)
 
     def _checkpoint(self) -> str:

@@ -41,6 +41,7 @@ def main() -> int:
     fresh = target.with_name(f"{target.name}.new")
     fresh.write_bytes(msgspec.json.encode(result))
     fresh.replace(target)
+    events.emit("done")
     return 1 if result.failure else 0
 
 
@@ -89,9 +90,11 @@ def _run(job: Job, events: Events) -> Result:
             splits=_trial_splits(job, splits) if trial else splits,
             output_dir=nowhere if trial else job.output_dir,
             events=events,
+            compiler_arguments=runtime.arguments(job.settings),
         )
         with CounterWatch(events, runtime.counters) as watch:
             outcome = session.run(watch, tokenizer)
+        runtime.finish()
     return Result(
         metrics=outcome.metrics,
         counters=runtime.counters(),

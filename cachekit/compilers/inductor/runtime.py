@@ -111,12 +111,21 @@ def _places() -> list[tuple[str, str]]:
     return sorted(named.items(), key=lambda item: -len(item[0]))
 
 
+def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
+    """See `compilers.port.Runtime`: none."""
+    return {}
+
+
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
     """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
     arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
     if arguments.get("mode") == "default":
         del arguments["mode"]
     model.compile(dynamic=False, **arguments)
+
+
+def finish() -> None:
+    """See `compilers.port.Runtime`: nothing."""
 
 
 def counters() -> dict[str, int]:

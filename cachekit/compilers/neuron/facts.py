@@ -71,6 +71,7 @@ DEFAULT_ROOT = "/var/tmp/neuron-compile-cache"  # noqa: S108 - AWS's choice [SDK
 CACHE_DIR_FLAG = "--cache_dir"  # wins over the variable [SDK: neuron-caching]
 NO_CACHE_FLAG = "--no_cache"
 NESTED_ROOT = "neuron-compile-cache"  # late in 2023 npc wrote one level deeper [optimum-neuron PR 352]
+COMPILER_DIRECTORY_PREFIX = "neuronxcc-"
 COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][^/]*)")
 OLD_COMPILER_DIRECTORY = re.compile(r"(?:USER_)?neuroncc-(?P<version>[0-9][^/]*)")  # before SDK 2.8
 # PJRT graphs have an unsigned decimal, NxD and optimum-neuron 20 hex digits, exported models no flags [FILES, LOG].
@@ -136,10 +137,23 @@ NEFF_TARGETS = {"sunda": "trn1", "cayman": "trn2", "mariana": "trn3"}  # kelf-0.
 # What the telling lines of a failed compile's log contain [LOG; sdk issues 706, 1369; samples issue 94].
 ERROR_MARKS = ("[ERROR]", "ERROR", "NCC_E", "NCC_I", "[F137]", "forcibly killed", "Non-signal exit", "Killed")
 
+# --- targets ------------------------------------------------------------------------------------------------------
+
+# Families of instances by the compiler's target: trn1n has trn1's chip, trn2u and trn2n have trn2's [ON; TorchNeuron].
+TARGET_FAMILIES = {"trn1": "trn1", "trn2": "trn2", "trn3": "trn3", "inf2": "inf2"}
+DEFAULT_LNC = {"trn2": 2, "trn3": 2}  # physical cores in a logical one; 1 before [SDK: logical-neuroncore-config]
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+COMPILE_COMMAND = (COMPILER, "compile", "--framework=XLA")  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
+COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
+
 # --- limits -------------------------------------------------------------------------------------------------------
 
 MEMORY_PER_COMPILE = 64 << 30  # bytes; npc's default is one process for each such part of the memory [SDK]
-EXTRACT_STEPS = 10  # AWS: "limit to 10-15 steps"
+COMPILE_TIMEOUT = 4 * 3600.0  # seconds for one graph: "up to one hour for large models" [ON], and then some; ours
+EXIT_TIMEOUT = 120.0  # seconds of silence after a worker's last word until it counts as hanging at exit; ours
+OUR_FOLDER = ".cachekit"  # in the live root, for what cachekit itself must remember there
 
 # --- words in logs ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,170 @@
+"""The Neuron adapter: fingerprint, how a run is started, harvest and restore of modules in the compiler's own root.
+
+Neuron's root is one folder of the host that every process shares, whether it knows of cachekit or not. What belongs to
+a run is what the run itself reported (`watch.py`); modules go in and out verbatim (`modules.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import facts, flags, host, modules, neff, root
+from cachekit.compilers.neuron.entries import Scan, read_entry, scan
+from cachekit.compilers.neuron.watch import NeuronWatch
+from cachekit.compilers.port import Harvest, Observed, Watch
+from cachekit.errors import RecipeError, UsageError
+from cachekit.ingredients import Fingerprint, worker_variables
+from cachekit.recipe import Recipe
+from cachekit.record import Module
+
+# Options of `compiler.options` that are ours, and reach no graph.
+OPTIONS = {
+    "num_parallel": "compilers at once; by memory where it is not said",
+    "exit_timeout": "seconds of silence after its end until a hanging run is ended",
+    "compile_timeout": "seconds for one graph",
+}
+# Of these a recipe may set none: cachekit does.
+OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
+
+
+class Neuron:
+    """See `compilers.port.Compiler`.
+
+    Args:
+        machine: What is compiled for; this host by default, looked at when it is needed.
+    """
+
+    name = "neuron"
+    runtime = "cachekit.compilers.neuron.runtime"
+
+    def __init__(self, machine: host.Host | None = None) -> None:
+        self._machine = machine
+
+    @property
+    def machine(self) -> host.Host:
+        """What is compiled for.
+
+        Raises:
+            CompilerUnavailableError: This host has no Neuron toolchain.
+        """
+        if self._machine is None:
+            self._machine = host.this_host()
+        return self._machine
+
+    def fingerprint(self) -> Fingerprint:
+        """See the port. Versions are told without their commit, which the registry does not know of every release."""
+        machine = self.machine
+        found = machine.packages
+        toolchain = {
+            name: host.public(found[name]) for name in (*facts.TOOLCHAIN_PACKAGES, "transformers") if name in found
+        }
+        return Fingerprint(
+            compiler=self.name,
+            directory=f"{facts.COMPILER_DIRECTORY_PREFIX}{toolchain[facts.COMPILER_PACKAGE]}",
+            toolchain=toolchain,
+            target={"chip": machine.target, "lnc": machine.lnc},
+            soft={
+                "instance": machine.instance,
+                "neuronx-cc-build": found[facts.COMPILER_PACKAGE],
+                **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
+            },
+            bf16=True,
+            workers=max(machine.cores, 1),
+        )
+
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: the flags in order, and the variables of this process that change graphs."""
+        for name in recipe.environment:
+            if name in OURS:
+                raise RecipeError(
+                    f"environment.{name}: cachekit sets it for the worker",
+                    hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
+                )
+        if unknown := sorted(set(recipe.compiler.options) - set(OPTIONS)):
+            raise RecipeError(
+                f"compiler.options.{unknown[0]} is no option of Neuron's adapter",
+                cause=f"it knows {', '.join(OPTIONS)}",
+                hint="options of neuronx-cc go into compiler.flags, as they are written for it",
+            )
+        said = {**os.environ} if self.machine.here else {}
+        said |= worker_variables(recipe)
+        watched = {name: said[name] for name in sorted(facts.GRAPH_VARIABLES) if name in said}
+        return {
+            "flags": self.flags(recipe),
+            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
+            # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
+            "first_rate_zero": recipe.training.warmup_steps > 0,
+        }
+
+    def flags(self, recipe: Recipe) -> list[str]:
+        """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
+        if recipe.compiler.flags or not self.machine.here:
+            return flags.without_wrapper_options(recipe.compiler.flags)
+        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, ""))
+        if problem:
+            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
+        return flags.without_wrapper_options(words)
+
+    def root(self, recipe: Recipe) -> root.Root:
+        """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
+        return root.resolve({**os.environ, **worker_variables(recipe)})
+
+    def live_root(self, recipe: Recipe) -> Path:
+        """See the port: the root that this host's other processes use as well."""
+        found = self.root(recipe)
+        if found.path is None or found.file_system.network:
+            raise UsageError(
+                f"Neuron's cache root {found.url} is not on a local disk",
+                cause=f"it is set by {found.origin}; AWS warns of damaged caches on network file systems",
+                hint=f"unset {facts.CACHE_URL}, or set it to a local folder; `cachekit import` takes modules over",
+            )
+        if found.path.exists() and not found.path.is_dir():
+            raise UsageError(
+                f"Neuron's cache root {found.path} is not a folder",
+                cause=f"it is set by {found.origin}",
+                hint=f"set {facts.CACHE_URL} to a local folder",
+            )
+        return found.path
+
+    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
+        """See the port."""
+        return NeuronWatch(recipe, live_root, self.machine, self.flags(recipe), trial=trial, found=found, strict=strict)
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
+        """See the port: all that Neuron is told, it is told by variables."""
+        return {}
+
+    def contents(self, live_root: Path) -> frozenset[str]:
+        """See the port: names of finished modules."""
+        return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+
+    def binaries(self, names: Iterable[str]) -> int:
+        """See the port: a module is one NEFF."""
+        return len(frozenset(names))
+
+    def harvest(
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,  # noqa: ARG002 - modules lie under the compiler's own name
+        workspace: Path,
+        observed: Observed | None = None,
+    ) -> Harvest | None:
+        """See the port: what the run reported, found or made; without a report, what is new."""
+        names = observed.modules if observed else self.contents(live_root) - before
+        wanted = [read_entry(str(live_root / name), *name.split("/", 1)) for name in sorted(names)]
+        seconds: Mapping[str, float] = observed.seconds if observed else {}
+        return modules.collect(wanted, workspace, neff.check, seconds).harvest
+
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
+        """See the port. One that is there already stays, and one that another process works on."""
+        return modules.restore(module, files, live_root, check=neff.check).size
+
+    def _scan(self, live_root: Path) -> Scan:
+        try:
+            return scan(live_root)
+        except FileNotFoundError:
+            return Scan(live_root, (), ())

@@ -1,0 +1,276 @@
+"""See to it that modules are compiled: judge each by its files, and call the compiler for those that are not finished.
+
+The compiler is called as the wrapper calls it, on any host: `neuronx-cc compile --framework=XLA GRAPH --output NEFF
+FLAGS`. While it runs the module holds Neuron's own lock, so that other processes wait; `model.done` comes last.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import facts, locks, modules, neff
+from cachekit.compilers.neuron.entries import Entry, read_entry
+from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
+from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
+from cachekit.compilers.neuron.flags import read_flags
+from cachekit.errors import CompileError
+
+POLL = 0.2  # seconds between two looks at somebody else's lock
+SHOWN = 5  # failed modules that an error names
+
+Sink = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class _Running:
+    """Compilers that run now, so that an interruption ends them."""
+
+    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    stopped: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            for process in self.processes:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def complete(
+    entries: Iterable[Entry], memory: FailureMemory, *, jobs: int, timeout: float, tell: Sink
+) -> dict[str, float]:
+    """Have every module compiled.
+
+    One that failed before is tried again unless the failure is known to come again and young. Those that ran out of the
+    host's memory get a second try, alone.
+
+    Args:
+        entries: What is needed.
+        memory: Failures that are known to come again.
+        jobs: Compilers at once.
+        timeout: Seconds for one of them, or for somebody else's.
+        tell: Called with events.
+
+    Returns:
+        Seconds by module, of those that were compiled here.
+
+    Raises:
+        CompileError: Some could not be compiled; the others are kept.
+    """
+    entries = [read_entry(entry.place, entry.compiler, entry.name) for entry in entries]
+    failures: dict[str, Failure] = {}
+    todo: list[Entry] = []
+    for entry in entries:
+        if entry.finished and not modules.damage(entry, neff.check):
+            continue
+        if failure := _recalled(entry, memory) or _remembered(entry, tell):
+            failures[entry.module] = failure
+        else:
+            todo.append(entry)
+    seconds: dict[str, float] = {}
+    failures |= _compile_all(todo, jobs, timeout, tell, seconds)
+    again = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
+    if again and jobs > 1:
+        tell({"event": "retry", "graphs": len(again), "reason": "out of memory beside others"})
+        for entry in again:
+            del failures[entry.module]
+        failures |= _compile_all(again, 1, timeout, tell, seconds)
+    if failures:
+        with suppress(OSError):
+            for entry in todo:
+                if entry.module in failures:
+                    memory.remember(entry.name, failures[entry.module], compiler=entry.compiler)
+        raise _error(failures, len(entries))
+    return seconds
+
+
+def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
+    """Our own memory of a failure: Neuron's compiler, called directly, leaves none."""
+    known = memory.recall(entry.name, compiler=entry.compiler)
+    return Failure(CLASSES[known.kind], known.code, known.message) if known and known.kind in CLASSES else None
+
+
+def _remembered(entry: Entry, tell: Sink) -> Failure | None:
+    """Neuron's memory of a failure, which has no end; None where there is none, or it has just been cleared."""
+    for found in locks.poisoned([entry]):
+        failure = classify("\n".join(found.excerpt))
+        if failure.deterministic and found.age < DAYS * 86400:
+            return failure
+        if reason := locks.forget(found):
+            return Failure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
+        tell({"event": "failure-cleared", "module": entry.name, "class": failure.kind.name})
+    return None
+
+
+def _compile_all(
+    entries: list[Entry], jobs: int, timeout: float, tell: Sink, seconds: dict[str, float]
+) -> dict[str, Failure]:
+    """Compile modules, the largest graphs first; adds to `seconds` and returns the failures by module."""
+    failures: dict[str, Failure] = {}
+    if not entries:
+        return failures
+    running = _Running()
+    entries = sorted(entries, key=_graph_size, reverse=True)
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        try:
+            work = {pool.submit(_compile_one, entry, timeout, running): entry for entry in entries}
+            for count, done in enumerate(as_completed(work)):
+                entry = work[done]
+                took, failure = done.result()
+                if failure is not None:
+                    failures[entry.module] = failure
+                elif took is not None:
+                    seconds[entry.module] = took
+                tell(
+                    {
+                        "event": "compiled",
+                        "module": entry.name,
+                        "seconds": took,
+                        "failure": failure.kind.name if failure else "",
+                        "done": count + 1,
+                        "of": len(entries),
+                    }
+                )
+        except BaseException:
+            running.stop()
+            raise
+    return failures
+
+
+def _graph_size(entry: Entry) -> int:
+    graph = _graph(entry)
+    return graph.stat().st_size if graph else 0
+
+
+def _graph(entry: Entry) -> Path | None:
+    return next((entry.path / name for name in facts.HLO_FILES if name in entry.names), None)
+
+
+def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float | None, Failure | None]:
+    """Compile one module; returns its seconds (None: somebody else did it) or its failure."""
+    graph = _graph(entry)
+    if graph is None:
+        return None, Failure(UNKNOWN, message=f"it has no graph to compile: {', '.join(entry.names) or 'empty'}")
+    deadline = time.monotonic() + timeout
+    with _lock(entry, deadline, running) as problem:
+        if problem:
+            return None, problem
+        now = read_entry(entry.place, entry.compiler, entry.name)
+        if now.state == "success" and not modules.damage(now, neff.check):
+            return None, None
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
+            failure = _run(entry, graph, Path(folder), timeout, running)
+        return (None, failure) if failure else (round(time.monotonic() - start, 3), None)
+
+
+@contextmanager
+def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure | None]:
+    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time."""
+    path = entry.path / f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}"
+    while True:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            break
+        except FileExistsError:
+            fresh = read_entry(entry.place, entry.compiler, entry.name)
+            if any(not locks.clear(finding) for finding in locks.examine([fresh]) if finding.verdict == "stale"):
+                continue
+            if time.monotonic() > deadline or running.stopped:
+                yield Failure(TIMED_OUT, message=f"another process holds {path.name}")
+                return
+            time.sleep(POLL)
+    try:
+        yield None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> Failure | None:
+    output, log = folder / facts.NEFF, folder / "output.txt"
+    source = graph
+    if graph.suffix == ".gz":
+        source = folder / graph.stem
+        with gzip.open(graph, "rb") as packed, source.open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+    command = [
+        *facts.COMPILE_COMMAND,
+        str(source),
+        "--output",
+        str(output),
+        *(read_flags(entry.path / facts.FLAGS_FILE) or ()),
+        facts.COMPILE_VERBOSITY,
+    ]
+    with log.open("wb") as words:
+        try:
+            code = _call(command, folder, words, timeout, running)
+        except FileNotFoundError:
+            return classify(f"No such file or directory: '{facts.COMPILER}'")
+        except subprocess.TimeoutExpired as error:
+            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
+    if code != 0:
+        text = log.read_bytes()[-65536:].decode("utf-8", "replace")
+        return classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
+    reason = neff.check(output) if output.is_file() else "it is not there"
+    if reason:
+        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
+    _publish(entry, output)
+    return None
+
+
+def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> int:
+    with running.lock:
+        if running.stopped:
+            return -signal.SIGTERM
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+        )
+        running.processes.add(process)
+    try:
+        return process.wait(timeout)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        with running.lock:
+            running.processes.discard(process)
+
+
+def _publish(entry: Entry, output: Path) -> None:
+    """The NEFF, and then the mark that it is whole; what was remembered of a failure goes."""
+    near = entry.path / f".cachekit-{os.getpid()}-{threading.get_ident()}"
+    try:
+        (entry.path / facts.DONE).unlink(missing_ok=True)
+        shutil.copyfile(output, near)
+        near.replace(entry.path / facts.NEFF)
+        (entry.path / facts.FAILURE_LOG).unlink(missing_ok=True)
+        (entry.path / facts.DONE).touch()
+    finally:
+        near.unlink(missing_ok=True)
+
+
+def _error(failures: dict[str, Failure], total: int) -> CompileError:
+    named = [
+        f"{module.partition('/')[2]}: {failure.kind.name}: {failure.message}" for module, failure in failures.items()
+    ]
+    more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+    first = next(iter(failures.values()))
+    return CompileError(
+        f"{len(failures)} of {total} graphs did not compile",
+        cause="; ".join(named[:SHOWN]) + more,
+        hint=first.advice,
+    )

@@ -1,0 +1,165 @@
+"""Which Neuron toolchain and which devices a recipe is compiled for: this host's, or what the registry says of another.
+
+Nothing of Neuron is imported: importing torch-neuronx takes seconds and may claim a device. Versions come from package
+metadata, in which PyPI's placeholders are recognised; whether the packages import is seen when the worker starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+
+from cachekit import zoo
+from cachekit.compilers.neuron import devices, facts
+from cachekit.errors import CompilerUnavailableError, UsageError
+from cachekit.zoo import Instance
+
+REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
+INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} neuronx-cc torch-neuronx libneuronxla"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What Neuron is on a machine.
+
+    Attributes:
+        packages: Versions by package, with their `+<commit>` where it is known.
+        target: The compiler's name for the chip: `trn1`, `inf2`, `trn2`.
+        cores: Cores as a framework sees them; 0 where the machine has no device (it can still compile).
+        lnc: Physical cores in each of them.
+        instance: Machine type; empty where it is not known.
+        here: It is this machine.
+    """
+
+    packages: Mapping[str, str]
+    target: str
+    cores: int
+    lnc: int
+    instance: str
+    here: bool
+
+    @property
+    def compiler_directory(self) -> str:
+        """The folder of this compiler's modules in a cache."""
+        return f"{facts.COMPILER_DIRECTORY_PREFIX}{self.packages[facts.COMPILER_PACKAGE]}"
+
+
+def public(version: str) -> str:
+    """A version without its `+<commit>`: the registry does not know every commit, and keys must agree."""
+    return version.partition("+")[0]
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Neuron's packages in this environment; those that are not installed are absent."""
+    found = {}
+    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def placeholders(found: Mapping[str, str]) -> list[str]:
+    """Packages that are PyPI's placeholders: they install, and fail to import."""
+    return [name for name, version in found.items() if version in facts.PLACEHOLDERS.get(name, ())]
+
+
+def available() -> bool:
+    """Whether this environment has a Neuron toolchain."""
+    found = versions()
+    return all(name in found for name in REQUIRED) and not placeholders(found)
+
+
+def this_host() -> Host:
+    """The Neuron toolchain and devices of this machine.
+
+    Raises:
+        CompilerUnavailableError: The packages are absent, or are placeholders.
+    """
+    found = versions()
+    if wrong := placeholders(found):
+        raise CompilerUnavailableError(
+            f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
+            cause="these are empty placeholders from PyPI; the real packages are in AWS's own index",
+            hint=f"{INSTALL} (after uninstalling these)",
+        )
+    if missing := [name for name in REQUIRED if name not in found]:
+        raise CompilerUnavailableError(
+            f"the Neuron compiler is not available: {', '.join(missing)} is not installed",
+            cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
+            hint=f"{INSTALL}; or --compiler inductor runs the same recipe with PyTorch's own compiler",
+        )
+    seen = _devices()
+    name = (seen.instance_type if seen else "") or devices.host_instance_type()
+    known = zoo.instances().get(name)
+    target = target_of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known)
+    if not target:
+        raise CompilerUnavailableError(
+            "there is no Neuron device here to compile for",
+            cause=f"neuron-ls finds none, and {name or 'this machine'} is no instance that has one",
+            hint=f"set {facts.TARGET_OVERRIDE} (trn1, trn2, inf2) to compile for another machine",
+        )
+    cores = (seen.cores if seen else None) or (known.cores if known else 0)
+    lnc = _number(os.environ.get(facts.LNC)) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
+    return Host(found, target, cores, lnc, name, here=True)
+
+
+def named(toolchain: str, instance: str) -> Host:
+    """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
+
+    Raises:
+        UnknownNameError: The registry has no such toolchain or instance.
+        UsageError: They do not go together, or no instance was named.
+    """
+    if not instance:
+        raise UsageError(
+            f"the toolchain {toolchain} needs an instance to compile for",
+            hint=f"plan RECIPE --toolchain {toolchain} --instance trn1.2xlarge (`cachekit zoo instances`)",
+        )
+    machine = zoo.instance(instance)
+    if not machine.target:
+        raise UsageError(f"{instance} has no Neuron device", hint="`cachekit zoo instances` lists those that have one")
+    if not toolchain:
+        fitting = [name for name, one in zoo.toolchains().items() if machine.target in one.targets]
+        if not fitting:
+            raise UsageError(
+                f"no toolchain of the registry compiles for {machine.target}", hint="`cachekit zoo toolchains`"
+            )
+        toolchain = fitting[-1]
+    release = zoo.toolchain(toolchain)
+    if machine.target not in release.targets:
+        raise UsageError(
+            f"{toolchain} does not compile for {instance}",
+            cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}",
+            hint="`cachekit zoo toolchains` lists others",
+        )
+    lnc = facts.DEFAULT_LNC.get(machine.target, 1)
+    return Host(dict(release.packages), machine.target, machine.cores, lnc, instance, here=False)
+
+
+def target_of(override: str, instance: str, known: Instance | None) -> str:
+    """The compiler's name for a machine's chip: as the user says, as the registry says, or by the instance's family."""
+    if override:
+        return override
+    if known is not None:
+        return known.target
+    family = re.match(r"[a-z]+\d+", instance)
+    return facts.TARGET_FAMILIES.get(family[0], "") if family else ""
+
+
+@cache
+def _devices() -> devices.Devices | None:
+    try:
+        return devices.list_devices()
+    except devices.DeviceListError:
+        return None
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0

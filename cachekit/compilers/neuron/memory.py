@@ -1,0 +1,27 @@
+"""How many compilers fit into this host's memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from cachekit.compilers.neuron import facts
+
+
+def host_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or the container's limit where that is lower."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(path).read_text("ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            total = min(total, int(text))
+    return total
+
+
+def jobs_for_memory(total: int | None = None) -> int:
+    """Compilers at once: one for each 64 GiB begun, as `neuron_parallel_compile` itself counts."""
+    return max(1, math.ceil((host_memory() if total is None else total) / facts.MEMORY_PER_COMPILE))

@@ -1,0 +1,51 @@
+"""Neuron inside the training worker. torch-xla traces and sends graphs to the compiler by itself; see `port.Runtime`.
+
+What was found and what compiled is read from the log, outside of the worker (`watch.py`): the wrapper around the
+compiler tells nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cachekit.errors import CompilerUnavailableError
+
+
+def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol's
+    """Load torch-xla, which finds Neuron's runtime by itself.
+
+    Raises:
+        CompilerUnavailableError: A package of Neuron does not import.
+    """
+    try:
+        import torch_neuronx  # noqa: F401
+        import torch_xla  # noqa: F401
+    except ImportError as error:
+        from cachekit.compilers.neuron.host import INSTALL
+
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise CompilerUnavailableError("Neuron's packages do not import", cause=lines[0], hint=INSTALL) from error
+
+
+def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
+    """Else predictions are joined on the device, and each further batch is another graph (measured: torch-xla 2.9)."""
+    return {"eval_accumulation_steps": 1}
+
+
+def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
+    """Nothing to arrange: whatever runs on the device is compiled."""
+
+
+def counters() -> dict[str, int]:
+    """How many graphs torch-xla asked a compiler for; which of them were found, it does not know."""
+    from torch_xla.debug import metrics
+
+    return {"found": 0, "compiled": 0, "requested": int(metrics.counter_value("UncachedCompile") or 0)}
+
+
+def finish() -> None:
+    """Meet the other workers: one that leaves early can make the others hang at exit [SDK: bert.rst]."""
+    from torch_xla.core import xla_model
+
+    xla_model.rendezvous("cachekit-finish")
