@@ -39,7 +39,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.feature("K1", "K2")
+@pytest.mark.feature("K2")
 @pytest.mark.parametrize(("key", "era", "words"), PUBLISHED)
 def test_a_published_key_comes_out(key, era, words):
     assert flags_hash(words, era) == key
@@ -160,7 +160,6 @@ def test_a_flags_file_that_is_none(tmp_path, raw):
 # Why two differ
 
 
-@pytest.mark.feature("W2")
 @pytest.mark.parametrize(
     ("a", "b", "words"),
     [

@@ -51,7 +51,7 @@ def added(imported):
     return sorted(name for group in imported.groups for name in group.added)
 
 
-@pytest.mark.feature("F4", "K5")
+@pytest.mark.feature("K5")
 def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     before = tree(cache)
     imported = import_cache(store, cache, check)
@@ -76,7 +76,6 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
         assert shown["hard"]["import.compiler"] == group.compiler
 
 
-@pytest.mark.feature("F1")
 def test_a_second_import_adds_nothing(store, cache):
     first = import_cache(store, cache, check)
     before = tree(store.layout.home)
@@ -111,7 +110,7 @@ def test_equal_modules_share_their_bytes(tmp_path, store):
     assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 3
 
 
-@pytest.mark.feature("K3", "K4")
+@pytest.mark.feature("K3")
 def test_the_key_is_of_the_compiler_and_the_names_alone(tmp_path):
     keys = set()
     for name, seeds in (("a", (1, 2)), ("b/deeper", (2, 1))):
@@ -164,7 +163,7 @@ def test_a_store_that_cannot_be_written(tmp_path, cache):
         import_cache(Watched(tmp_path / "home").store, cache, check)
 
 
-@pytest.mark.feature("C1", "S2")
+@pytest.mark.feature("S2")
 def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, store):
     """A process that knows nothing of us compiles, fails and locks while we import, over and over."""
     root, stop = tmp_path / "cache", threading.Event()
@@ -222,7 +221,7 @@ import_cache(Store(Path(sys.argv[1]), Journal(None, "import")), Path(sys.argv[2]
 """
 
 
-@pytest.mark.feature("S2", "C3")
+@pytest.mark.feature("S2")
 def test_a_killed_import_leaves_nothing_visible(store, cache):
     words = [sys.executable, "-c", KILLED, store.layout.home, cache]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
@@ -245,7 +244,6 @@ def filled(store, cache):
     return store
 
 
-@pytest.mark.feature("F4")
 def test_an_export_is_the_cache_without_what_is_unfinished(filled, cache, tmp_path):
     exported = export_cache(filled, tmp_path / "out", check)
     assert sorted((name, result.outcome) for name, result in exported.modules) == [(n, "restored") for n in WHOLE]
@@ -369,7 +367,7 @@ def command(capsys, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.feature("U2", "G4")
+@pytest.mark.feature("U2")
 def test_the_command_line_imports_and_exports(command, cache, tmp_path):
     golden("import-dry-run", command("import", cache, "--dry-run")[0])
     golden("import", command("import", cache)[0])

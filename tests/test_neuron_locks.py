@@ -12,7 +12,7 @@ from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.locks import clear, examine, excerpt, find, forget, judge, poisoned
 from cachekit.compilers.neuron.mounts import FileSystem
-from cachekit.compilers.neuron.processes import Host, Process, look
+from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Host, Process, look
 
 LOCAL, NFS = FileSystem("ext4", "/", "/dev/sda"), FileSystem("nfs4", "/", "efs:/")
 ON_DISK, ON_NFS = "/dev/sda / ext4 rw 0 0\n", "efs:/ / nfs4 rw 0 0\n"
@@ -158,7 +158,6 @@ def test_a_lock_that_holds_something_is_not_neurons(locked):
 # Clearing
 
 
-@pytest.mark.feature("C3")
 def test_a_stale_lock_is_cleared(locked):
     (found,) = examine([entry_of(locked)], host=host(), mounts=ON_DISK)
     assert clear(found, host=host(), mounts=ON_DISK) == ""
@@ -207,6 +206,11 @@ def test_without_locks_no_process_is_looked_at(tmp_path, monkeypatch):
 # The host
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
 def fake_proc(folder, pid, name, *arguments, links=(), maps=""):
     place = folder / str(pid)
     (place / "fd").mkdir(parents=True)
@@ -245,6 +249,16 @@ def test_hidden_processes_are_noticed(tmp_path):
     assert look(tmp_path / "none").whole is False
 
 
+def test_a_namespace_of_processes_is_taken_for_a_container(tmp_path):
+    """Its processes are not all that this host has, although none of its own is hidden."""
+    fake_proc(tmp_path, 1, "sh", "sh")
+    fake_proc(tmp_path, 2, "python3", "python3")
+    assert look(tmp_path).container is True
+    (tmp_path / "2" / "comm").write_text("kthreadd\n")
+    (tmp_path / "2" / "cmdline").write_bytes(b"")
+    assert look(tmp_path).container is any(mark.exists() for mark in CONTAINER_MARKS)
+
+
 def test_this_host_is_read(tmp_path):
     """A real process, with a real file open and a compiler's name in its arguments."""
     folder = make(tmp_path, "locked")
@@ -263,7 +277,6 @@ def test_this_host_is_read(tmp_path):
 # Remembered failures
 
 
-@pytest.mark.feature("N2", "N3")
 def test_remembered_failures_are_found_explained_and_forgotten(tmp_path):
     folder = make(tmp_path, "failed", 1)
     make(tmp_path, "success", 2)

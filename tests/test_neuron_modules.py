@@ -76,7 +76,7 @@ def test_finished_modules_are_taken_verbatim(root, workspace):
     assert found.skipped == ()
 
 
-@pytest.mark.feature("N3", "S4")
+@pytest.mark.feature("S4")
 @pytest.mark.parametrize("state", [state for state in STATES if state != "success"])
 def test_unfinished_modules_are_never_taken(root, workspace, state):
     make(root, state, 1)
@@ -330,7 +330,6 @@ def test_an_unfinished_module_is_replaced(tmp_path, root, workspace, state, exch
     assert clean(root)
 
 
-@pytest.mark.feature("C1")
 @pytest.mark.parametrize("state", ["locked", "empty", "failed", "neff-without-done", "done-without-neff"])
 def test_a_locked_module_is_left_alone(tmp_path, root, workspace, state):
     module, files = one(tmp_path, workspace)
@@ -484,7 +483,6 @@ def test_a_module_that_we_make_is_allowed():
         restore(module(GOOD, "model.neff", "model.done"), [], Path("/nowhere"))
 
 
-@pytest.mark.feature("C1")
 def test_many_restore_the_same_at_once(tmp_path, root, workspace):
     module, files = one(tmp_path, workspace)
     outcomes = []
@@ -525,7 +523,7 @@ modules.restore(module, [Path(p) for p in sys.argv[4:]], Path(sys.argv[2]))
 """
 
 
-@pytest.mark.feature("S2", "C3")
+@pytest.mark.feature("S2")
 @pytest.mark.parametrize("state", ["nothing", "empty", "failed"])
 @pytest.mark.parametrize("when", [1, 4])
 def test_a_killed_restore_leaves_what_was_there(tmp_path, root, workspace, state, when):
