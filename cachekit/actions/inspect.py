@@ -10,6 +10,7 @@ import msgspec
 
 from cachekit import __version__
 from cachekit.compilers import Compiler
+from cachekit.compilers.neuron.root import resolve
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UnknownNameError
 from cachekit.ingredients import Fingerprint
@@ -91,4 +92,19 @@ def env(config: Config, compiler: Compiler) -> dict[str, Any]:
         "target": found.target if found else {},
         "bf16": found.bf16 if found else None,
         "other_versions": found.soft if found else {},
+        "neuron_cache": neuron_cache(),
+    }
+
+
+def neuron_cache() -> dict[str, Any]:
+    """Where torch-neuronx looks for its cache with this environment, and what is wrong with the place."""
+    root = resolve()
+    return {
+        "url": root.url,
+        "path": str(root.path) if root.path else None,
+        "origin": root.origin,
+        "caching": root.caching,
+        "exists": root.path is not None and root.path.is_dir(),
+        "file_system": root.file_system.kind,
+        "warnings": list(root.warnings),
     }

@@ -29,6 +29,7 @@ def command(
 
 def _human(document: dict[str, Any]) -> list[str]:
     lines = [f"{name.ljust(12)} {document[name]}" for name in ("cachekit", "python", "platform", "home", "live_dir")]
+    lines += _neuron(document["neuron_cache"])
     if not document["available"]:
         return [*lines, f"{'compiler'.ljust(12)} {document['compiler']} is not available: {document['problem']}"]
     lines.append(f"{'compiler'.ljust(12)} {document['directory']}")
@@ -38,3 +39,12 @@ def _human(document: dict[str, Any]) -> list[str]:
             lines += out.labelled(f"{group}.{name}".ljust(25), shown, 2)
     lines.append(f"  {'bf16'.ljust(24)} {'yes' if document['bf16'] else 'no'}")
     return lines
+
+
+def _neuron(root: dict[str, Any]) -> list[str]:
+    """Neuron's cache, where there is one or somebody said where it is to be."""
+    if root["origin"] == "default" and not root["exists"]:
+        return []
+    kind = f", {root['file_system']}" if root["file_system"] else ""
+    line = f"{'neuron cache'.ljust(12)} {root['path'] or root['url']} ({root['origin']}{kind})"
+    return [line, *(f"  warning: {warning}" for warning in root["warnings"])]

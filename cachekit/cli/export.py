@@ -34,10 +34,10 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
 ) -> int:
-    """Write modules of the store as a Neuron cache, which Neuron and optimum-neuron read.
+    """Write modules of the store as a Neuron cache.
 
-    The cache may be in use: finished modules that are there stay, locked ones are left alone. Exit 5 if the store is
-    damaged.
+    Neuron and optimum-neuron read it. It may be in use: finished modules that are there stay, locked ones are left
+    alone. Exit 5 if the store is damaged.
 
     Example:  cachekit export /var/tmp/neuron-compile-cache --record 3f2a91c0
     """
@@ -47,7 +47,7 @@ def command(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if everything == bool(record or compiler):
-        raise UsageError("what to export is not clear", cause="", hint="give --record KEY, --compiler DIR, or --all")
+        raise UsageError("what to export is not clear", hint="give --record KEY, --compiler DIR, or --all")
     with options.session(options.load_config(home), None, NAME if not dry_run else "") as session:
         exported = export_cache(
             session.store, folder, check, keys=record or (), compiler=compiler or "", dry_run=dry_run

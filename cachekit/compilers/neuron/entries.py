@@ -211,7 +211,7 @@ def _scan_compiler(folder: str, compiler: str, entries: list[Entry], strangers: 
         if not name.startswith(facts.MODULE_PREFIX):
             strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
         elif not item.is_dir(follow_symlinks=False):
-            strangers.append(Stranger(Path(item.path), f"{_what(item)} where a module's folder is expected"))
+            strangers.append(Stranger(Path(item.path), _what(item, " where a module's folder is expected")))
         elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
             strangers.append(Stranger(Path(item.path), "no name that a module is known to have"))
         else:
@@ -249,7 +249,7 @@ def _is_file(item: os.DirEntry[str]) -> bool:
         return False
 
 
-def _what(item: os.DirEntry[str]) -> str:
+def _what(item: os.DirEntry[str], where: str = "") -> str:
     if item.is_symlink():
         return "a link, not followed"
-    return "a file" if item.is_file(follow_symlinks=False) else "neither file nor folder"
+    return ("a file" if item.is_file(follow_symlinks=False) else "neither file nor folder") + where

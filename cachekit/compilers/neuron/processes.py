@@ -70,7 +70,7 @@ def look(proc: Path = PROC, *, container: bool | None = None) -> Host:
         return Host((), whole=False, boot=None, container=True)
     # With hidepid, other users' processes are not listed: then the first one is missing as well.
     whole = any(process.pid == 1 for process in found)
-    return Host(found, whole, _boot(proc), _in_container() if container is None else container)
+    return Host(found, whole, _boot(proc), _in_container(found) if container is None else container)
 
 
 def _processes(proc: Path) -> Iterator[Process]:
@@ -135,5 +135,8 @@ def _boot(proc: Path) -> float | None:
     return None
 
 
-def _in_container() -> bool:
+def _in_container(found: tuple[Process, ...]) -> bool:
+    # Process 2 of a whole Linux host is the kernel's; in a namespace of processes it is anybody.
+    if not any(process.pid == 2 and process.name == "kthreadd" for process in found):  # noqa: PLR2004
+        return True
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(mark.exists() for mark in CONTAINER_MARKS)

@@ -1,0 +1,77 @@
+"""Neuron caches to test on: modules in every state, with NEFFs whose header and digest are right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+from pathlib import Path
+
+from cachekit.compilers.neuron.entries import scan
+from cachekit.compilers.neuron.flags import flags_hash
+
+COMPILER = "neuronxcc-2.26.6360.0+6f180f47"
+OTHER = "neuronxcc-2.21.33363.0+82129205"
+FLAGS = ["--target=trn1", "--model-type", "transformer"]
+FILES = {
+    "success": ("model.neff", "model.done", "model.hlo_module.pb", "compile_flags.json"),
+    "failed": ("model.log", "model.hlo_module.pb", "compile_flags.json"),
+    "locked": ("model.hlo_module.pb.lock", "model.hlo_module.pb", "compile_flags.json"),
+    "empty": ("model.hlo_module.pb", "compile_flags.json"),
+    "done-without-neff": ("model.done",),
+    "neff-without-done": ("model.neff", "model.hlo_module.pb", "compile_flags.json"),
+}
+
+
+def neff(seed: int = 0, size: int = 3000) -> bytes:
+    """A NEFF as far as its container goes: header, digest, payload."""
+    data = random.Random(seed).randbytes(size)
+    data += b"\0" * (-len(data) % 10240)
+    head = bytearray(1024)
+    head[:40] = struct.pack("<5Q", 2, 1024, len(data), 2, 0)
+    head[172:188] = hashlib.md5(data).digest()
+    return bytes(head) + data
+
+
+def check(path: Path) -> str | None:
+    """The judge of the NEFFs made here."""
+    raw = path.read_bytes()
+    if len(raw) < 1024 or raw[172:188] != hashlib.md5(raw[1024:]).digest():
+        return "its digest does not fit"
+    return None
+
+
+def contents(name: str, seed: int) -> bytes:
+    """What a file of a module holds."""
+    if name == "model.neff":
+        return neff(seed)
+    if name == "compile_flags.json":
+        return json.dumps(FLAGS).encode()
+    if name == "model.log":
+        return b"Failed compilation with ['neuronx-cc']:\n2026 [ERROR] [NCC_EOOM002] too big\n[libneuronxla 2]\n"
+    return b"" if name.endswith((".done", ".lock")) else f"graph {seed}".encode()
+
+
+def module_name(seed: int) -> str:
+    """The name of a module that was compiled with FLAGS."""
+    return f"MODULE_{10**18 + seed}+{flags_hash(FLAGS, 'json+target')}"
+
+
+def make(root: Path, state: str = "success", seed: int = 0, compiler: str = COMPILER, name: str = "") -> Path:
+    """A module in some state."""
+    folder = root / compiler / (name or module_name(seed))
+    folder.mkdir(parents=True)
+    for file in FILES[state]:
+        (folder / file).write_bytes(contents(file, seed))
+    return folder
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file, by path."""
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def entry_of(folder: Path):
+    """A module as the scan sees it."""
+    return next(entry for entry in scan(folder.parent.parent).entries if entry.path == folder)
