@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
+
+# A shell starts its background jobs deaf to Ctrl-C, and every process below inherits that: tests that press it would
+# wait for ever.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

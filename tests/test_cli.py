@@ -522,11 +522,15 @@ def small_zoo(tmp_path, monkeypatch):
         " date: '2026-06-25'}}\n"
         "trn2.3xlarge: {accelerator: trainium2, chips: 1, cores: 4, device_memory_gib: 96, source: here}\n"
     )
+    (root / "registry" / "toolchains.yaml").write_text(
+        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here,"
+        " packages: {neuronx-cc: 2.26.6360.0+6f180f47, torch-neuronx: 2.9.0.2.15.32035}}\n"
+    )
     monkeypatch.setattr(zoo, "_root", lambda: root)
     return root
 
 
-@pytest.mark.parametrize("topic", ["recipes", "models", "instances"])
+@pytest.mark.parametrize("topic", ["recipes", "models", "instances", "toolchains"])
 def test_zoo(command, small_zoo, topic):
     golden(f"zoo-{topic}", command("zoo", topic).out)
 
@@ -949,7 +953,7 @@ BAD_INPUT = {
     "output below a file": (
         "train tiny.yaml -o tiny.yaml/model", 2, "usage", "tiny.yaml/model cannot be written", "", "--output-dir",
     ),
-    "no such topic": ("zoo penguins", 2, "usage", "penguins", "", "recipes, models, instances, schema"),
+    "no such topic": ("zoo penguins", 2, "usage", "penguins", "", "recipes, models, instances, toolchains, schema"),
     "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),

@@ -68,6 +68,10 @@ CompilerName = Annotated[
     Optional[str],
     typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.", autocompletion=complete_compiler),
 ]
+Toolchain = Annotated[
+    Optional[str], typer.Option("--toolchain", metavar="NAME", help="Plan for a release of Neuron's SDK.")
+]
+Instance = Annotated[Optional[str], typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],
@@ -99,8 +103,16 @@ def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
 
 
 @contextmanager
-def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool = False) -> Iterator[Session]:
-    """Build the collaborators of one run, once."""
+def session(
+    config: Config,
+    recipe: Recipe | None,
+    verb: str,
+    *,
+    offline: bool = False,
+    toolchain: str | None = None,
+    instance: str | None = None,
+) -> Iterator[Session]:
+    """Build the collaborators of one run, once; with a toolchain or an instance for a machine that is not this one."""
     from cachekit.actions.session import Session
     from cachekit.cli import out
     from cachekit.compilers import select
@@ -114,7 +126,8 @@ def session(config: Config, recipe: Recipe | None, verb: str, *, offline: bool =
         # The Hub client's own switch; the worker inherits it.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["HF_DATASETS_OFFLINE"] = "1"
-    compiler = select(recipe.compiler.name if recipe else "auto", config.compiler)
+    wanted = recipe.compiler.name if recipe else "auto"
+    compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "")
     # Looking leaves no trace: only runs that change something write a journal.
     layout = Layout(config.home)
     if config.home.exists() and not config.home.is_dir():

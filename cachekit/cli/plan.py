@@ -22,12 +22,16 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
+    toolchain: options.Toolchain = None,
+    instance: options.Instance = None,
 ) -> int:
     """Say what will be found and what must compile; run nothing.
 
     Needs no network, no accelerator and no PyTorch import. Exit 3 on a miss with --require-warm.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
+
+    Example:  cachekit plan bert --toolchain neuron-2.31 --instance trn1.2xlarge
     """
     from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
@@ -36,7 +40,8 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     loaded, _ = options.load_recipe(recipe, overrides)
     check_data(loaded, absent_ok=True)
-    with options.session(options.load_config(home, compiler), loaded, NAME, offline=offline) as session:
+    config = options.load_config(home, compiler)
+    with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
         planned = plan(prepare(loaded, session.compiler, options.named(recipe, overrides)), session.store)
     return show(planned, require_warm=require_warm)
 

@@ -118,7 +118,34 @@ class Progress:
         elapsed = f", {out.duration(time.monotonic() - since)}" if since is not None else ""
         expected = f" of about {out.duration(self._expected)}" if since is not None and self._expected else ""
         phase = event["phase"] or "running"
-        self._now(f"graphs: {compiled} compiled, {found} found; {phase}{elapsed}{expected}")
+        traced = f", {event['extracted']} traced" if event.get("extracted") else ""
+        self._now(f"graphs: {compiled} compiled, {found} found{traced}; {phase}{elapsed}{expected}")
+
+    def _on_worker_compiled(self, event: dict[str, Any]) -> None:
+        if event["failure"]:
+            self._line(f"  {event['module']} failed: {event['failure']}")
+        elif event["seconds"] is not None:
+            self._now(f"compiled {event['done']} of {event['of']}: {event['module']}, {out.duration(event['seconds'])}")
+
+    def _on_worker_lock(self, event: dict[str, Any]) -> None:
+        self._now(
+            f"waiting for another process that compiles {event['module']}, {event['minutes']:.0f} min", rarely=True
+        )
+
+    def _on_worker_lock_cleared(self, event: dict[str, Any]) -> None:
+        self._line(f"cleared the lock of {event['module']}: {event['reason']}")
+
+    def _on_worker_lock_found(self, event: dict[str, Any]) -> None:
+        out.warning(f"{event['module']} is locked, and may stay so: {event['reason']}; {event['advice']}")
+
+    def _on_worker_failed_before(self, event: dict[str, Any]) -> None:
+        out.warning(f"{event['module']} failed to compile in an earlier run, and Neuron skips it")
+
+    def _on_worker_failure_cleared(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['module']} failed before ({event['class']}); trying again")
+
+    def _on_worker_retry(self, event: dict[str, Any]) -> None:
+        self._line(f"{out.count(event['graphs'], 'graph')} again, one at a time: {event['reason']}")
 
     def _on_worker_step(self, event: dict[str, Any]) -> None:
         if self._mode == "train":

@@ -10,9 +10,12 @@ from cachekit.cli import options, out
 from cachekit.errors import UsageError
 
 NAME = "zoo"
-TOPICS = ("recipes", "models", "instances", "schema")
+SHOWN = ("neuronx-cc", "torch-neuronx")  # of a toolchain's packages; the JSON has them all
+TOPICS = ("recipes", "models", "instances", "toolchains", "schema")
 
-Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances, or schema (of a recipe).")]
+Topic = Annotated[
+    str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances, toolchains, schema (of a recipe).")
+]
 
 
 def command(
@@ -21,7 +24,7 @@ def command(
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
 ) -> int:
-    """List recipes, models or instances, or print a recipe's schema.
+    """List recipes, models, instances or toolchains; print the schema.
 
     Example:  cachekit zoo models
     """
@@ -35,7 +38,7 @@ def command(
 
         out.text(json.dumps(json_schema(), indent=2))
         return 0
-    rows = {"recipes": _recipes, "models": _models, "instances": _instances}[topic]()
+    rows = {"recipes": _recipes, "models": _models, "instances": _instances, "toolchains": _toolchains}[topic]()
     out.data(rows, lambda found: _human(topic, found), lambda found: "\n".join(row["name"] for row in found))
     return 0
 
@@ -83,6 +86,14 @@ def _instances() -> list[dict[str, Any]]:
     return [{"name": name, **msgspec.to_builtins(instance)} for name, instance in zoo.instances().items()]
 
 
+def _toolchains() -> list[dict[str, Any]]:
+    import msgspec
+
+    from cachekit import zoo
+
+    return [{"name": name, **msgspec.to_builtins(release)} for name, release in zoo.toolchains().items()]
+
+
 def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
     if topic == "recipes":
         header = ["recipe", "task", "model"]
@@ -92,6 +103,14 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
         return out.table(
             [[r["type"], f"{r['parameters'] / 1e6:.0f} M", r["licence"], r["name"]] for r in rows],
             ["type", "size", "licence", "model"],
+        )
+    if topic == "toolchains":
+        return out.table(
+            [
+                [row["name"], row["released"], *(_version(row, name) for name in SHOWN), " ".join(row["targets"])]
+                for row in rows
+            ],
+            ["toolchain", "released", *SHOWN, "targets"],
         )
     return out.table(
         [
@@ -106,6 +125,10 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
         ],
         ["instance", "accelerator", "chips x cores", "memory", "price an hour"],
     )
+
+
+def _version(row: dict[str, Any], package: str) -> str:
+    return str(row["packages"].get(package, "")).partition("+")[0]
 
 
 def _price(price: dict[str, Any] | None) -> str:
