@@ -81,6 +81,11 @@ def test_lines_around_the_json_are_left_out():
     assert (found.count, found.instance_type) == (1, "trn2.48xlarge")
 
 
+def test_an_indented_listing():
+    text = json.dumps([TRN1, trn2(1)], indent=4)
+    assert parse_neuron_ls("".join(f"  {line}\n" for line in text.splitlines())).count == 2
+
+
 @pytest.mark.parametrize("wrap", [lambda d: {"neuron_devices": d}, lambda d: {"instance_type": "trn3", "mlas": d}])
 def test_a_list_inside_an_object(wrap):
     assert parse_neuron_ls(json.dumps(wrap([trn2(0), trn2(1)]))).cores == 8

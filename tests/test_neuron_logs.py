@@ -87,6 +87,7 @@ def test_a_run_is_added_up():
     assert (run.extracted, run.listed) == ({module(2): 2}, {module(2): 2})
     assert run.compiled == {module(2): (219.343, "worker")}
     assert run.waits == {module(3): 22.0}
+    assert run.failed_before == 2  # three in the root, one of them of this run
     assert list(run.cached_failures) == [module(4)]
     assert run.retried == {module(5)}
     assert list(run.failed) == [module(6)]
@@ -157,6 +158,19 @@ def noisy(text, seed):
 @settings(max_examples=150, deadline=None)
 def test_prefixes_dots_and_colours_change_nothing(seed):
     assert counts(run_of(noisy(NEW, seed))) == counts(run_of(NEW))
+
+
+MISSING = f"neuronxcc-2.26/{module(1)}/model.done not found in a/b: the corresponding graph will be recompiled."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [MISSING, f"....{MISSING}", f" 50%|███\r{MISSING}", f"\x1b[33m{MISSING}", MISSING.replace("not", "\x1b[1mnot\x1b[0m"),
+     MISSING.replace("/model", "\x1b]8;;x\x07/model")],
+)  # fmt: skip
+def test_noise_is_no_part_of_a_path(text):
+    (event,) = events_of(f"{text}\r\n")
+    assert (event.path, event.repository) == (f"neuronxcc-2.26/{module(1)}/model.done", "a/b")
 
 
 def test_prefixes_name_the_worker():
@@ -258,6 +272,25 @@ def test_passes_of_many_processes_are_given_to_those_that_go_on():
     }
 
 
+def test_a_pass_is_given_once():
+    done = (
+        f"2024-01-11 05:53:31.000203:  6  [INFO]: Compilation Successfully Completed for model.MODULE_2+{HASH}.hlo.pb\n"
+    )
+    text = call(1, 5, 1) + call(1, 6, 2) + "Compiler status PASS\n" + done + cache_path(41, 5)
+    assert run_of(text).compiled == {f"MODULE_2+{HASH}": (30.0, "command")}
+
+
+def test_a_pass_for_one_of_two_graphs_of_a_process_names_none():
+    assert run_of(call(1, 5, 1) + call(1, 5, 2) + "Compiler status PASS\n" + cache_path(9, 5)).compiled == {}
+
+
+def test_a_clock_that_was_set_back_gives_no_seconds():
+    done = (
+        f"2023-01-01 00:00:00.000000:  5  [INFO]: Compilation Successfully Completed for model.MODULE_1+{HASH}.hlo.pb\n"
+    )
+    assert run_of(call(1, 5, 1) + done).compiled == {f"MODULE_1+{HASH}": (None, "")}
+
+
 def test_a_compile_that_nobody_saw_end_is_not_called_compiled():
     text = call(1, 5, 1) + call(2, 6, 2) + "Compiler status PASS\n"
     assert run_of(text).compiled == {}
@@ -304,6 +337,7 @@ def test_a_retried_failure_is_quoted_and_may_end_well_or_fail_again():
     assert run_of(retry + done).failed == {}
     assert list(run_of(retry + done).compiled) == [module(1)]
     assert list(run_of(retry + failed(9, 5, 1)).failed) == [module(1)]
+    assert run_of(failed(9, 5, 1) + done).failed == {}
 
 
 def test_a_failure_ends_a_compile():
@@ -431,6 +465,13 @@ def test_long_lines_are_bounded_and_do_not_hide_what_follows(unit):
     assert sum(isinstance(event, ev.Hit) and event.module == module(1) for event in events) == 2
 
 
+def test_the_ends_of_a_cut_line_are_not_joined():
+    half = LONGEST // 2
+    word = "Compiler status "
+    assert events_of("x" * (half - len(word)) + word + "y" * LONGEST + "PASS" + "z" * (half - 4)) == []
+    assert len(events_of("x" * (half - len(word)) + word + "PASS" + "z" * (half - 4))) == 1
+
+
 # --- the compiler's command and its own log -----------------------------------------------------------------------
 
 
@@ -475,6 +516,13 @@ def test_a_compilers_log_tells_each_of_its_compiles():
     assert bad.failure.kind.name == "device-oom"
     assert "exceeds HBM limit" in bad.errors
     assert (broken.exit_code, broken.failure, broken.command.output) == (None, None, "c.neff")
+
+
+def test_compiles_at_once_end_for_themselves():
+    lines = LOG.splitlines()
+    lines[6], lines[7] = lines[7], lines[6]
+    first, second, _ = read_compiler_log(lines)
+    assert (first.exit_code, second.exit_code) == (0, 70)
 
 
 def test_an_old_compilers_log():
