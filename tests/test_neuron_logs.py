@@ -180,6 +180,7 @@ def test_prefixes_name_the_worker():
     assert (torchrun.rank, torchrun.pid) == (3, 10142)
     assert (vllm.worker, vllm.pid, vllm.rank) == ("EngineCore_DP0", 10142, None)
     assert run_of(f"[rank3]: {line}").by_process == {"rank 3": {module(1)}}
+    assert run_of(f"[rank3]: 10%|█   | 1/10\r[rank4]: {line}").by_process == {"rank 4": {module(1)}}
 
 
 def test_lines_glued_together_are_told_apart():
@@ -520,7 +521,7 @@ def test_a_compilers_log_tells_each_of_its_compiles():
 
 def test_compiles_at_once_end_for_themselves():
     lines = LOG.splitlines()
-    lines[6], lines[7] = lines[7], lines[6]
+    lines[7], lines[8] = lines[8], lines[7]
     first, second, _ = read_compiler_log(lines)
     assert (first.exit_code, second.exit_code) == (0, 70)
 
