@@ -132,15 +132,17 @@ class Retrying(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Event):
-    """A compile failed, or an earlier failure is quoted (after `CachedFailure` of the same module).
+    """A compile failed.
 
     Attributes:
         command: The compiler's command line, split.
         text: What the compiler said on the same line.
+        quoted: It is the text of an earlier failure, as it follows a `CachedFailure` or `Retrying`.
     """
 
     command: tuple[str, ...] = ()
     text: str = ""
+    quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

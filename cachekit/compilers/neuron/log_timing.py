@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from cachekit.compilers.neuron.log_events import CompileCommand, Compiled, Event, Failed
+from cachekit.compilers.neuron.log_events import CompileCommand, Compiled, Event
 
 
 class Timing:
@@ -58,8 +58,7 @@ class Timing:
         busy = self._open.get(process, {})
         begun = [event.module for event in found if isinstance(event, CompileCommand)]
         waiting = [module for module in busy if module not in begun]
-        ended = any(isinstance(event, (Compiled, Failed)) for event in found)
-        if ended or len(waiting) != 1 or not any(self._passes.values()):
+        if len(waiting) != 1 or not any(self._passes.values()):
             return []
         module = waiting[0]
         rank = next((event.rank for event in found), None)

@@ -72,6 +72,7 @@ class LogReader:
         self._timing = Timing()
         self._listing = False  # inside the list of graphs that npc prints over several lines
         self._failing = ""  # the module whose failure the lines without header are about
+        self._quoted = ""  # the same, where the failure is an old one
         self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
         self._child: int | None = None  # the rank that torchrun's report is about
 
@@ -119,7 +120,7 @@ class LogReader:
             end = headers[index + 1].start() if index + 1 < len(headers) else len(line)
             pid = int(header["pid"]) if header["pid"] else source.pid
             said = _Source(_time(header), pid, source.rank, source.worker)
-            self._listing, self._failing, self._report = False, "", {}
+            self._listing, self._failing, self._quoted, self._report = False, "", "", {}
             found = list(self._words(line[header.end() : end], said))
             yield from self._timing.before(said.process, said.at, found)
             yield from found
@@ -173,15 +174,18 @@ class LogReader:
             case "waiting":
                 return ev.Waiting(minutes=_number(said["minutes"]) or 0.0, **where)
             case "cached-failure":
-                self._failing = where["module"]
+                self._failing = self._quoted = where["module"]
                 retried = RETRYING.search(text) and "Will skip" not in text
                 return ev.Retrying(text=text, **where) if retried else ev.CachedFailure(text=text, **where)
             case "failed" | "gave-up":
                 words = said.get("command") or path
                 self._failing = module = ev.module_in(words)
-                self._timing.failed(source.process, module)
+                quoted = bool(module) and module == self._quoted
+                if not quoted:
+                    self._timing.failed(source.process, module)
                 named = {**where, "module": module}
-                return ev.Failed(command=split_command(words) if "command" in said else (), text=text, **named)
+                called = split_command(words) if "command" in said else ()
+                return ev.Failed(command=called, text=text, quoted=quoted, **named)
             case "command":
                 command = parse_command(said["command"])
                 named = {**where, "module": ev.module_in(command.output) or ev.module_in(command.input)}

@@ -33,6 +33,8 @@ class RunLog:
         errors: Lines with error codes that no module could be found for.
         by_process: The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
         exits: Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
+        exported: Lines by module that optimum-neuron's export put into the cache.
+        export_seconds: What its compiles took, in their order.
     """
 
     hits: dict[str, int] = field(default_factory=dict)
@@ -47,6 +49,8 @@ class RunLog:
     errors: list[str] = field(default_factory=list)
     by_process: dict[str, set[str]] = field(default_factory=dict)
     exits: dict[str, int] = field(default_factory=dict)
+    exported: dict[str, int] = field(default_factory=dict)
+    export_seconds: list[float] = field(default_factory=list)
     compilers: set[str] = field(default_factory=set)
     cache_paths: set[str] = field(default_factory=set)
     remaining: ev.Remaining | None = None
@@ -86,12 +90,16 @@ class RunLog:
                 self._failed(module, "")
             case ev.Waiting(minutes=minutes):
                 self.waits[module] = max(minutes, self.waits.get(module, 0.0))
+            case ev.CachedFailure() if module in self.failed:
+                pass  # another rank of this run met the failure first
             case ev.CachedFailure(text=text):
                 self.retried.discard(module)
                 self.cached_failures[module] = text
             case ev.Retrying():
                 self.cached_failures.pop(module, None)
                 self.retried.add(module)
+            case ev.Failed(quoted=True) if module not in self.cached_failures:
+                pass
             case ev.Failed(text=text):
                 self._failed(module, text)
             case ev.CompilerError(text=text):
@@ -102,6 +110,10 @@ class RunLog:
                 self.cache_paths.add(path)
             case ev.Remaining():
                 self.remaining = event
+            case ev.Exported():
+                self.exported[module] = self.exported.get(module, 0) + 1
+            case ev.ExportSeconds(seconds=spent):
+                self.export_seconds.append(spent)
             case ev.Summary():
                 self._summary(event)
             case ev.ChildExit(code=code):
@@ -165,6 +177,8 @@ class RunLog:
             "errors": self.errors,
             "remaining": _numbers(self.remaining, "items", "locked", "failed", "done", "total"),
             "summary": _numbers(self.summary, "total", "success", "failed"),
+            "exported": list(self.exported),
+            "export_seconds": self.export_seconds,
             "compiler_passes": self.passed,
             "processes": {name: sorted(modules) for name, modules in sorted(self.by_process.items())},
             "worker_exits": self.exits,
@@ -192,7 +206,7 @@ class RunLog:
             self._used(event)
 
     def _failed(self, module: str, text: str) -> None:
-        # After a cached failure its old text follows, which begins as a new failure does.
+        # A skipped module cannot fail anew: what is said of it is the old failure.
         known = self.cached_failures if module in self.cached_failures else self.failed
         known[module] = f"{known.get(module, '')}\n{text}".strip()[:_TEXT]
 
