@@ -201,6 +201,9 @@ class Runtime(Protocol):
     def compile_model(self, model: Any, settings: Mapping[str, Any]) -> None:
         """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled."""
 
+    def adapt(self, trainer: Any) -> None:
+        """Change what of the Trainer the compiler cannot bear; called before it runs."""
+
     def counters(self) -> dict[str, int]:
         """Graphs so far: `found` in the cache, `compiled`; and the compiler's own numbers."""
 

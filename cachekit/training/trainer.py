@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,6 +207,7 @@ class Session:
     output_dir: str
     events: Events
     compiler_arguments: Mapping[str, Any]
+    adapt: Callable[[Trainer], None]
 
     def run(self, watch: CounterWatch, tokenizer: Any) -> Outcome:
         """Train, evaluate, save.
@@ -233,6 +234,7 @@ class Session:
             compute_metrics=evaluation,
             callbacks=[Progress(self.events, watch)],
         )
+        self.adapt(trainer)
         checkpoint = self._checkpoint()
         if checkpoint:
             self.events.emit("resume", checkpoint=checkpoint)

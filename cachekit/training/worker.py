@@ -91,6 +91,7 @@ def _run(job: Job, events: Events) -> Result:
             output_dir=nowhere if trial else job.output_dir,
             events=events,
             compiler_arguments=runtime.arguments(job.settings),
+            adapt=runtime.adapt,
         )
         with CounterWatch(events, runtime.counters) as watch:
             outcome = session.run(watch, tokenizer)

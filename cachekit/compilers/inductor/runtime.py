@@ -128,6 +128,10 @@ def finish() -> None:
     """See `compilers.port.Runtime`: nothing."""
 
 
+def adapt(trainer: Any) -> None:
+    """See `compilers.port.Runtime`: nothing."""
+
+
 def counters() -> dict[str, int]:
     """See `compilers.port.Runtime`. A bypassed cache counts as compiled: it was."""
     inductor, autograd = dynamo_counters["inductor"], dynamo_counters["aot_autograd"]
