@@ -93,8 +93,9 @@ def evaluation(prediction: EvalPrediction) -> dict[str, float]:
 class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
     """A Trainer that times its steps, drops partial batches in training only, and counts each evaluation row once."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, events: Events, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._events = events
         # Plain mean loss: the model's own. With this on, a count of labels is passed into the compiled graph.
         self.model_accepts_loss_kwargs = False
         self.step_seconds: dict[str, list[float]] = {"training": [], "evaluation": []}
@@ -115,6 +116,7 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate; the loss is the mean over rows, where the library takes that of (padded) batches."""
+        self._events.phase = "evaluation"
         output = super().evaluation_loop(*args, **kwargs)
         found = output.metrics or {}
         exact = metrics(
@@ -141,28 +143,35 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._events = events
         self._watch = watch
         self._steps = 0
+        self._since_step = ""
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A new optimizer step."""
-        names = {0: "first training step"}
         self._watch.look()
-        self._events.phase = names.get(self._steps, "training step")
+        self._events.phase = ("training step" if self._steps else "first training step") + self._since_step
+        self._since_step = ""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An optimizer step is done."""
         self._watch.look()
         self._steps += 1
         self._events.emit("step", step=state.global_step, of=state.max_steps)
-        self._events.phase = "evaluation or saving"
+        self._events.phase = "end of a step"
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """The Trainer has figures."""
         figures = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
         self._events.emit("log", step=state.global_step, **figures)
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """An evaluation is done."""
+        self._watch.look()
+        self._events.phase, self._since_step = "end of an evaluation", " after an evaluation"
+
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A checkpoint was written."""
         self._watch.look()
+        self._events.phase, self._since_step = "end of a checkpoint", " after a checkpoint"
         self._events.emit("checkpoint", step=state.global_step)
 
 
@@ -219,6 +228,7 @@ class Session:
         trial = self.job.mode == "trial"
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
         trainer = FixedShapeTrainer(
+            self.events,
             model=self.model,
             args=arguments(
                 training,

@@ -38,13 +38,17 @@ def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
 
 
 def adapt(trainer: Any) -> None:
-    """Gather and pad without sending sizes and pickles through the device (measured: transformers 4.57.6, torch-xla 2.9).
+    """Gather and pad without sending sizes and pickles through the device (transformers 4.57, torch-xla 2.9).
 
     In a trial run the device returns zeros [SDK: neuron_parallel_compile], of which no size and no pickle can be read;
     and the graph of a pickle depends on its length. Our shapes are fixed, so there is nothing to agree on.
     """
     accelerator = trainer.accelerator
-    trainer._nested_gather = lambda tensors, name=None: None if tensors is None else accelerator.gather(tensors)  # noqa: ARG005, SLF001
+
+    def gather(tensors: Any, name: str | None = None) -> Any:  # noqa: ARG001 - the method's
+        return None if tensors is None else accelerator.gather(tensors)
+
+    trainer._nested_gather = gather  # noqa: SLF001
     accelerator.pad_across_processes = lambda tensor, *arguments, **options: tensor  # noqa: ARG005
 
 

@@ -186,6 +186,7 @@ class NeuronWatch:
             self._phase = str(event.get("phase", ""))
         elif event.get("event") == "done":
             self._done = True
+            self._phase = "compiling" if self._trial else self._phase
             self._last_words = self._clock()
 
     def finished(self) -> bool:

@@ -172,7 +172,9 @@ def compile_cache_entry(entry: str) -> float:
     try:
         text, failed = call_neuron_compiler(command)
         if failed:
-            Path(entry, LOG).write_text(f"Failed compilation with {command}: {text} [libneuronxla {libneuronxla.__version__}]")
+            Path(entry, LOG).write_text(
+                f"Failed compilation with {command}: {text} [libneuronxla {libneuronxla.__version__}]"
+            )
             logger.error(f"Failed compilation with {command}: {text}")
             raise CompilationError(text)
         shutil.copyfile(output, Path(entry, NEFF))

@@ -41,7 +41,10 @@ FAILURES = {
         f"Diagnostic information:\n  {BANNER}\n",
         70,
     ),
-    "user-error": (ERROR.format(code="NCC_EBVF030", text="The number of instructions generated exceeds the limit."), 70),
+    "user-error": (
+        ERROR.format(code="NCC_EBVF030", text="The number of instructions generated exceeds the limit."),
+        70,
+    ),
     "disk-full": ("OSError: [Errno 28] No space left on device\n", 1),
     "killed": ("", -signal.SIGKILL),  # what the kernel does to the compiler itself
     "hang": ("", 0),
