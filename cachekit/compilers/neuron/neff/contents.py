@@ -158,9 +158,9 @@ class Contents:
         self.ranks = max(self.ranks, _whole(document.get(facts.NEFF_RANKS)) or 0)
         found = _Variables()
         for name, variable in _dict(document.get("var")).items():
-            kind, size = (variable.get("type"), variable.get("size")) if isinstance(variable, dict) else (None, None)
+            kind = _word(_dict(variable).get("type"))
             if kind in {"input", "output"}:
-                tensor = Tensor(plain(name), bytes=_whole(size))
+                tensor = Tensor(plain(name), bytes=_whole(variable.get("size")))
                 (found.inputs if kind == "input" else found.outputs).append(tensor)
         for tensor in found.inputs + found.outputs:
             if tensor.bytes is not None:
@@ -212,7 +212,7 @@ def _graph(document: dict[str, Any]) -> _Variables:
 def _tensor_map(document: dict[str, Any]) -> _Variables:
     found = _Variables()
     for name, value in document.items():
-        kind = value.get("kind") if isinstance(value, dict) else None
+        kind = _word(_dict(value).get("kind"))
         if kind in {"input", "output"}:
             tensor = Tensor(plain(name), _word(value.get("dtype")), _shape(value.get("tf_shape")))
             (found.inputs if kind == "input" else found.outputs).append(tensor)

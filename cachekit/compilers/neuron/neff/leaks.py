@@ -25,7 +25,7 @@ _PART = rb"[A-Za-z0-9_.@+~%=,#^-]{1,255}"
 _PATH = re.compile(rb"/(?:" + ROOTS + rb")(?:/" + _PART + rb"){1,64}")
 # Elsewhere the path must end as a file's does, and begin after what cannot belong to a longer one.
 _FILE = re.compile(
-    rb"(?<![A-Za-z0-9_.@+~%=,#^/-])(?:/" + _PART + rb"){2,64}\.(?:" + ENDINGS + rb")(?![A-Za-z0-9_.@+~%=,#^/-])"
+    rb"(?<![A-Za-z0-9_.@+~%=,#^/-])(?:/" + _PART + rb"){2,64}\.(?:" + ENDINGS + rb")(?!\.?[A-Za-z0-9_@+~%=,#^/-])"
 )
 _USER = re.compile(r"/(?:home|Users)/([^/]+)")
 _HOST = re.compile(r"(?<![A-Za-z0-9])ip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}(?![0-9])")  # EC2's own names

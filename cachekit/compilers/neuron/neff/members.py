@@ -184,7 +184,7 @@ def members(stream: Unpacked, tally: Tally, limits: Limits = DEFAULT) -> Iterato
     extended: dict[str, str] = {}
     while block := stream.read(BLOCK):
         if not block.strip(b"\0"):
-            return  # a tar's end is two blocks of zeros; what follows belongs to nobody
+            break  # a tar's end is two blocks of zeros; what follows belongs to nobody
         headers += 1
         if headers > limits.members:
             raise TooMuchError(f"its tar has more than {limits.members} members")
