@@ -360,7 +360,7 @@ def wait_for(condition, what: str) -> None:
 
 def normal_help(text: str) -> str:
     """Help without the two things in which supported versions of typer differ: `\\[default: x]` and `{RECIPE}`."""
-    return re.sub(r"\{([A-Z]+)\}", r"\1", text.replace("\\[", "["))
+    return re.sub(r"\{([A-Z.]+)\}", r"\1", text.replace("\\[", "["))
 
 
 @pytest.mark.feature("U2")
