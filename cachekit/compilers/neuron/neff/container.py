@@ -9,7 +9,6 @@ import stat
 import struct
 import tarfile
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from uuid import UUID
 from cachekit.compilers.neuron import facts
 
 CHUNK = 1 << 18  # bytes read at once
-THREADED = 8 << 20  # bytes from which on the digest is worth a thread of its own
 LONGEST_TEXT = 512  # characters of a name that are kept
 GZIP = b"\x1f\x8b"
 LFS_POINTER = b"version https://git-lfs"
@@ -145,13 +143,11 @@ def digest_form(header: Header, found: bytes) -> str | None:
 class Payload:
     """The bytes after the header, read once and digested on the way."""
 
-    def __init__(self, handle: int, header: Header, pool: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, handle: int, header: Header) -> None:
         self.header = header
         self._handle = handle
         self._left = header.data_size
         self._digest = hashlib.new(header.algorithm, usedforsecurity=False)
-        self._pool = pool
-        self._working: Future[None] | None = None
 
     def read(self) -> bytes:
         """The next piece; empty at the end.
@@ -165,12 +161,7 @@ class Payload:
         if not piece:
             raise NeffError(f"cut short while it was read: {self._left} bytes are missing")
         self._left -= len(piece)
-        if self._pool is None:
-            self._digest.update(piece)
-        else:
-            # The digest of this piece is made while the caller works on it; never more than one waits.
-            self._wait()
-            self._working = self._pool.submit(self._digest.update, piece)
+        self._digest.update(piece)
         return piece
 
     def finish(self) -> str:
@@ -181,7 +172,6 @@ class Payload:
         """
         while self.read():
             pass
-        self._wait()
         form = digest_form(self.header, self._digest.digest())
         if form is None:
             name = self.header.algorithm.upper()
@@ -189,11 +179,6 @@ class Payload:
                 raise NeffError(f"its header has no {name}: nothing says whether it is whole")
             raise NeffError(f"the {name} of its contents is not the one in its header")
         return form
-
-    def _wait(self) -> None:
-        if self._working is not None:
-            self._working.result()
-            self._working = None
 
 
 @contextmanager
@@ -232,12 +217,7 @@ def payload_of(path: Path) -> Iterator[Payload]:
         OSError: It cannot be read.
     """
     with opened(path) as (handle, block, size):
-        header = parse_header(block, size)
-        if header.data_size < THREADED:
-            yield Payload(handle, header)
-            return
-        with ThreadPoolExecutor(1, "neff-digest") as pool:
-            yield Payload(handle, header, pool)
+        yield Payload(handle, parse_header(block, size))
 
 
 def looks_packed(payload: bytes) -> bool:

@@ -16,6 +16,9 @@ from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import NeffError, plain
 from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member
 
+MOST_NAMES = 1_000  # subgraphs or features that are told apart; real files have two and a dozen
+MOST_NOTES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -62,7 +65,7 @@ class Contents:
         self.name = ""
         self.targets: list[str] = []
         self.revision = ""
-        self.subgraphs: list[str] = []
+        self.subgraphs: dict[str, None] = {}
         self.features: set[str] = set()
         self.ranks = 0
         self.has_graph = False
@@ -105,7 +108,7 @@ class Contents:
         """
         name = member.name
         if body is None or len(body) > self._left:
-            self.notes.append(f"{plain(name)} is too large to be read ({member.size} bytes)")
+            self._note(f"{plain(name)} is too large to be read ({member.size} bytes)")
             return
         self._left -= len(body)
         # The runtime keeps one of two; which, we do not know.
@@ -115,10 +118,10 @@ class Contents:
         try:
             document = msgspec.json.decode(body)
         except (ValueError, RecursionError) as error:  # msgspec's errors and a broken encoding are ValueErrors
-            self.notes.append(f"{plain(name)} is no JSON: {plain(str(error), 80)}")
+            self._note(f"{plain(name)} is no JSON: {plain(str(error), 80)}")
             return
         if not isinstance(document, dict):
-            self.notes.append(f"{plain(name)} is not an object")
+            self._note(f"{plain(name)} is not an object")
         elif name == facts.NEFF_INFO:
             self._info(document)
         elif name == facts.NEFF_GRAPH:
@@ -130,6 +133,10 @@ class Contents:
             self._definition(found.group(1), document)
         else:
             self._from_map = self._from_map or _tensor_map(document)
+
+    def _note(self, words: str) -> None:
+        if len(self.notes) < MOST_NOTES:
+            self.notes.append(words)
 
     def _info(self, document: dict[str, Any]) -> None:
         self.has_info = True
@@ -147,13 +154,14 @@ class Contents:
             self._subgraph(_word(graph.get("name")) if isinstance(graph, dict) else "")
 
     def _subgraph(self, name: str) -> None:
-        if name and name not in self.subgraphs:
-            self.subgraphs.append(name)
+        if name and len(self.subgraphs) < MOST_NAMES:
+            self.subgraphs[name] = None
 
     def _definition(self, subgraph: str, document: dict[str, Any]) -> None:
         self._subgraph(subgraph)
         for feature in _list(document.get("neff_features")):
-            self.features.add(_word(feature).removeprefix(facts.NEFF_FEATURE_PREFIX))
+            if len(self.features) < MOST_NAMES:
+                self.features.add(_word(feature).removeprefix(facts.NEFF_FEATURE_PREFIX))
         self.features.discard("")
         self.ranks = max(self.ranks, _whole(document.get(facts.NEFF_RANKS)) or 0)
         found = _Variables()

@@ -23,9 +23,16 @@ ENDINGS = b"py|pyc|cc|cpp|cu|h|hpp|so|neff|pb|json|yaml|yml|txt|log|hlo|pt|npy|b
 _PART = rb"[A-Za-z0-9_.@+~%=,#^-]{1,255}"
 # No look at what stands before: in protobuf that is the length, which may well be a letter.
 _PATH = re.compile(rb"/(?:" + ROOTS + rb")(?:/" + _PART + rb"){1,64}")
-# Elsewhere the path must end as a file's does, and begin after what cannot belong to a longer one.
+# Elsewhere the path must end as a file's does, and begin after what cannot belong to a longer one. The slash comes
+# first: the search for a fixed character is ten times as fast as one that looks back at every byte.
 _FILE = re.compile(
-    rb"(?<![A-Za-z0-9_.@+~%=,#^/-])(?:/" + _PART + rb"){2,64}\.(?:" + ENDINGS + rb")(?!\.?[A-Za-z0-9_@+~%=,#^/-])"
+    rb"/(?<![A-Za-z0-9_.@+~%=,#^/-]/)"
+    + _PART
+    + rb"(?:/"
+    + _PART
+    + rb"){1,63}\.(?:"
+    + ENDINGS
+    + rb")(?!\.?[A-Za-z0-9_@+~%=,#^/-])"
 )
 _USER = re.compile(r"/(?:home|Users)/([^/]+)")
 _HOST = re.compile(r"(?<![A-Za-z0-9])ip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}(?![0-9])")  # EC2's own names
@@ -100,7 +107,7 @@ class Scanner:
             for piece in pieces:
                 seen += len(piece)
                 tail = self._look(tail + piece, plain(member.name), last=seen >= member.size)
-                if seen >= left:
+                if seen >= left or len(self._found) >= COUNTED:
                     break
         self._left -= seen
         self._complete = self._complete and (seen >= member.size or member.name.endswith(BINARY))
@@ -130,7 +137,8 @@ class Scanner:
                 if match.start() < edge:
                     self._add(match.group()[:LONGEST].decode(), where)
                     after = max(after, match.end())
-        self._hosts.update(match.group().decode() for match in _HOST_BYTES.finditer(window))
+        if b"ip-" in window and len(self._hosts) < COUNTED:
+            self._hosts.update(match.group().decode() for match in _HOST_BYTES.finditer(window))
         # With one byte before it, which says whether something begins there.
         return b"" if last else window[max(after - 1, 0) :]
 
