@@ -651,7 +651,8 @@ def test_q_silences_progress_and_keeps_the_answer(command, machine, worker):
 @pytest.mark.feature("U2")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "help"])
 def test_a_format_that_does_not_exist(command, verb):
-    subject = {"plan": ["tiny.yaml"], "warm": ["tiny.yaml"], "train": ["tiny.yaml"], "show": ["abcd"]}.get(verb, [])
+    subject = {"plan": ["tiny.yaml"], "warm": ["tiny.yaml"], "train": ["tiny.yaml"], "show": ["abcd"], "neff": ["x"]}
+    subject = subject.get(verb, [])
     answer = command(verb, *subject, "--format", "nonsense", code=2)
     code, message, _, hint = the_error(answer)
     assert (code, answer.out) == ("usage", "")
