@@ -43,7 +43,7 @@ from cachekit.store import Store
 from cachekit.training import ProcessLauncher
 
 GOLDEN = Path(__file__).parent / "golden"
-VERBS = ("warm", "train", "plan", "ls", "show", "import", "export", "zoo", "config", "env", "help")
+VERBS = ("warm", "train", "plan", "ls", "show", "neff", "import", "export", "zoo", "config", "env", "help")
 DEADLINE = 60.0  # seconds until a process that does not answer counts as hung
 
 RECIPE = """\
@@ -360,7 +360,7 @@ def wait_for(condition, what: str) -> None:
 
 def normal_help(text: str) -> str:
     """Help without the two things in which supported versions of typer differ: `\\[default: x]` and `{RECIPE}`."""
-    return re.sub(r"\{([A-Z]+)\}", r"\1", text.replace("\\[", "["))
+    return re.sub(r"\{([A-Z.]+)\}", r"\1", text.replace("\\[", "["))
 
 
 @pytest.mark.feature("U2")
@@ -696,6 +696,7 @@ def test_a_format_that_does_not_exist(command, verb):
         "show": ["abcd"],
         "import": ["d"],
         "export": ["d"],
+        "neff": ["x"],
     }.get(verb, [])
     answer = command(verb, *subject, "--format", "nonsense", code=2)
     code, message, _, hint = the_error(answer)

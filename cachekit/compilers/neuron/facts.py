@@ -129,8 +129,39 @@ LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
 
 # --- NEFF ---------------------------------------------------------------------------------------------------------
 
+# A fixed header, then a tar, gzipped or plain [SDK: work-with-neff-files; every offset confirmed on FILES]. No magic.
 NEFF_HEADER_SIZE = 1024
-NEFF_TARGETS = {"sunda": "trn1", "cayman": "trn2", "mariana": "trn3"}  # kelf-0.json's `target` [FILES]
+# Little-endian: package version, header size, data size, major, minor, build, cores, digest, UUID, name, cores asked
+# for, cores on each node, feature bits, LNC; the rest is zero in all FILES.
+NEFF_HEADER = "<5Q128sI32s16s256sI64sQI468x"
+# Package version: the digest of the bytes after the header. 2 is in all FILES; 1 comes with a plain tar [SDK].
+NEFF_DIGESTS = {1: "sha256", 2: "md5"}
+NEFF_DIGEST_WORD = 4  # compilers from 2.18 on store each such part of the digest with its bytes in reverse [FILES]
+NEFF_MAJOR = 2  # the newest that runtimes load [unofficial notes on libnrt 2.31]; 1 is trn1, 2 from 2.21 on [FILES]
+# Members of the tar [FILES]. Paths may begin with "./", which the runtime strips [unofficial notes on libnrt 2.31].
+NEFF_INFO = "info.json"  # tool_version: the compiler with its commit; name: what was given as --output
+NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a kelf already [unofficial notes]
+NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
+NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
+NEFF_TENSOR_MAP = re.compile(r"(?:.+/)?sg[0-9]+/tensor_map\.json")
+NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
+# kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
+NEFF_TARGETS = {
+    "sunda": "trn1",  # and inf2: one instruction set, which the file does not tell apart
+    "cayman": "trn2",
+    "mariana": "trn3",
+    "v2": "trn1",
+    "v3": "trn2",
+    "v4": "trn3",
+    "core_v4": "trn3",
+    "tonga": "inf1",
+    "inferentia": "inf1",
+    "": "trn1",
+    "*": "any",
+}
+NEFF_FEATURE_PREFIX = "neff_feature_"  # def.json's names of feature bits begin with it, most of them [FILES]
+# A module's name within the path that the compiler was given as --output [FILES, SDK: neuron-packager].
+NEFF_MODULE = re.compile(r"(?<![0-9A-Za-z_])(MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_+])")
 
 # --- logs ---------------------------------------------------------------------------------------------------------
 

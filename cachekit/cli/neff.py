@@ -1,0 +1,145 @@
+"""`cachekit neff`: what compiled files are."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "neff"
+WIDTH = 80
+LABEL = 11
+TENSORS = 8  # inputs or outputs that are shown without -v
+PATHS = 4
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", help="NEFFs: model.neff of a cache.", show_default=False)
+]
+
+
+def command(
+    files: Files,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """Say what NEFFs are, whether they are whole, and what they leak.
+
+    Reads compiler, chip, cores, inputs and outputs, with no Neuron at hand. Exits 5 if one is damaged.
+
+    Example:  cachekit neff /var/tmp/neuron-compile-cache/*/*/model.neff
+    """
+    from cachekit.actions.neff import exit_code, inspect
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    found = inspect(files)
+    out.data(
+        found,
+        lambda every: human(every, whole=verbose > 0),
+        lambda every: "\n".join(f"{one['state']} {one['file']}" for one in every),
+    )
+    return exit_code(found)
+
+
+def human(found: list[dict[str, Any]], *, whole: bool = False) -> list[str]:
+    """A block of lines for each file, at most 80 columns wide but for the file's own name.
+
+    Args:
+        found: What `inspect` answered.
+        whole: Show every input, output and path.
+    """
+    lines: list[str] = []
+    for one in found:
+        lines += [""] if lines else []
+        lines += [f"{'file'.ljust(LABEL)}{one['file']}"]
+        lines += _verified(one, whole=whole) if one["state"] == "verified" else _refused(one)
+    return lines
+
+
+def _refused(one: dict[str, Any]) -> list[str]:
+    word = {"damaged": "DAMAGED: ", "unknown": "NO NEFF THAT IS KNOWN: "}.get(one["state"], "")
+    lines = _field("state", word + one["reason"])
+    if one.get("module"):
+        lines += _field("module", one["module"])
+    if one["state"] == "damaged":
+        lines += _field("hint", "delete its module's folder; the next run compiles it again")
+    return lines
+
+
+def _verified(one: dict[str, Any], *, whole: bool) -> list[str]:
+    packed = "" if one["compressed"] else ", not compressed"
+    lines = _field("state", f"verified by its {one['digest']}; {out.size(one['bytes'])}{packed}")
+    lines += _field("compiler", f"neuronx-cc {one['compiler']}" if one["compiler"] else "it does not say")
+    lines += _field("target", _target(one))
+    names = f" ({', '.join(one['features'])})" if one["features"] else ""
+    lines += _field("NEFF", f"{one['neff_version']}, feature bits {one['feature_bits']}{names}")
+    lines += _field("built", one["built"][:19].replace("T", " ") + " UTC" if one["built"] else "it does not say")
+    if one["module"]:
+        lines += _field("module", one["module"])
+    lines += _tensors("inputs", one["inputs"], whole=whole) + _tensors("outputs", one["outputs"], whole=whole)
+    for note in one["notes"]:
+        lines += _field("note", note)
+    return lines + _leaks(one["leaks"], whole=whole)
+
+
+def _target(one: dict[str, Any]) -> str:
+    chip = one["chip"] or "unknown"
+    inner = f" ({one['target']})" if one["target"] not in {"", chip} else ""
+    words = [f"{chip}{inner}", out.count(one["cores"], "core"), f"LNC {one['lnc']}"]
+    if one["subgraphs"]:
+        words.append(out.count(len(one["subgraphs"]), "subgraph"))
+    if one["ranks"]:
+        words.append(f"collectives over {out.count(one['ranks'], 'rank')}")
+    return ", ".join(words)
+
+
+def _tensors(label: str, tensors: list[dict[str, Any]], *, whole: bool) -> list[str]:
+    total = sum(tensor["bytes"] or 0 for tensor in tensors)
+    lines = _field(label, f"{len(tensors)}{f', {out.size(total)}' if total else ''}")
+    shown = tensors if whole else tensors[:TENSORS]
+    width = min(max((len(tensor["name"]) for tensor in shown), default=0), WIDTH // 2)
+    for tensor in shown:
+        shape = "" if tensor["shape"] is None else "[" + ",".join(map(str, tensor["shape"])) + "]"
+        kind = f"{tensor['dtype']}{shape}" or (out.size(tensor["bytes"]) if tensor["bytes"] is not None else "?")
+        lines.append(_cut(f"  {_cut(tensor['name'], width).ljust(width)}  {kind}"))
+    return lines + _more(len(tensors) - len(shown))
+
+
+def _leaks(leaks: dict[str, Any], *, whole: bool) -> list[str]:
+    words = [out.count(leaks["count"], "path of the host", "paths of the host")] if leaks["count"] else []
+    for label, names in (("name", leaks["users"]), ("host", leaks["hosts"])):
+        if names:
+            words.append(f"the {label}{'s' if len(names) > 1 else ''} {', '.join(names[:PATHS])}")
+    lines = _field("leaks", " and ".join(words) + ": look before you publish it") if words else []
+    shown = leaks["paths"] if whole else leaks["paths"][:PATHS]
+    lines += [_cut(f"  {leak['path']}") for leak in shown]
+    lines += _more(leaks["count"] - len(shown))
+    if not leaks["complete"]:
+        lines += _field("note", "too large to be looked through whole: there may be more paths")
+    return lines
+
+
+def _more(count: int) -> list[str]:
+    return [f"  and {count} more"] if count > 0 else []
+
+
+def _field(label: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        words,
+        WIDTH,
+        initial_indent=label.ljust(LABEL),
+        subsequent_indent=" " * LABEL,
+        break_on_hyphens=False,
+    )
+
+
+def _cut(line: str, width: int = WIDTH) -> str:
+    """A line that fits: its middle goes, since both ends of a path say more."""
+    if len(line) <= width:
+        return line
+    half = (width - 1) // 2
+    return f"{line[:half]}…{line[len(line) - (width - 1 - half) :]}"

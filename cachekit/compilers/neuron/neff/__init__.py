@@ -1,0 +1,17 @@
+"""Neuron's compiled graph, the NEFF: is it whole, what was it compiled for, and what would it tell the public.
+
+    container   header, sizes and digest: enough to trust a file
+    members     the tar behind the header, bounded in every direction
+    contents    what the members say: compiler, target, inputs, outputs
+    leaks       host paths and user names inside
+    read        all of it as one value, in one pass over the file
+
+Nothing is ever unpacked to disk, nothing from the file is run, and a file of any size is read in pieces.
+"""
+
+from cachekit.compilers.neuron.neff.container import Header, NeffError, check, read_header, verify
+from cachekit.compilers.neuron.neff.contents import Tensor
+from cachekit.compilers.neuron.neff.leaks import Leak, Leaks
+from cachekit.compilers.neuron.neff.read import Neff, read
+
+__all__ = ["Header", "Leak", "Leaks", "Neff", "NeffError", "Tensor", "check", "read", "read_header", "verify"]

@@ -1,0 +1,285 @@
+"""A NEFF from outside: its header, its size, and the digest of what follows the header."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from cachekit.compilers.neuron import facts
+
+CHUNK = 1 << 18  # bytes read at once
+LONGEST_TEXT = 512  # characters of a name that are kept
+GZIP = b"\x1f\x8b"
+LFS_POINTER = b"version https://git-lfs"
+
+
+class NeffError(ValueError):
+    """A file that is no NEFF, a damaged one, or one of a kind that nobody here knows.
+
+    Args:
+        reason: Why, one line for people, without the file's name and safe to print.
+        damaged: Whether its bytes are not those that were written, as far as can be told.
+    """
+
+    def __init__(self, reason: str, *, damaged: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.damaged = damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first 1,024 bytes. Only package version, sizes and digest are covered by a check; the rest is as found."""
+
+    package_version: int
+    data_size: int  # bytes after the header
+    major: int
+    minor: int
+    build: str  # a version of the packager; empty in all real files seen
+    cores: int  # logical cores that a load takes
+    digest: bytes
+    uuid: str  # random: two compiles of one graph differ
+    name: str  # what the compiler was given as --output: a file name, or an absolute path on the host that compiled
+    name_is_cut: bool  # it fills the field, so its end may be missing
+    feature_bits: int
+    lnc: int  # physical cores that make one logical core
+
+    @property
+    def version(self) -> str:
+        """Of the format, as the runtime names it: 2.0."""
+        return f"{self.major}.{self.minor}"
+
+    @property
+    def algorithm(self) -> str:
+        """What the digest was made with, as hashlib names it."""
+        return facts.NEFF_DIGESTS[self.package_version]
+
+
+def plain(text: str, longest: int = LONGEST_TEXT) -> str:
+    """Text that is safe on a terminal: what does not print is escaped, and the length is bounded."""
+    if len(text) > longest:
+        text = text[:longest] + "…"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _text(field: bytes) -> str:
+    return plain(field.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
+
+
+def parse_header(block: bytes, size: int) -> Header:
+    """Read a header.
+
+    Args:
+        block: The file's first 1,024 bytes, or all of a shorter one.
+        size: Of the whole file, in bytes.
+
+    Raises:
+        NeffError: These are not the header and the size of a NEFF.
+    """
+    if not block:
+        raise NeffError("it is empty")
+    if block.startswith(LFS_POINTER):
+        raise NeffError("it is a Git LFS pointer, not the file itself: git lfs pull", damaged=False)
+    if len(block) < facts.NEFF_HEADER_SIZE:
+        raise NeffError(f"{len(block)} bytes, fewer than a NEFF's header")
+    fields = struct.unpack(facts.NEFF_HEADER, block)
+    package, header_size, data_size, major, minor, build, _, digest, uuid, name, cores, _, features, lnc = fields
+    if header_size != facts.NEFF_HEADER_SIZE:
+        instead = "gzip" if block.startswith(GZIP) else "something else"
+        raise NeffError(f"it does not begin with a NEFF's header, but with {instead}", damaged=False)
+    if package not in facts.NEFF_DIGESTS:
+        known = " and ".join(map(str, facts.NEFF_DIGESTS))
+        raise NeffError(f"package version {package}: only {known} are known, nothing can be checked", damaged=False)
+    if major > facts.NEFF_MAJOR:
+        raise NeffError(f"NEFF version {major}.{minor}: newer than {facts.NEFF_MAJOR}.x, not understood", damaged=False)
+    held = size - facts.NEFF_HEADER_SIZE
+    if data_size == 0:
+        raise NeffError("its header says that nothing follows")
+    if held < data_size:
+        raise NeffError(f"cut short: {held} of {data_size} bytes follow the header")
+    if held > data_size:
+        raise NeffError(f"too long: {held} bytes follow the header, which says {data_size}")
+    return Header(
+        package_version=package,
+        data_size=data_size,
+        major=major,
+        minor=minor,
+        build=_text(build),
+        cores=cores,
+        digest=digest,
+        uuid=str(UUID(bytes=uuid)),
+        name=_text(name),
+        name_is_cut=b"\0" not in name[:-1],
+        feature_bits=features,
+        lnc=lnc,
+    )
+
+
+def digest_form(header: Header, found: bytes) -> str | None:
+    """How the header spells this digest: "plain", "words reversed", or None where it is another one.
+
+    Both are the digest of the same bytes: compilers from about 2.18 on store each 4-byte word in reverse.
+    """
+    stored = header.digest[: len(found)]
+    if stored == found:
+        return "plain"
+    word = facts.NEFF_DIGEST_WORD
+    if stored == b"".join(found[at : at + word][::-1] for at in range(0, len(found), word)):
+        return "words reversed"
+    return None
+
+
+class Payload:
+    """The bytes after the header, read once and digested on the way."""
+
+    def __init__(self, handle: int, header: Header) -> None:
+        self.header = header
+        self._handle = handle
+        self._left = header.data_size
+        self._digest = hashlib.new(header.algorithm, usedforsecurity=False)
+
+    def read(self) -> bytes:
+        """The next piece; empty at the end.
+
+        Raises:
+            NeffError: The file ended before its size.
+        """
+        if not self._left:
+            return b""
+        piece = os.read(self._handle, min(CHUNK, self._left))
+        if not piece:
+            raise NeffError(f"cut short while it was read: {self._left} bytes are missing")
+        self._left -= len(piece)
+        self._digest.update(piece)
+        return piece
+
+    def finish(self) -> str:
+        """Read what is left and compare; returns how the digest is spelled (see `digest_form`).
+
+        Raises:
+            NeffError: The bytes are not those that the header was made for.
+        """
+        while self.read():
+            pass
+        form = digest_form(self.header, self._digest.digest())
+        if form is None:
+            name = self.header.algorithm.upper()
+            if not any(self.header.digest):
+                raise NeffError(f"its header has no {name}: nothing says whether it is whole")
+            raise NeffError(f"the {name} of its contents is not the one in its header")
+        return form
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[int, bytes, int]]:
+    """A regular file, whatever else may stand there: its descriptor, its first 1,024 bytes and its size.
+
+    Raises:
+        NeffError: It is a folder, a pipe or a device.
+        OSError: It is not there, or cannot be read.
+    """
+    # Not even opened if it is no file (a device may act on that), and never waited for if it became a pipe meanwhile.
+    _require_file(path.stat().st_mode)
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        status = os.fstat(handle)
+        _require_file(status.st_mode)
+        block = b""
+        while len(block) < facts.NEFF_HEADER_SIZE and (more := os.read(handle, facts.NEFF_HEADER_SIZE - len(block))):
+            block += more
+        yield handle, block, status.st_size
+    finally:
+        os.close(handle)
+
+
+def _require_file(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is no regular file", damaged=False)
+
+
+@contextmanager
+def payload_of(path: Path) -> Iterator[Payload]:
+    """Open a NEFF at the end of its header.
+
+    Raises:
+        NeffError: It is none.
+        OSError: It cannot be read.
+    """
+    with opened(path) as (handle, block, size):
+        yield Payload(handle, parse_header(block, size))
+
+
+def looks_packed(payload: bytes) -> bool:
+    """Whether a payload begins as one does: gzip, or a plain tar (uncompressed NEFFs load faster)."""
+    if payload.startswith(GZIP):
+        return True
+    try:
+        tarfile.TarInfo.frombuf(payload[: tarfile.BLOCKSIZE], "utf-8", "backslashreplace")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
+def read_header(path: Path) -> Header:
+    """The header alone, whose sizes fit the file; the contents are not looked at.
+
+    Raises:
+        NeffError: It is no NEFF, cut short, too long, or of an unknown kind.
+        OSError: It cannot be read.
+    """
+    with opened(path) as (_, block, size):
+        return parse_header(block, size)
+
+
+def verify(path: Path) -> Header:
+    """Read the whole file once and compare its digest with the header's; memory does not grow with its size.
+
+    What a NEFF cannot prove: the digest does not cover the header's own name, UUID, version, feature bits and LNC. A
+    change of these is only seen by whoever has the SHA-256 of the whole file.
+
+    Raises:
+        NeffError: It is no NEFF, damaged, or of an unknown kind.
+        OSError: It cannot be read.
+    """
+    with payload_of(path) as payload:
+        first = payload.read()
+        payload.finish()
+        if not looks_packed(first):
+            raise NeffError("after its header comes neither gzip nor tar", damaged=False)
+        return payload.header
+
+
+def check(path: Path) -> str | None:
+    """Why this file must not be used as a NEFF, or None if it is whole. Never raises for what a file may be."""
+    try:
+        verify(path)
+    except NeffError as error:
+        return error.reason
+    except OSError as error:
+        return f"cannot be read: {error.strerror or type(error).__name__}"
+    return None
+
+
+def module_in(name: str, *, cut: bool = False) -> str:
+    """The cache's name for the module, out of the path that the compiler wrote to; empty where it is not in there.
+
+    Args:
+        name: A NEFF's name.
+        cut: Whether the name's end may be missing: a module at its very end is then not trusted.
+    """
+    found: list[re.Match[str]] = [
+        match for match in facts.NEFF_MODULE.finditer(name) if not (cut and match.end() == len(name))
+    ]
+    found.sort(key=lambda match: "+" not in match.group())  # one with its flags names the entry exactly
+    return found[0].group() if found else ""

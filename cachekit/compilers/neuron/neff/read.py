@@ -1,0 +1,179 @@
+"""A whole NEFF as one value: verified and described in one pass over its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Payload, module_in, payload_of
+from cachekit.compilers.neuron.neff.contents import Contents, Tensor
+from cachekit.compilers.neuron.neff.leaks import Leaks, Scanner
+from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member, Tally, TooMuchError, Unpacked, members
+
+
+@dataclass(frozen=True, slots=True)
+class Neff:
+    """What a compiled graph says of itself. All text is safe to print; empty text means that it does not say."""
+
+    header: Header
+    digest: str  # how the digest is spelled: md5, "md5, words reversed", sha256
+    compressed: bool
+    compiler: str  # neuronx-cc's version with its commit, as in `neuronxcc-<compiler>`
+    target: str  # the chip's internal name: sunda
+    chip: str  # the instance family it is for: trn1; "any"; the internal name where nobody here knows it
+    revision: str
+    subgraphs: tuple[str, ...]  # one for each physical core
+    features: tuple[str, ...]  # names of feature bits, as far as the compiler writes them
+    ranks: int  # workers that its collectives join; 0 without collectives, or where it does not say
+    built: str  # when it was packed, ISO 8601 in UTC
+    name: str  # what the compiler was given as --output
+    module: str  # MODULE_<graph>+<flags>, where the name has it
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    members: int
+    leaks: Leaks
+    notes: tuple[str, ...]  # what is odd about it, or could not be read
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "bytes": facts.NEFF_HEADER_SIZE + self.header.data_size,
+            "digest": self.digest,
+            "compressed": self.compressed,
+            "package_version": self.header.package_version,
+            "neff_version": self.header.version,
+            "build": self.header.build,
+            "uuid": self.header.uuid,
+            "name": self.name,
+            "module": self.module,
+            "compiler": self.compiler,
+            "target": self.target,
+            "chip": self.chip,
+            "revision": self.revision,
+            "cores": self.header.cores,
+            "lnc": self.header.lnc,
+            "subgraphs": list(self.subgraphs),
+            "feature_bits": f"{self.header.feature_bits:#x}",
+            "features": list(self.features),
+            "ranks": self.ranks,
+            "built": self.built,
+            "inputs": [tensor.as_dict() for tensor in self.inputs],
+            "outputs": [tensor.as_dict() for tensor in self.outputs],
+            "members": self.members,
+            "leaks": self.leaks.as_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT) -> Neff:
+    """Verify a NEFF and say what it is.
+
+    Args:
+        path: The file.
+        leaks: Look through everything for paths and names. Without it, unpacking stops once the rest is known.
+        limits: How far a hostile file is followed.
+
+    Raises:
+        NeffError: It is no NEFF, damaged, of an unknown kind, or its contents contradict themselves.
+        OSError: It cannot be read.
+    """
+    with payload_of(path) as payload:
+        described: Neff | NeffError
+        try:
+            described = _describe(payload, leaks=leaks, limits=limits)
+        except NeffError as error:
+            described = error
+        # First of all whether the bytes are right: a broken tar in a damaged file is no news.
+        form = payload.finish()
+        if isinstance(described, NeffError):
+            raise described
+        return replace(described, digest=payload.header.algorithm + ("" if form == "plain" else f", {form}"))
+
+
+def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
+    header = payload.header
+    stream = Unpacked(payload, limits)
+    contents, scanner, tally = Contents(limits), Scanner(limits), Tally()
+    scanner.words(header.name, "header")
+    youngest = 0
+    stopped = ""
+    try:
+        for member in members(stream, tally, limits):
+            youngest = max(youngest, member.time)
+            if member.sound and contents.wants(member.name):
+                _document(member, contents, scanner, limits)
+            elif leaks:
+                scanner.member(member, member.pieces())
+            if not leaks and contents.enough:
+                break
+    except TooMuchError as error:
+        if not (contents.targets or contents.has_info):
+            raise
+        stopped = error.reason
+        scanner.stopped()
+    if not (contents.targets or contents.has_info or contents.has_graph):
+        raise NeffError("its tar has nothing of a NEFF: no info.json, neff.json or kelf", damaged=False)
+    name = _name(header, contents)
+    if name != header.name:
+        scanner.words(name, facts.NEFF_INFO)
+    target = contents.targets[0] if contents.targets else ""
+    return Neff(
+        header=header,
+        digest="",
+        compressed=stream.compressed,
+        compiler=contents.compiler,
+        target=target,
+        chip=facts.NEFF_TARGETS.get(target, target) if contents.targets else "",
+        revision=contents.revision,
+        subgraphs=tuple(sorted(contents.subgraphs)),
+        features=tuple(sorted(contents.features)),
+        ranks=contents.ranks,
+        built=_time(stream.time or youngest),
+        name=name,
+        module=module_in(name, cut=name == header.name and header.name_is_cut),
+        inputs=contents.inputs,
+        outputs=contents.outputs,
+        members=tally.members,
+        leaks=scanner.leaks() if leaks else Leaks(complete=False),
+        notes=tuple(_notes(header, contents, tally, stopped)),
+    )
+
+
+def _document(member: Member, contents: Contents, scanner: Scanner, limits: Limits) -> None:
+    if member.size > limits.document:
+        contents.take(member, None)
+        scanner.member(member, member.pieces())
+        return
+    body = b"".join(member.pieces())
+    contents.take(member, body)
+    scanner.member(member, [body])
+
+
+def _name(header: Header, contents: Contents) -> str:
+    """The whole name: info.json has it without the header's limit."""
+    if header.name_is_cut and contents.name.startswith(header.name):
+        return contents.name
+    return header.name or contents.name
+
+
+def _notes(header: Header, contents: Contents, tally: Tally, stopped: str) -> list[str]:
+    notes = list(contents.notes)
+    if stopped:
+        notes.append(f"not read to its end: {stopped}")
+    if not contents.targets:
+        notes.append("no kelf says which chip it is for")
+    if contents.name and header.name and not contents.name.startswith(header.name):
+        notes.append("its header and its info.json have different names: packed again, or its header is damaged")
+    if tally.links:
+        notes.append(f"{tally.links} links or devices among its members")
+    if tally.unsound:
+        notes.append(f"{tally.unsound} members whose names would leave the folder on unpacking")
+    return notes
+
+
+def _time(seconds: int) -> str:
+    # Years beyond 9999 come from hostile tars only.
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat() if 0 < seconds < 1 << 37 else ""
