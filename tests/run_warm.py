@@ -33,7 +33,7 @@ def main(arguments):
     """Run; returns the exit code."""
     if arguments[0] == "cli":
         launcher = training.ProcessLauncher
-        compilers.select = lambda *names: compiler()
+        compilers.select = lambda *names, **others: compiler()
         training.ProcessLauncher = lambda: launcher(WORKER)
         return app.run(arguments[1:])
     parser = argparse.ArgumentParser()

@@ -103,5 +103,7 @@ def run_job(
             counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
             surprises=seen.surprises,
         )
+    for note in seen.notes:
+        session.journal.emit("worker.note", note=note)
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)
     return result, seen

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from cachekit.actions.session import Session
+    from cachekit.compilers import Node
     from cachekit.config import Config
     from cachekit.recipe import Recipe
 
@@ -72,6 +73,12 @@ Toolchain = Annotated[
     Optional[str], typer.Option("--toolchain", metavar="NAME", help="Plan for a release of Neuron's SDK.")
 ]
 Instance = Annotated[Optional[str], typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.")]
+NodeCount = Annotated[
+    Optional[int], typer.Option("--nnodes", metavar="N", min=1, help="Machines that train together: parallel.nodes.")
+]
+NodeRank = Annotated[int, typer.Option("--node-rank", metavar="R", min=0, help="This machine's number, from 0.")]
+MasterAddress = Annotated[str, typer.Option("--master-addr", metavar="HOST", help="The first machine's address.")]
+MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="There.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],
@@ -87,6 +94,11 @@ def load_config(home: Path | None = None, compiler: str | None = None, wait: flo
     from cachekit import config
 
     return config.load({"home": home, "compiler": compiler, "wait_seconds": wait})
+
+
+def with_nodes(overrides: list[str] | None, count: int | None) -> list[str]:
+    """Overrides with `--nnodes` as what it stands for."""
+    return [*(overrides or ()), *([f"parallel.nodes={count}"] if count is not None else ())]
 
 
 def named(recipe: str, overrides: list[str] | None) -> str:
@@ -111,6 +123,7 @@ def session(
     offline: bool = False,
     toolchain: str | None = None,
     instance: str | None = None,
+    node: Node | None = None,
 ) -> Iterator[Session]:
     """Build the collaborators of one run, once; with a toolchain or an instance for a machine that is not this one."""
     from cachekit.actions.session import Session
@@ -127,7 +140,7 @@ def session(
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["HF_DATASETS_OFFLINE"] = "1"
     wanted = recipe.compiler.name if recipe else "auto"
-    compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "")
+    compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
     # Looking leaves no trace: only runs that change something write a journal.
     layout = Layout(config.home)
     if config.home.exists() and not config.home.is_dir():

@@ -144,6 +144,9 @@ class Progress:
     def _on_worker_failure_cleared(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} failed before ({event['class']}); trying again")
 
+    def _on_worker_note(self, event: dict[str, Any]) -> None:
+        self._line(event["note"])
+
     def _on_worker_retry(self, event: dict[str, Any]) -> None:
         self._line(f"{out.count(event['graphs'], 'graph')} again, one at a time: {event['reason']}")
 

@@ -42,6 +42,10 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
+    nnodes: options.NodeCount = None,
+    node_rank: options.NodeRank = 0,
+    master_addr: options.MasterAddress = "",
+    master_port: options.MasterPort = 29500,
 ) -> int:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
@@ -53,11 +57,13 @@ def command(
     from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
     from cachekit.actions.train import train
+    from cachekit.compilers import Node
     from cachekit.journal import Journal
     from cachekit.store import Store
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    given = list(overrides or ())
+    given = options.with_nodes(overrides, nnodes)
+    node = Node(node_rank, master_addr, master_port)
     if recipe is None:
         last = recall(Store(options.load_config(home).home, Journal(None, NAME)), Path.cwd())
         recipe, given, compiler = last.recipe, [*last.overrides, *given], compiler or last.compiler
@@ -65,7 +71,7 @@ def command(
     loaded, _ = options.load_recipe(recipe, given)
     config = options.load_config(home, compiler, wait)
     target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
-    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
+    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, given))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)

@@ -24,6 +24,10 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     offline: options.Offline = False,
+    nnodes: options.NodeCount = None,
+    node_rank: options.NodeRank = 0,
+    master_addr: options.MasterAddress = "",
+    master_port: options.MasterPort = 29500,
 ) -> int:
     """Compile what a recipe's fine-tune needs, once, and keep it.
 
@@ -35,11 +39,14 @@ def command(
     from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
     from cachekit.actions.warm import warm
+    from cachekit.compilers import Node
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    overrides = options.with_nodes(overrides, nnodes)
+    node = Node(node_rank, master_addr, master_port)
     loaded, path = options.load_recipe(recipe, overrides)
     config = options.load_config(home, compiler, wait)
-    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline) as session:
+    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)

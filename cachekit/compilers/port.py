@@ -35,6 +35,7 @@ class Observed:
         found: Graphs that were in the live root.
         compiled: Graphs that were not.
         compile_seconds: What compiling them took; 0 where nothing compiled.
+        notes: What else a person should know, a sentence each.
         surprises: Phases in which something compiled although everything had been restored.
         modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
         seconds: Compile time by module, where it is known.
@@ -44,8 +45,24 @@ class Observed:
     compiled: int = 0
     compile_seconds: float = 0.0
     surprises: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     modules: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """This machine's place among those of one run, as torchrun has it; how many they are, the recipe says.
+
+    Attributes:
+        rank: Its number, from 0.
+        address: Of the machine with rank 0.
+        port: There.
+    """
+
+    rank: int = 0
+    address: str = ""
+    port: int = 29500
 
 
 class Watch(Protocol):

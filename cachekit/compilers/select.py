@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from cachekit.compilers.port import Compiler
+from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UnknownNameError, UsageError
 
 NAMES = ("inductor", "neuron")
 
 
-def select(recipe_says: str, settings_say: str = "auto", *, toolchain: str = "", instance: str = "") -> Compiler:
+def select(
+    recipe_says: str,
+    settings_say: str = "auto",
+    *,
+    toolchain: str = "",
+    instance: str = "",
+    node: Node | None = None,
+) -> Compiler:
     """Pick the compiler.
 
     Args:
@@ -16,6 +23,7 @@ def select(recipe_says: str, settings_say: str = "auto", *, toolchain: str = "",
         settings_say: The flag `--compiler`, or the setting; wins unless it is `auto`.
         toolchain: Of the registry, for a machine that is not this one.
         instance: Of the registry, likewise.
+        node: This machine's place, where several train together.
 
     Raises:
         UnknownNameError: No compiler, toolchain or instance is called that.
@@ -38,7 +46,7 @@ def select(recipe_says: str, settings_say: str = "auto", *, toolchain: str = "",
     if name == "neuron" or (name == "auto" and _neuron_is_here()):
         from cachekit.compilers.neuron.adapter import Neuron
 
-        return Neuron()
+        return Neuron(node=node)
     from cachekit.compilers.inductor.adapter import Inductor
 
     return Inductor()

@@ -1,6 +1,7 @@
 """The training worker: `python -m cachekit.training.worker JOB.json`, one job in a process of its own.
 
-Under torchrun there are several, one a rank; the first one tells events and the result, the others only failures.
+Under torchrun there are several, one a rank; on each node the first one tells events and the result, the others
+only failures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main() -> int:
     """Run the job that the command line names, and leave its result in the job's result file."""
     die_with(os.getppid())
     job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
-    rank = int(os.environ.get("RANK", "0"))
+    rank = int(os.environ.get("LOCAL_RANK", "0"))  # each node has its own parent to answer to
     target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
     events = Events(Path(f"{job.events}.rank{rank}") if rank else Path(job.events))
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from cachekit.compilers.neuron import facts, flags, host, modules, neff, root
 from cachekit.compilers.neuron.entries import Scan, read_entry, scan
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Harvest, Observed, Watch
+from cachekit.compilers.port import Harvest, Node, Observed, Watch
 from cachekit.errors import RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
@@ -35,13 +35,15 @@ class Neuron:
 
     Args:
         machine: What is compiled for; this host by default, looked at when it is needed.
+        node: This host's place, where several train together.
     """
 
     name = "neuron"
     runtime = "cachekit.compilers.neuron.runtime"
 
-    def __init__(self, machine: host.Host | None = None) -> None:
+    def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
         self._machine = machine
+        self._node = node or Node()
 
     @property
     def machine(self) -> host.Host:
@@ -131,7 +133,15 @@ class Neuron:
 
     def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
         """See the port."""
-        return NeuronWatch(recipe, live_root, self.machine, self.flags(recipe), trial=trial, found=found, strict=strict)
+        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
+            raise UsageError(
+                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
+                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
+                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+            )
+        return NeuronWatch(
+            recipe, live_root, self.machine, self.flags(recipe), self._node, trial=trial, found=found, strict=strict
+        )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
         """See the port: all that Neuron is told, it is told by variables."""

@@ -24,7 +24,7 @@ from cachekit.compilers.neuron.host import Host
 from cachekit.compilers.neuron.logs import LogReader
 from cachekit.compilers.neuron.memory import jobs_for_memory
 from cachekit.compilers.neuron.run_log import RunLog
-from cachekit.compilers.port import Observed, Sink
+from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import MissError
 from cachekit.recipe import Recipe
 
@@ -39,6 +39,7 @@ class NeuronWatch:
         live_root: Neuron's cache root on this host.
         machine: This host.
         flags: The compiler's flags, without the wrapper's own.
+        node: This host's place among several.
         trial: See the port; so for `found` and `strict`.
         clock: Seconds.
     """
@@ -49,13 +50,14 @@ class NeuronWatch:
         live_root: Path,
         machine: Host,
         flags: Sequence[str],
+        node: Node,
         *,
         trial: bool,
         found: bool,
         strict: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._recipe, self._root, self._machine = recipe, live_root, machine
+        self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
         self._trial, self._found, self._strict = trial, found, strict
         self._options = recipe.compiler.options
         self._clock = clock
@@ -107,14 +109,24 @@ class NeuronWatch:
             "-m",
             "torch.distributed.run",
             f"--nproc_per_node={workers}",
-            "--nnodes=1",
-            "--master_addr=127.0.0.1",
-            f"--master_port={_free_port()}",
+            *self._rendezvous(),
             "--no_python",
         ]
         if self._trial and (npc := self._npc):
             return [npc, "--num_parallel", str(self._jobs), *command]
         return command
+
+    def _rendezvous(self) -> list[str]:
+        nodes = self._recipe.parallel.nodes
+        if nodes == 1:  # a free port: two runs on one host must not meet
+            return ["--nnodes=1", "--master_addr=127.0.0.1", f"--master_port={_free_port()}"]
+        node = self._node
+        return [
+            f"--nnodes={nodes}",
+            f"--node_rank={node.rank}",
+            f"--master_addr={node.address}",
+            f"--master_port={node.port}",
+        ]
 
     @property
     def _jobs(self) -> int:
@@ -246,9 +258,21 @@ class NeuronWatch:
             compiled=len(compiled),
             compile_seconds=round(sum(seconds or 0.0 for seconds in compiled.values()), 3),
             surprises=tuple(self._surprises),
+            notes=self._notes(),
             modules=frozenset(needed),
             seconds={names[name]: seconds for name, seconds in compiled.items() if seconds and name in names},
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """Workers that used other graphs than the rest: with collectives in them such a run can stop [sdk#779]."""
+        if self._trial or len(self._log.by_process) < 2:  # noqa: PLR2004 - one has nothing to differ from
+            return ()
+        shared = frozenset.intersection(*map(frozenset, self._log.by_process.values()))
+        alone = {name: len(used - shared) for name, used in sorted(self._log.by_process.items()) if used - shared}
+        if not alone:
+            return ()
+        told = ", ".join(f"{name} {count}" for name, count in alone.items())
+        return (f"workers used graphs that not all of them used: {told}",)
 
     def _own_names(self) -> dict[str, float | None]:
         return {module.partition("/")[2]: seconds for module, seconds in self._own.items()}
