@@ -478,6 +478,21 @@ def test_many_processes_may_publish_one_key_at_once(home):
     assert leftovers_of(home) == set()
 
 
+def test_nobody_sweeps_a_folder_that_is_in_use(tmp_path):
+    """Each entry sweeps, so that locks are found, held and removed in every order; old filelocks hold removed files."""
+
+    def work(number):
+        for _ in range(150):
+            with Scratch(tmp_path / "base") as folder:
+                (folder / "file").write_text(str(number))
+                assert (folder / "file").read_text() == str(number)
+                assert folder.with_name(f"{folder.name}.lock").exists(), "else nobody would sweep it after a kill"
+        return True
+
+    assert side_by_side(8, work) == [True] * 8
+    assert list((tmp_path / "base").iterdir()) == []
+
+
 def test_many_processes_may_publish_different_keys_at_once(home):
     def work(number):
         watched = Watched(home)

@@ -1,21 +1,21 @@
 """A folder of one running process, which disappears with it: at exit, or swept by the next process after a kill.
 
-The owner holds a file lock beside the folder for as long as it lives. The kernel frees the lock when the process dies,
-however it dies, so a free lock is proof that the folder has no owner.
+The owner holds a lock on a file beside the folder for as long as it lives. The kernel frees the lock when the process
+dies, however it dies, so a free lock is proof that the folder has no owner.
+
+A lock file is removed by whoever holds it. So a process may come to hold a file that has lost its name meanwhile, and
+that says nothing: each one looks whether what it holds is what the name leads to. Not every version of filelock does.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 
 class Scratch:
@@ -31,17 +31,14 @@ class Scratch:
         self.path = base / name
         self._base = base
         self._lock_path = base / f"{name}.lock"
-        self._lock: BaseFileLock | None = None
+        self._lock: int | None = None
 
     def __enter__(self) -> Path:
-        from filelock import FileLock
-
         self._base.mkdir(parents=True, exist_ok=True)
         sweep(self._base)
         # The lock first: a folder is never seen without its owner's lock.
-        lock = FileLock(str(self._lock_path))
-        lock.acquire(timeout=10)
-        self._lock = lock
+        while self._lock is None:
+            self._lock = _hold(self._lock_path, os.O_RDWR | os.O_CREAT)
         self.path.mkdir()
         return self.path
 
@@ -51,7 +48,28 @@ class Scratch:
         with suppress(OSError):  # the next sweep tries again; the work inside is done
             _remove(self.path, self._lock_path)
         if self._lock is not None:
-            self._lock.release()
+            os.close(self._lock)
+            self._lock = None
+
+
+def _hold(path: Path, flags: int) -> int | None:
+    """Lock a file, not waiting; None where another holds it, or the name leads elsewhere by now.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), path.stat()):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
 
 
 def _remove(folder: Path, lock_path: Path) -> None:
@@ -63,8 +81,6 @@ def _remove(folder: Path, lock_path: Path) -> None:
 
 def sweep(base: Path) -> list[Path]:
     """Remove the folders whose owner is gone; returns which."""
-    from filelock import FileLock, Timeout
-
     swept = []
     try:
         locks = [path for path in base.iterdir() if path.suffix == ".lock"]
@@ -72,14 +88,15 @@ def sweep(base: Path) -> list[Path]:
         return []
     for lock_path in locks:
         try:
-            lock = FileLock(str(lock_path))
-            lock.acquire(timeout=0)
-        except (Timeout, OSError):
-            continue  # owned, or not ours to touch
+            handle = _hold(lock_path, os.O_RDWR)
+        except OSError:
+            continue  # gone, or not ours to touch
+        if handle is None:
+            continue
         try:
             folder = lock_path.with_suffix("")
             _remove(folder, lock_path)
             swept.append(folder)
         finally:
-            lock.release()
+            os.close(handle)
     return swept
