@@ -466,7 +466,7 @@ def test_a_whole_fine_tune_of_two_ranks_is_warmed_and_compiles_nothing(host, tmp
         {match for match in re.findall(rf"{pid}  \[INFO\]: Extracting graphs \((\S+)\)", said)}
         for pid in sorted(set(re.findall(r"(\d+)  \[INFO\]: Extracting", said)))
     )
-    assert len(ours & theirs) >= 10
+    assert len(ours & theirs) >= 8
     assert len(ours ^ theirs) == 1, "rank 1 has work of its own"
 
     host.forget()
