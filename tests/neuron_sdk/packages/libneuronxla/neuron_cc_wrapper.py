@@ -219,9 +219,7 @@ def call_neuron_compiler(command: list[str]) -> tuple[str, bool]:
     finally:
         process.wait()
     text = said.decode(errors="replace").lstrip(".\n")
-    if process.returncode < 0:
-        text += f"neuronx-cc was killed with signal {-process.returncode} ({process.returncode})"
-    elif process.returncode:
+    if process.returncode:
         text += f"neuronx-cc compilation failed with {process.returncode}"
     return text, process.returncode != 0
 

@@ -30,8 +30,8 @@ FAILURES = {
     ),
     "host-oom": (
         (
-            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory. Using a "
-            "smaller data type, dimensions, batch size, or a larger instance type may help.\n"
+            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory. "
+            "Using a smaller data type, dimensions, batch size, or a larger instance type may help.\n"
         ),
         70,
     ),

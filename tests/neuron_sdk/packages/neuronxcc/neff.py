@@ -31,7 +31,7 @@ def write(graph: bytes, *, output: str, target: str, version: str, lnc: int | No
     """Make the file for a graph."""
     lnc = lnc or (1 if TARGETS[target] == "sunda" else 2)
     members: dict[str, Any] = {
-        "info.json": {"name": "file", "num_tpb": 1, "tool_version": version, "stand_in": True},
+        "info.json": {"name": output, "num_tpb": 1, "tool_version": version, "stand_in": True},
         "kelf-0.json": {"target": TARGETS[target], "graphs": [{"name": f"sg{n:02}"} for n in range(lnc)]},
         "neff.json": _signature(),
         MARK: {"graph_sha256": hashlib.sha256(graph).hexdigest(), "made_by": "a stand-in for neuronx-cc, in a test"},
