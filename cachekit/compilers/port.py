@@ -215,6 +215,9 @@ class Runtime(Protocol):
     def arguments(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Training arguments that the compiler needs, over those of the recipe; none of them changes a result."""
 
+    def model_options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Keywords for loading the model; none of them changes what it computes."""
+
     def compile_model(self, model: Any, settings: Mapping[str, Any]) -> None:
         """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, set_seed
@@ -10,14 +11,18 @@ from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.training.job import Job
 
 
-def load(job: Job) -> tuple[Any, Any]:
+def load(job: Job, options: Mapping[str, Any]) -> tuple[Any, Any]:
     """Tokenizer and model, ready to be compiled.
+
+    Args:
+        job: What to load.
+        options: Keywords of the compiler for loading a model.
 
     Raises:
         RecipeError: The weights do not fit the architecture, or Transformers does not know it.
         UnknownNameError: Files are neither here nor on the Hub.
     """
-    return _tokenizer(job), _model(job)
+    return _tokenizer(job), _model(job, options)
 
 
 def _tokenizer(job: Job) -> Any:
@@ -31,7 +36,7 @@ def _tokenizer(job: Job) -> Any:
         ) from error
 
 
-def _model(job: Job) -> Any:
+def _model(job: Job, options: Mapping[str, Any]) -> Any:
     fields = {name: value for name, value in job.config.items() if name not in {"model_type", "architectures"}}
     head = {
         "num_labels": len(job.labels),
@@ -51,10 +56,10 @@ def _model(job: Job) -> Any:
     # The head, too, starts from random weights: without a seed two runs of one recipe would not be alike.
     set_seed(job.recipe.training.seed)
     if job.recipe.model.from_config:
-        return AutoModelForSequenceClassification.from_config(config)
+        return AutoModelForSequenceClassification.from_config(config, **options)
     try:
         return AutoModelForSequenceClassification.from_pretrained(
-            job.weights, config=config, revision=_revision(job, job.weights)
+            job.weights, config=config, revision=_revision(job, job.weights), **options
         )
     except OSError as error:
         raise UnknownNameError(

@@ -78,7 +78,7 @@ def _run(job: Job, events: Events) -> Result:
         counts = {name: len(split) for name, split in splits.items()}
         trainer.check_rows(job.recipe.training, counts["train"])
     with events.timed("model"):
-        tokenizer, net = model.load(job)
+        tokenizer, net = model.load(job, runtime.model_options(job.settings))
         text_classification.check_tokenizer(tokenizer)
         runtime.compile_model(net, job.settings)
 

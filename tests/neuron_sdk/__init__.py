@@ -1,9 +1,9 @@
 """A Neuron host for tests: AWS's closed packages and tools stood in for, over graphs that XLA really makes.
 
-`packages/` goes on PYTHONPATH; it has `libneuronxla` (the cache and the wrapper), `torch_neuronx` (what torch_xla calls,
-and `neuron_parallel_compile`), `neuronxcc` (the compiler and the system tools), each of which says in its docstring what
-is AWS's contract and what is invented here. Nothing needs to be installed or activated: torch_xla itself looks for
-`libneuronxla` as it is imported, which is how a real installation works as well.
+`packages/` goes on PYTHONPATH; it has `libneuronxla` (the cache and the wrapper), `torch_neuronx` (what torch_xla
+calls, and `neuron_parallel_compile`), `neuronxcc` (the compiler and the system tools), each of which says in its
+docstring what is AWS's contract and what is invented here. Nothing needs to be installed or activated: torch_xla
+itself looks for `libneuronxla` as it is imported, which is how a real installation works as well.
 
 The graphs need torch_xla (`make test-xla`); the tools and the cache work without it.
 """
@@ -20,7 +20,8 @@ from typing import Any
 PACKAGES = Path(__file__).resolve().parent / "packages"
 VERSION = "2.26.6360.0+6f180f47"
 COMPILER_DIRECTORY = f"neuronxcc-{VERSION}"
-SCRIPTS = {
+SCRIPTS = PACKAGES.parent / "scripts"
+TOOLS = {
     "neuronx-cc": ("neuronxcc.driver", "main"),
     "neuron_parallel_compile": ("torch_neuronx.parallel_compile.neuron_parallel_compile", "main"),
     "neuron-ls": ("neuronxcc.tools", "neuron_ls"),
@@ -109,7 +110,7 @@ def neuron_host(folder: Path, *, cores: int = 2, **knobs: Any) -> NeuronHost:
     """
     for name in ("bin", "root", "tmp", "home"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for name, (module, function) in SCRIPTS.items():
+    for name, (module, function) in TOOLS.items():
         script = folder / "bin" / name
         # As pip writes a console script: the interpreter by its path, so that PATH does not matter.
         script.write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")

@@ -116,6 +116,11 @@ def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - 
     return {}
 
 
+def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
+    """See `compilers.port.Runtime`: none."""
+    return {}
+
+
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
     """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
     arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}

@@ -1,11 +1,12 @@
 """The wrapper around the compiler: flags, lookup, lock, compile, remembered failure.
 
-Follows: wrapper options are taken off NEURON_CC_FLAGS before the flags are hashed; the hash of libneuronxla >= 2.0.4986,
-`md5(json.dumps(["--target=…", *flags]))[:8]`; `model.done` is looked for, then `model.log`; a remembered failure is not
-compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave `model.log`; a hit
-copies the NEFF to a temporary folder; the command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35`
-with the compiler from PATH; NEURON_EXTRACT_GRAPHS_ONLY. Invented: the error that a failure ends in, the device's
-architecture (NEURON_SDK_TARGET where NEURON_PLATFORM_TARGET_OVERRIDE is not set).
+Follows: wrapper options are taken off NEURON_CC_FLAGS before the flags are hashed; the hash of libneuronxla >=
+2.0.4986, `md5(json.dumps(["--target=…", *flags]))[:8]`; `model.done` is looked for, then `model.log`; a remembered
+failure is not compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave
+`model.log`; waiting for a lock for ever, with a line a minute; a hit copies the NEFF to a temporary folder; the
+command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35` with the compiler from PATH;
+NEURON_EXTRACT_GRAPHS_ONLY. Invented: the error that a failure ends in, the device's architecture (NEURON_SDK_TARGET
+where NEURON_PLATFORM_TARGET_OVERRIDE is not set).
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from neuronxcc import knobs, neff
+
 import libneuronxla
 from libneuronxla import logger
-from libneuronxla.neuron_cc_cache import DONE, FLAGS, HLO, LOG, NEFF, CacheUrl
-from neuronxcc import knobs, neff
+from libneuronxla.neuron_cc_cache import DONE, FLAGS, HLO, LOG, NEFF, CacheUrl, CompileCache
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def neuron_xla_compile(graph: bytes, model_hash: str) -> Path | None:
         logger.info(f"Extracting graphs ({hlo}) for ahead-of-time parallel compilation. No compilation was done.")
         return None
     if not look_up(cache, entry, retry=wanted.retry):
-        cache.wait_for_lock(hlo)
+        wait_for_lock(cache, hlo)
         try:
             # Whoever had the lock may have done it meanwhile.
             if wanted.no_cache or not cache.exists(f"{entry}/{DONE}"):
@@ -115,7 +117,19 @@ def neuron_xla_compile(graph: bytes, model_hash: str) -> Path | None:
     return copy
 
 
-def look_up(cache: libneuronxla.neuron_cc_cache.CompileCacheFs, entry: str, *, retry: bool) -> bool:
+def wait_for_lock(cache: CompileCache, hlo: str) -> None:
+    """Take the lock of a graph, however long that takes; say so once a minute."""
+    start = told = time.monotonic()
+    minute = float(knobs.read().get("lock_minute", 60))
+    while not cache.hlo_acquire_lock(hlo):
+        time.sleep(min(0.05, minute / 4))
+        if time.monotonic() - told >= minute:
+            told = time.monotonic()
+            waited = round((told - start) / minute)
+            logger.info(f"Another process must be compiling {hlo}, been waiting for: {waited}.0 minutes")
+
+
+def look_up(cache: CompileCache, entry: str, *, retry: bool) -> bool:
     """Whether an entry is there.
 
     Raises:
@@ -205,9 +219,7 @@ def call_neuron_compiler(command: list[str]) -> tuple[str, bool]:
     finally:
         process.wait()
     text = said.decode(errors="replace").lstrip(".\n")
-    if process.returncode < 0:
-        text += f"neuronx-cc was killed with signal {-process.returncode} ({process.returncode})"
-    elif process.returncode:
+    if process.returncode:
         text += f"neuronx-cc compilation failed with {process.returncode}"
     return text, process.returncode != 0
 
@@ -216,7 +228,7 @@ def load(copy: Path, graph: bytes) -> None:
     """Do what the runtime does with a NEFF before it runs.
 
     Raises:
-        neff.InvalidNeff: It is damaged, or of another graph.
+        neff.InvalidNeffError: It is damaged, or of another graph.
     """
     try:
         neff.check(copy.read_bytes(), graph)
