@@ -57,6 +57,8 @@ class Fingerprint(Struct, frozen=True):
         target: What the code is built for, and what it may assume: instruction set, threads, device.
         soft: Versions recorded beside the key.
         bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
+        instance: Machine type, where the compiler knows it.
+        elsewhere: It is not this machine that was looked at.
         workers: Worker processes that `data_parallel_size: auto` means here.
     """
 
@@ -67,6 +69,8 @@ class Fingerprint(Struct, frozen=True):
     soft: dict[str, str]
     bf16: bool
     workers: int = 1
+    instance: str = ""
+    elsewhere: bool = False
 
 
 def labels_of(recipe: Recipe) -> list[str]:

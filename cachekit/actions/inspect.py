@@ -66,6 +66,12 @@ def show(store: Store, name: str) -> dict[str, Any]:
     record = find(store, name)
     whole = store.lookup(record.key, record.directory, record.model_type) is not None
     document: dict[str, Any] = msgspec.to_builtins(record)
+    if record.compiler == "neuron":
+        from cachekit.actions.neff import of_record
+
+        neffs = of_record(store, record)
+        for module in document["modules"]:
+            module["neff"] = neffs.get(module["name"])
     return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}
 
 

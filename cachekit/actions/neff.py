@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
 from cachekit.compilers.neuron.neff.container import module_in, plain
 from cachekit.errors import IntegrityError, UsageError
+from cachekit.record import Record
+from cachekit.store import Store
 
+LOOKED_AT = 256 << 20  # bytes of NEFFs that `show` reads
 VERIFIED = "verified"  # whole, and understood
 DAMAGED = "damaged"  # its bytes are not those that were written
 UNKNOWN = "unknown"  # no NEFF, or none of a kind that is known here: nothing can be said about its bytes
@@ -19,6 +23,22 @@ ABSENT = "absent"  # no file, or none that can be read
 def inspect(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """Each file's state and, where it is a NEFF, all that it says; one that cannot be read stops no other."""
     return [{"file": plain(str(path), 4096), **_inspect(path)} for path in paths]
+
+
+def of_record(store: Store, record: Record) -> dict[str, dict[str, Any]]:
+    """What the NEFFs of a record are, by module; of large ones only as long as `LOOKED_AT` bytes last."""
+    found: dict[str, dict[str, Any]] = {}
+    left = LOOKED_AT
+    for module in record.modules:
+        for file in module.files:
+            if file.path != facts.NEFF or file.size > left:
+                continue
+            left -= file.size
+            one = _inspect(store.layout.blob(file.sha256))
+            kept = ("state", "reason", "compiler", "target", "chip", "lnc", "built")
+            counts = {name: len(one.get(name, ())) for name in ("inputs", "outputs")}
+            found[module.name] = {**{name: one[name] for name in kept if name in one}, **counts}
+    return found
 
 
 def exit_code(found: Iterable[dict[str, Any]]) -> int:

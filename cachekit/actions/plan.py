@@ -54,6 +54,7 @@ class Plan:
             "key": prepared.key,
             "compiler": prepared.fingerprint.compiler,
             "directory": prepared.fingerprint.directory,
+            "elsewhere": prepared.fingerprint.instance if prepared.fingerprint.elsewhere else "",
             "model_type": prepared.model_type,
             "architecture_from": prepared.architecture.source,
             "labels": list(prepared.labels),

@@ -25,7 +25,7 @@ def provenance(fingerprint: Fingerprint) -> Provenance:
         host=socket.gethostname(),
         platform=platform.platform(),
         toolchain={name: value for name, value in {**fingerprint.soft, **fingerprint.toolchain}.items() if value},
-        instance=_instance(),
+        instance=fingerprint.instance or _instance(),
     )
 
 

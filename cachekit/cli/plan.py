@@ -80,7 +80,8 @@ def human(document: dict[str, Any]) -> list[str]:
             lines.append(f"    ... and {len(near['changes']) - 12} more (--format json)")
     seconds = document["compile_seconds"]
     lines.append(f"  compiling takes {'about ' + out.duration(seconds) if seconds is not None else 'an unknown time'}")
-    lines.append(f"  next: cachekit warm {document['source']}")
+    where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
+    lines.append(f"  next{where}: cachekit warm {document['source']}")
     return lines
 
 

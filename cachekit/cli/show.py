@@ -52,7 +52,7 @@ def human(document: dict[str, Any]) -> list[str]:
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made["toolchain"].items())),
         f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: will compile again'}",
         "modules",
-        *(f"  {_DIGEST.sub(_cut, module['name'])}" for module in document["modules"]),
+        *(line for module in document["modules"] for line in _module(module)),
         f"ingredients ({agrees})",
     ]
     width = max(len(name) for name in document["hard"]) + 2
@@ -64,11 +64,24 @@ def human(document: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _module(module: dict[str, Any]) -> list[str]:
+    lines = [f"  {_DIGEST.sub(_cut, module['name'])}"]
+    neff = module.get("neff")
+    if neff is not None and neff["state"] != "verified":
+        lines.append(f"    {neff['state'].upper()}: {neff['reason']}")
+    elif neff is not None:
+        took = f", compiled in {out.duration(module['seconds'])}" if module.get("seconds") else ""
+        files = out.size(sum(file["size"] for file in module["files"]))
+        tensors = f"{out.count(neff['inputs'], 'input')}, {out.count(neff['outputs'], 'output')}"
+        lines.append(f"    {files}, {neff['chip'] or neff['target'] or 'unknown chip'}, {tensors}{took}")
+    return lines
+
+
 def _cut(digest: re.Match[str]) -> str:
     return f"{digest.group()[:16]}…"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value))
+        return " ".join(map(str, value)) or "(none)"
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

@@ -69,12 +69,13 @@ class Neuron:
             toolchain=toolchain,
             target={"chip": machine.target, "lnc": machine.lnc},
             soft={
-                "instance": machine.instance,
                 "neuronx-cc-build": found[facts.COMPILER_PACKAGE],
                 **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
             },
             bf16=True,
             workers=max(machine.cores, 1),
+            instance=machine.instance,
+            elsewhere=not machine.here,
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
