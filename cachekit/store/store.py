@@ -18,7 +18,7 @@ from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 
-CHUNK = 1 << 20
+CHUNK = 256 << 10  # bytes; they stay in the cache of the processor
 MISSING = "it is missing"
 
 
