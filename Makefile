@@ -10,7 +10,10 @@ TORCH_ARGS ?=
 DEV_GROUPS ?= --group test --group lint
 RECIPE = recipes/demo.yaml
 
-.PHONY: help demo test test-slow test-accuracy test-oldest lint features bench clean
+# Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB.
+XLA_VENV ?= .venv-xla
+
+.PHONY: help demo test test-slow test-accuracy test-oldest test-xla lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -44,6 +47,17 @@ test-accuracy: $(VENV)/.installed
 test-oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt DEV_GROUPS='--group test'
 
+$(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/neuron_sdk/no_cuda.py
+	$(PYTHON) -m venv $(XLA_VENV)
+	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/neuron.txt
+	$(XLA_VENV)/bin/python tests/neuron_sdk/no_cuda.py
+	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
+test-xla: $(XLA_VENV)/.installed
+	$(XLA_VENV)/bin/python -m pytest -m xla
+
 ## make lint       ruff, strict types, imports that go one way
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -60,4 +74,4 @@ bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-oldest .demo .features.json build dist
+	rm -rf $(VENV) .venv-oldest $(XLA_VENV) .demo .features.json build dist

@@ -20,7 +20,8 @@ from typing import Any
 PACKAGES = Path(__file__).resolve().parent / "packages"
 VERSION = "2.26.6360.0+6f180f47"
 COMPILER_DIRECTORY = f"neuronxcc-{VERSION}"
-SCRIPTS = {
+SCRIPTS = PACKAGES.parent / "scripts"
+TOOLS = {
     "neuronx-cc": ("neuronxcc.driver", "main"),
     "neuron_parallel_compile": ("torch_neuronx.parallel_compile.neuron_parallel_compile", "main"),
     "neuron-ls": ("neuronxcc.tools", "neuron_ls"),
@@ -109,7 +110,7 @@ def neuron_host(folder: Path, *, cores: int = 2, **knobs: Any) -> NeuronHost:
     """
     for name in ("bin", "root", "tmp", "home"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for name, (module, function) in SCRIPTS.items():
+    for name, (module, function) in TOOLS.items():
         script = folder / "bin" / name
         # As pip writes a console script: the interpreter by its path, so that PATH does not matter.
         script.write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")

@@ -1,7 +1,7 @@
 """The Neuron Persistent Cache: `<root>/neuronxcc-<version>/MODULE_<graph>+<flags>/` and what happens in it.
 
 Follows: layout, file names, order (`model.done` last), root (`--cache_dir`, NEURON_COMPILE_CACHE_URL, default), the lock
-without owner (a zero-byte file whose existence is the lock), waiting for ever with a line a minute, method names as
+without owner (a zero-byte file whose existence is the lock), method names as
 optimum-neuron and NxD call them. Invented: the default root of a test (NEURON_SDK_DEFAULT_ROOT), and that files are copied
 in place, so that a kill leaves half of one.
 """
@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from libneuronxla import logger
 from neuronxcc import __version__ as compiler_version
-from neuronxcc import knobs
 
 HLO = "model.hlo_module.pb"
 NEFF, DONE, LOG, FLAGS, LOCK = "model.neff", "model.done", "model.log", "compile_flags.json", HLO + ".lock"
@@ -130,17 +127,6 @@ class CompileCacheFs(CompileCache):
     def hlo_release_lock(self, h: str) -> None:
         """Give the lock of a graph back."""
         Path(f"{h}.lock").unlink(missing_ok=True)
-
-    def wait_for_lock(self, h: str) -> None:
-        """Take the lock of a graph, however long that takes."""
-        start = told = time.monotonic()
-        minute = float(knobs.read().get("lock_minute", 60))
-        while not self.hlo_acquire_lock(h):
-            time.sleep(min(0.05, minute / 4))
-            if time.monotonic() - told >= minute:
-                told = time.monotonic()
-                waited = round((told - start) / minute)
-                logger.info(f"Another process must be compiling {h}, been waiting for: {waited}.0 minutes")
 
     @contextmanager
     def try_lookup_for_compile(self, hlo: str) -> Iterator[CacheEntry | None]:

@@ -2,8 +2,8 @@
 
 Follows: wrapper options are taken off NEURON_CC_FLAGS before the flags are hashed; the hash of libneuronxla >= 2.0.4986,
 `md5(json.dumps(["--target=…", *flags]))[:8]`; `model.done` is looked for, then `model.log`; a remembered failure is not
-compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave `model.log`; a hit
-copies the NEFF to a temporary folder; the command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35`
+compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave `model.log`; waiting for a lock for ever, with
+a line a minute; a hit copies the NEFF to a temporary folder; the command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35`
 with the compiler from PATH; NEURON_EXTRACT_GRAPHS_ONLY. Invented: the error that a failure ends in, the device's
 architecture (NEURON_SDK_TARGET where NEURON_PLATFORM_TARGET_OVERRIDE is not set).
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import libneuronxla
 from libneuronxla import logger
-from libneuronxla.neuron_cc_cache import DONE, FLAGS, HLO, LOG, NEFF, CacheUrl
+from libneuronxla.neuron_cc_cache import DONE, FLAGS, HLO, LOG, NEFF, CacheUrl, CompileCache
 from neuronxcc import knobs, neff
 
 
@@ -99,7 +99,7 @@ def neuron_xla_compile(graph: bytes, model_hash: str) -> Path | None:
         logger.info(f"Extracting graphs ({hlo}) for ahead-of-time parallel compilation. No compilation was done.")
         return None
     if not look_up(cache, entry, retry=wanted.retry):
-        cache.wait_for_lock(hlo)
+        wait_for_lock(cache, hlo)
         try:
             # Whoever had the lock may have done it meanwhile.
             if wanted.no_cache or not cache.exists(f"{entry}/{DONE}"):
@@ -115,7 +115,19 @@ def neuron_xla_compile(graph: bytes, model_hash: str) -> Path | None:
     return copy
 
 
-def look_up(cache: libneuronxla.neuron_cc_cache.CompileCacheFs, entry: str, *, retry: bool) -> bool:
+def wait_for_lock(cache: CompileCache, hlo: str) -> None:
+    """Take the lock of a graph, however long that takes; say so once a minute."""
+    start = told = time.monotonic()
+    minute = float(knobs.read().get("lock_minute", 60))
+    while not cache.hlo_acquire_lock(hlo):
+        time.sleep(min(0.05, minute / 4))
+        if time.monotonic() - told >= minute:
+            told = time.monotonic()
+            waited = round((told - start) / minute)
+            logger.info(f"Another process must be compiling {hlo}, been waiting for: {waited}.0 minutes")
+
+
+def look_up(cache: CompileCache, entry: str, *, retry: bool) -> bool:
     """Whether an entry is there.
 
     Raises:

@@ -4,3 +4,7 @@ Importing it changes nothing; torch_xla calls `torch_neuronx.xla.init()` itself 
 """
 
 __version__ = "2.9.0.2.15.32035+de43f57c"
+
+
+class DataParallel:
+    """optimum-neuron imports this name."""
