@@ -103,7 +103,8 @@ def _cxx(_: Config) -> Iterator[Finding]:
     if host.available():
         yield Finding("ok", "not needed: neuronx-cc compiles here")
     else:
-        yield Finding("ok", inductor.cxx_version(inductor.cxx()))
+        name = inductor.cxx()
+        yield Finding("ok", f"{name} {inductor.cxx_version(name)}")
 
 
 def _entries() -> Sequence[Entry]:

@@ -119,7 +119,7 @@ def flags_hash(lab: Lab) -> Seen:
 )
 def target(lab: Lab) -> Seen:
     """What the wrapper compiles for is what keys say."""
-    said = _target(flags.read_flags(lab.named[0].path / facts.FLAGS_FILE) or [])
+    said = _target_of(lab.named[0])
     tool = lab.bench.which(*facts.NEURON_LS)
     try:
         listed = devices.list_devices((tool,)) if tool else None
@@ -130,7 +130,7 @@ def target(lab: Lab) -> Seen:
     wanted = host.target_of(override, name, zoo.instances().get(name))
     if not wanted:
         raise UnknownError("nothing names the instance")
-    return Seen(said in facts.TARGETS and said == wanted, f"{said or 'none'}; cachekit says {wanted}")
+    return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
 
 
 @check(
@@ -161,9 +161,9 @@ def neff_digest(lab: Lab) -> Seen:
 def neff_contents(lab: Lab) -> Seen:
     """What is read out of a NEFF is what compiled it."""
     entry = lab.compiled[0]
-    found = _read(entry)
+    found = read_neff(entry)
     own = lab.packages.modules.get(facts.COMPILER_MODULE, "")
-    said = _target(flags.read_flags(entry.path / facts.FLAGS_FILE) or [])
+    said = _target_of(entry)
     family = facts.TARGET_FAMILIES.get(re.sub(r"(?<=\d)[a-z]+$", "", said), said)
     # Inf2 and Trn1 have one instruction set, and one name inside.
     fits = found.compiler == own and found.chip in {family, "trn1" if family == "inf2" else family}
@@ -178,8 +178,8 @@ def neff_contents(lab: Lab) -> Seen:
 )
 def neff_name(lab: Lab) -> Seen:
     """Whether a lone NEFF can be told its module."""
-    wrong = [(entry, found) for entry in lab.compiled if (found := _read(entry)).module != entry.name]
-    return Seen(not wrong, (wrong[0][1] if wrong else _read(lab.compiled[0])).name or "no name")
+    wrong = [(entry, found) for entry in lab.compiled if (found := read_neff(entry)).module != entry.name]
+    return Seen(not wrong, (wrong[0][1] if wrong else read_neff(lab.compiled[0])).name or "no name")
 
 
 @check(
@@ -249,7 +249,12 @@ def no_graph_still_hit(lab: Lab) -> Seen:
     return Seen(bool(run.log.hits) and not run.log.compiled and run.code == 0, _told(run))
 
 
-def _read(entry: Entry) -> neff.Neff:
+def read_neff(entry: Entry) -> neff.Neff:
+    """The NEFF of a module.
+
+    Raises:
+        UnknownError: It has none that can be read.
+    """
     try:
         return neff.read(entry.path / facts.NEFF, leaks=False)
     except (neff.NeffError, OSError) as error:
@@ -259,6 +264,13 @@ def _read(entry: Entry) -> neff.Neff:
 def _target(words: list[str]) -> str:
     front = f"{facts.TARGET_OPTION}="
     return words[0].removeprefix(front) if words and words[0].startswith(front) else ""
+
+
+def _target_of(entry: Entry) -> str:
+    said = _target(flags.read_flags(entry.path / facts.FLAGS_FILE) or [])
+    if not said:
+        raise UnknownError("its flags name no target")
+    return said
 
 
 def _told(run: Run) -> str:

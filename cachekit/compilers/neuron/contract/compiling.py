@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachekit.compilers.neuron import facts, modules, neff
 from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.contract.cached import read_neff
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
 
@@ -81,11 +82,9 @@ def direct_neff(lab: Lab) -> Seen:
         raise UnknownError(f"there is none: {run.end}")
     try:
         own = neff.read(output, leaks=False)
-        other = neff.read(lab.compiled[0].path / facts.NEFF, leaks=False)
     except neff.NeffError as error:
         return Seen(fits=False, words=error.reason)
-    except OSError as error:
-        raise UnknownError(f"there is nothing to compare it with: {error.strerror}") from error
+    other = read_neff(lab.compiled[0])
     words = f"{own.digest}, {own.compiler}, {own.target}, LNC {own.header.lnc}"
     return Seen((own.compiler, own.target, own.header.lnc) == (other.compiler, other.target, other.header.lnc), words)
 

@@ -115,8 +115,8 @@ def instance(lab: Lab) -> Seen:
     name = found.instance_type or sysfs
     words = f"neuron-ls {found.instance_type or 'names none'} with {found.cores} cores, sysfs {sysfs or 'names none'}"
     known = zoo.instances().get(name)
-    if not name:
-        raise UnknownError("nothing names the instance")
+    if not name or not found.cores:
+        raise UnknownError("nothing names the instance" if not name else "neuron-ls tells no cores")
     if known is None:
         return Seen(fits=False, words=f"{words}; not in the registry")
     same = not (found.instance_type and sysfs) or found.instance_type == sysfs
@@ -135,8 +135,8 @@ def neuron_monitor(lab: Lab) -> Seen:
         listed, tool = _devices(lab), lab.bench.which(*facts.NEURON_MONITOR)
     except devices.DeviceListError as error:
         raise UnknownError(str(error)) from error
-    if not tool:
-        raise UnknownError("neuron-monitor is not on PATH")
+    if not tool or not listed.cores:
+        raise UnknownError("neuron-monitor is not on PATH" if not tool else "neuron-ls tells no cores")
     try:
         record = devices.sample_monitor((tool,))
     except devices.DeviceListError as error:

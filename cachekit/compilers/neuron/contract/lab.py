@@ -262,8 +262,13 @@ class Lab:
 
     def without(self, name: str) -> Run:
         """The script after a file was removed from each module of a copy of the root."""
-        root = self.root(f"without-{name.replace('.', '-')}")
-        source = self.first_root
+        if name not in self.made:
+            self.made[name] = self._without(name)
+        found: Run = self.made[name]
+        return found
+
+    def _without(self, name: str) -> Run:
+        root, source = self.root(f"without-{name.replace('.', '-')}"), self.first_root
         for entry in self.compiled:
             if name not in entry.names:
                 raise UnknownError(f"the module has no {name}")
