@@ -26,12 +26,14 @@ class Finding:
     Attributes:
         state: `unknown` where it could not be looked at.
         said: What it is, one line.
-        mend: The command, or the edit, that mends it; empty where nothing needs to be.
+        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
+        run: The command that mends it, to be copied whole.
     """
 
     state: State
     said: str
     mend: str = ""
+    run: str = ""
 
 
 class Check(Protocol):

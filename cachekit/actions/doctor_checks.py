@@ -33,13 +33,13 @@ def _packages(_: Config) -> Iterator[Finding]:
     found = host.versions()
     if wrong := host.placeholders(found):
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
-        remove = f"pip uninstall {' '.join(wrong)}"
-        yield Finding("problem", f"{names}: empty placeholders from PyPI", f"{remove}; {host.INSTALL}")
+        run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
+        yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
     elif host.available():
         yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
     elif some := [name for name in host.REQUIRED if name in found]:
         missing = [name for name in host.REQUIRED if name not in found]
-        yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", host.INSTALL)
+        yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
     else:
         yield Finding("ok", "no Neuron packages: PyTorch's Inductor compiles here")
 
@@ -66,9 +66,9 @@ def _locks(_: Config) -> Iterator[Finding]:
         yield Finding("ok", f"{len(entries)} modules, {live} compiling" if live else f"{len(entries)} modules, no lock")
     for finding in findings:
         lock = finding.lock
-        words = f"{lock.entry.module}: lock of {_age(lock.age)}"
+        words = f"{lock.entry.name}: lock of {_age(lock.age)}"
         if finding.verdict == "stale":
-            yield Finding("problem", f"{words}, stale: {finding.reason}", f"rm {shlex.quote(str(lock.path))}")
+            yield Finding("problem", f"{words}, stale: {finding.reason}", run=_remove(lock.path))
         elif finding.verdict == "maybe":
             yield Finding("problem", f"{words}, perhaps stale: {finding.reason}", finding.advice)
 
@@ -82,10 +82,9 @@ def _failures(_: Config) -> Iterator[Finding]:
     for one in found:
         failure = classify("\n".join(one.excerpt))
         said = failure.message or next(iter(one.excerpt), "its log is empty")
-        forget = f"rm {shlex.quote(str(one.log))}"
-        mend = forget if failure.clearable else f"{failure.advice}; to try it again all the same: {forget}"
-        words = f"{one.entry.module}: failed {_age(one.age)} ago, {failure.kind.name}: {said}"
-        yield Finding("problem", words, mend)
+        mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
+        words = f"{one.entry.name}: failed {_age(one.age)} ago, {failure.kind.name}: {said}"
+        yield Finding("problem", words, mend, _remove(one.log))
 
 
 def _folders(config: Config) -> Iterator[Finding]:
@@ -117,6 +116,10 @@ def _entries() -> Sequence[Entry]:
 
 def _is_folder(root: Root) -> bool:
     return root.path is not None and Path(root.path).is_dir()
+
+
+def _remove(path: Path) -> str:
+    return f"rm {shlex.quote(str(path))}"
 
 
 def _age(seconds: float) -> str:

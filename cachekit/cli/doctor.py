@@ -69,7 +69,9 @@ def human(document: dict[str, Any]) -> list[str]:
             continue
         lines += out.labelled(f"{finding['state'].ljust(9)}{name.ljust(width)}", finding["said"])
         if finding["mend"]:
-            lines += out.labelled("mend: ", finding["mend"], 11)
+            lines += out.labelled("mend: ", finding["mend"], 9)
+        if finding["run"]:
+            lines.append(f"         run:  {finding['run']}")  # never folded: it is there to be copied
     lines += [
         f"  ... and {count - SHOWN} more of {name} (--format json)" for name, count in shown.items() if count > SHOWN
     ]
