@@ -10,7 +10,7 @@ TORCH_ARGS ?=
 DEV_GROUPS ?= --group test --group lint
 RECIPE = recipes/demo.yaml
 
-# Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB.
+# Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
 .PHONY: help demo test test-slow test-accuracy test-oldest test-xla lint features bench clean

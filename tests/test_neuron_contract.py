@@ -155,6 +155,13 @@ def test_every_check_has_a_name_of_its_own_and_says_what_to_correct():
             assert hasattr(inside, name), f"{one.name}: {place}"
 
 
+def test_the_manual_lists_every_check():
+    manual = (Path(__file__).parent.parent / "docs" / "neuron.md").read_text(encoding="utf-8")
+    table = manual.partition("## The first ten minutes on a real instance")[2].partition("## What was verified")[0]
+    listed = [name for row in table.splitlines() if row.startswith("| ") for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(listed) == sorted(one.name for one in contract.CHECKS)
+
+
 # --- a fact that is wrong: one check differs, and names it -----------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from conftest import real_dir
@@ -124,7 +123,9 @@ def test_extraction_writes_the_graph_and_compiles_nothing(host):
     code, said = run(host, *ask(14), NEURON_EXTRACT_GRAPHS_ONLY="1")
     found = entry(host, 14)
     assert code == 0
-    line = f"Extracting graphs ({found.path}/model.hlo_module.pb) for ahead-of-time parallel compilation. No compilation"
+    line = (
+        f"Extracting graphs ({found.path}/model.hlo_module.pb) for ahead-of-time parallel compilation. No compilation"
+    )
     assert f"{line} was done.\n" in said
     assert (found.files, host.compiles) == (EXTRACTED, 0)
 
@@ -148,7 +149,9 @@ def test_a_lock_is_an_empty_file_and_its_waiters_wait(host):
     hlo = re.escape(str(lock.with_name("model.hlo_module.pb")))
     for minutes in (1, 2):
         line = process.stdout.readline()
-        assert re.fullmatch(STAMP + rf"Another process must be compiling {hlo}, been waiting for: {minutes}\.0 minutes\n", line)
+        assert re.fullmatch(
+            STAMP + rf"Another process must be compiling {hlo}, been waiting for: {minutes}\.0 minutes\n", line
+        )
     lock.unlink()
     said, _ = process.communicate(timeout=LIMIT)
     assert (process.returncode, host.compiles) == (0, 1)
@@ -180,10 +183,13 @@ def test_an_interrupted_compile_is_remembered_as_failed(host):
     "failure, text",
     [
         ("device-oom", "[ERROR] [NCC_EOOM002]"),
-        ("host-oom", "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory"),
+        (
+            "host-oom",
+            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory",
+        ),
         ("internal", "neuronx-cc compilation failed with 70"),
         ("disk-full", "No space left on device"),
-        ("killed", "(-9)"),
+        ("killed", "neuronx-cc compilation failed with -9"),
     ],
 )
 def test_a_failure_is_remembered_until_it_is_retried(host, failure, text):
@@ -199,7 +205,9 @@ def test_a_failure_is_remembered_until_it_is_retried(host, failure, text):
 
     host.knobs(failures=[])
     code, said = run(host, *ask(19))
-    skipped = f"Got a cached failed neff at {found.path}/model.neff. Will skip compilation, please set --retry_failed_compi"
+    skipped = (
+        f"Got a cached failed neff at {found.path}/model.neff. Will skip compilation, please set --retry_failed_compi"
+    )
     assert code != 0
     assert skipped in said
     assert host.compiles == 1, "a remembered failure is not compiled again"
@@ -281,7 +289,11 @@ def test_neuron_ls_has_the_fields_of_a_real_one(host):
 
 def test_neuron_monitor_has_the_fields_of_a_real_one(host):
     path = real_dir("device") / "neuron-monitor.trn1.2xlarge.real.nolicence.json"
-    real = json.loads(path.read_text().splitlines()[0]) if path.read_text().count("\n}") == 0 else json.loads(path.read_text())
+    real = (
+        json.loads(path.read_text().splitlines()[0])
+        if path.read_text().count("\n}") == 0
+        else json.loads(path.read_text())
+    )
     process = start(host, "neuron-monitor")
     assert process.stdout is not None
     found = json.loads(process.stdout.readline())
@@ -348,7 +360,7 @@ def test_a_failure_is_tried_again_as_often_as_asked(host):
 
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_as_many_compilers_run_as_asked(host, parallel):
-    host.knobs(compile_seconds=1)
+    host.knobs(compile_seconds=2 if parallel > 1 else 0.3)
     code, said = npc(host, "--num_parallel", parallel, *ask(41, 42, 43))
     running = most = 0
     for event in host.events("compile", "compiled"):
@@ -463,10 +475,10 @@ def test_a_whole_fine_tune_of_two_ranks_is_warmed_and_compiles_nothing(host, tmp
     assert {frozenset(found.files) for found in entries} == {frozenset(FINISHED)}
     assert said.count("Extracting graphs (") == sum(xla_compiles(said))
     ours, theirs = (
-        {match for match in re.findall(rf"{pid}  \[INFO\]: Extracting graphs \((\S+)\)", said)}
+        set(re.findall(rf"{pid}  \[INFO\]: Extracting graphs \((\S+)\)", said))
         for pid in sorted(set(re.findall(r"(\d+)  \[INFO\]: Extracting", said)))
     )
-    assert len(ours & theirs) >= 10
+    assert len(ours & theirs) >= 8
     assert len(ours ^ theirs) == 1, "rank 1 has work of its own"
 
     host.forget()
@@ -479,8 +491,6 @@ def test_a_whole_fine_tune_of_two_ranks_is_warmed_and_compiles_nothing(host, tmp
     code, said = long(host, *launch, tmp_path / "run", **flags)
     assert code == 0, said[-5000:]
     assert host.compiles == 0
-
-
 
 
 @pytest.mark.xla

@@ -1,9 +1,9 @@
 """A Neuron host for tests: AWS's closed packages and tools stood in for, over graphs that XLA really makes.
 
-`packages/` goes on PYTHONPATH; it has `libneuronxla` (the cache and the wrapper), `torch_neuronx` (what torch_xla calls,
-and `neuron_parallel_compile`), `neuronxcc` (the compiler and the system tools), each of which says in its docstring what
-is AWS's contract and what is invented here. Nothing needs to be installed or activated: torch_xla itself looks for
-`libneuronxla` as it is imported, which is how a real installation works as well.
+`packages/` goes on PYTHONPATH; it has `libneuronxla` (the cache and the wrapper), `torch_neuronx` (what torch_xla
+calls, and `neuron_parallel_compile`), `neuronxcc` (the compiler and the system tools), each of which says in its
+docstring what is AWS's contract and what is invented here. Nothing needs to be installed or activated: torch_xla
+itself looks for `libneuronxla` as it is imported, which is how a real installation works as well.
 
 The graphs need torch_xla (`make test-xla`); the tools and the cache work without it.
 """

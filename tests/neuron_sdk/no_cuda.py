@@ -62,13 +62,9 @@ def _make(library: Path, functions: list[str], version: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".map") as script:
         script.write(f"{version} {{ *; }};\n")
         script.flush()
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, f"-Wl,-soname,{library.name}"]
-            + [f"-Wl,--version-script={script.name}"],
-            input=source,
-            text=True,
-            check=True,
-        )
+        command = ["cc", "-shared", "-fPIC", "-o", library, f"-Wl,-soname,{library.name}"]
+        command += [f"-Wl,--version-script={script.name}", "-x", "c", "-"]
+        subprocess.run(command, input=source, text=True, check=True)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
     python bert.py FOLDER [STEPS]     accumulation, evaluation and checkpoints; ranks of torchrun train apart
 
-The two overrides keep values that a device computed out of Python's decisions: a run that only extracts graphs gets zeros.
+The two overrides keep what a device computed out of Python's decisions: a run that only extracts graphs gets zeros.
 """
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -58,6 +59,7 @@ def main(folder: str, steps: int) -> None:
         intermediate_size=64,
         max_position_embeddings=32,
         num_labels=3,
+        attn_implementation="eager",  # the default one asks whether a batch has padding, and makes another graph if not
     )
     arguments = TrainingArguments(
         output_dir=f"{folder}/{rank}",
@@ -83,8 +85,8 @@ def main(folder: str, steps: int) -> None:
         train_dataset=Rows(64, 0),
         eval_dataset=Rows(3 * BATCH, 1000),
     )
-    checkpoints = sorted(os.listdir(arguments.output_dir)) if os.path.isdir(arguments.output_dir) else []
-    trainer.train(resume_from_checkpoint=f"{arguments.output_dir}/{checkpoints[0]}" if checkpoints else None)
+    checkpoints = sorted(Path(arguments.output_dir).glob("checkpoint-*"))
+    trainer.train(resume_from_checkpoint=str(checkpoints[0]) if checkpoints else None)
     if rank:  # work that one rank alone does: a graph that the others never see
         torch.arange(rank + 1).to("xla").cumsum(0).cpu()
     print(f"xla-compiles={xla_metrics.counter_value('UncachedCompile')} device={arguments.device}", flush=True)

@@ -1,6 +1,6 @@
 """A "training" without torch: it asks the Neuron cache for graphs that its arguments name, one after the other.
 
-    python graphs.py GRAPH…         each a number (the graph's hash); its bytes are made of it
+python graphs.py GRAPH…         each a number (the graph's hash); its bytes are made of it
 """
 
 import sys

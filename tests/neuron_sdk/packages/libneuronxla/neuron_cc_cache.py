@@ -1,9 +1,9 @@
 """The Neuron Persistent Cache: `<root>/neuronxcc-<version>/MODULE_<graph>+<flags>/` and what happens in it.
 
-Follows: layout, file names, order (`model.done` last), root (`--cache_dir`, NEURON_COMPILE_CACHE_URL, default), the lock
-without owner (a zero-byte file whose existence is the lock), method names as
-optimum-neuron and NxD call them. Invented: the default root of a test (NEURON_SDK_DEFAULT_ROOT), and that files are copied
-in place, so that a kill leaves half of one.
+Follows: layout, file names, order (`model.done` last), root (`--cache_dir`, NEURON_COMPILE_CACHE_URL, default), the
+lock without owner (a zero-byte file whose existence is the lock), method names as optimum-neuron and NxD call them.
+Invented: the default root of a test (NEURON_SDK_DEFAULT_ROOT), and that files are copied in place, so that a kill
+leaves half of one.
 """
 
 from __future__ import annotations

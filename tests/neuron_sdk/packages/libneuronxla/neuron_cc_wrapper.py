@@ -1,11 +1,12 @@
 """The wrapper around the compiler: flags, lookup, lock, compile, remembered failure.
 
-Follows: wrapper options are taken off NEURON_CC_FLAGS before the flags are hashed; the hash of libneuronxla >= 2.0.4986,
-`md5(json.dumps(["--target=…", *flags]))[:8]`; `model.done` is looked for, then `model.log`; a remembered failure is not
-compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave `model.log`; waiting for a lock for ever, with
-a line a minute; a hit copies the NEFF to a temporary folder; the command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35`
-with the compiler from PATH; NEURON_EXTRACT_GRAPHS_ONLY. Invented: the error that a failure ends in, the device's
-architecture (NEURON_SDK_TARGET where NEURON_PLATFORM_TARGET_OVERRIDE is not set).
+Follows: wrapper options are taken off NEURON_CC_FLAGS before the flags are hashed; the hash of libneuronxla >=
+2.0.4986, `md5(json.dumps(["--target=…", *flags]))[:8]`; `model.done` is looked for, then `model.log`; a remembered
+failure is not compiled again without `--retry_failed_compilation`; a failed compile, and an interrupted one, leave
+`model.log`; waiting for a lock for ever, with a line a minute; a hit copies the NEFF to a temporary folder; the
+command `neuronx-cc compile --framework=XLA … --output … <flags> --verbose=35` with the compiler from PATH;
+NEURON_EXTRACT_GRAPHS_ONLY. Invented: the error that a failure ends in, the device's architecture (NEURON_SDK_TARGET
+where NEURON_PLATFORM_TARGET_OVERRIDE is not set).
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from neuronxcc import knobs, neff
+
 import libneuronxla
 from libneuronxla import logger
 from libneuronxla.neuron_cc_cache import DONE, FLAGS, HLO, LOG, NEFF, CacheUrl, CompileCache
-from neuronxcc import knobs, neff
 
 
 @dataclass(frozen=True)
@@ -217,9 +219,7 @@ def call_neuron_compiler(command: list[str]) -> tuple[str, bool]:
     finally:
         process.wait()
     text = said.decode(errors="replace").lstrip(".\n")
-    if process.returncode < 0:
-        text += f"neuronx-cc was killed with signal {-process.returncode} ({process.returncode})"
-    elif process.returncode:
+    if process.returncode:
         text += f"neuronx-cc compilation failed with {process.returncode}"
     return text, process.returncode != 0
 
@@ -228,7 +228,7 @@ def load(copy: Path, graph: bytes) -> None:
     """Do what the runtime does with a NEFF before it runs.
 
     Raises:
-        neff.InvalidNeff: It is damaged, or of another graph.
+        neff.InvalidNeffError: It is damaged, or of another graph.
     """
     try:
         neff.check(copy.read_bytes(), graph)

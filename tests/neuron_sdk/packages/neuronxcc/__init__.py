@@ -1,4 +1,4 @@
-"""Stands in for AWS's compiler package `neuronx-cc` (closed): the version, the command line, a file that looks like a NEFF.
+"""Stands in for AWS's compiler package `neuronx-cc` (closed).
 
 Follows: the version string carries `+<commit>`, as in real compiler directories. Invented: everything it "compiles".
 """

@@ -29,20 +29,24 @@ FAILURES = {
         70,
     ),
     "host-oom": (
-        "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory. Using a "
-        "smaller data type, dimensions, batch size, or a larger instance type may help.\n",
+        (
+            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory. "
+            "Using a smaller data type, dimensions, batch size, or a larger instance type may help.\n"
+        ),
         70,
     ),
     "internal": (
-        "***************************************************************\n"
-        " An Internal Compiler Error has occurred\n"
-        "***************************************************************\n"
-        "Error message:  Assertion failure in DotTransform.\nError class:    AssertionError\n"
-        f"Diagnostic information:\n  {BANNER}\n",
+        (
+            "***************************************************************\n"
+            " An Internal Compiler Error has occurred\n"
+            "***************************************************************\n"
+            "Error message:  Assertion failure in DotTransform.\nError class:    AssertionError\n"
+            f"Diagnostic information:\n  {BANNER}\n"
+        ),
         70,
     ),
     "user-error": (
-        ERROR.format(code="NCC_EBVF030", text="The number of instructions generated exceeds the limit."),
+        ERROR.format(code="NCC_EBVF030", text="Instructions exceed the limit."),
         70,
     ),
     "disk-full": ("OSError: [Errno 28] No space left on device\n", 1),

@@ -1,4 +1,4 @@
-"""What a test wants of the stand-in, read from the JSON file that NEURON_SDK_KNOBS names; and the log of what it did.
+"""What a test wants of the stand-in, read from the JSON file that NEURON_SDK_KNOBS names; and a log of what it did.
 
 All of this is invented: the real SDK has neither. Without the variable everything succeeds at once and nothing is
 written down.
@@ -6,13 +6,15 @@ written down.
 Knobs:
     compile_seconds: How long each compile takes.
     memory_mb: How much memory each compile holds meanwhile.
-    failures: Rules `{"match": glob, "class": …, "times": n}`; the first that matches a compile's graph fails it. The glob
-        is matched against the input's path, the graph's name and the digest of its bytes; without "times" it always
-        fails. Classes: see `neuronxcc.driver.FAILURES`. A rule with "min_bytes" takes only inputs that are that large.
+    failures: Rules `{"match": glob, "class": …, "times": n, "min_bytes": n}`; the first that applies to a compile fails
+        it. The glob (default: all) is matched against the input's path, the graph's name and the digest of its bytes;
+        without "times" the rule always applies; "min_bytes" leaves smaller inputs alone. Classes: see
+        `neuronxcc.driver.FAILURES`.
     lock_minute: Seconds that a "minute" of waiting on a lock lasts.
+    trial_zeros: Whether values from the device are zeros while graphs are only extracted.
     trial_hangs: Whether a script never ends after graph extraction, as AWS documents for several workers.
     parallel_compile_hangs: Whether `neuron_parallel_compile` never ends after its summary.
-    cores: What neuron-ls shows; `devices`, `instance_type` likewise; `neuron_ls` replaces its whole answer.
+    cores, devices, instance_type: What neuron-ls and neuron-monitor show; `neuron_ls` replaces its whole answer.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def read() -> dict[str, Any]:
 
 
 def note(event: str, **fields: Any) -> None:
-    """Append a line to the log of the stand-in's doings (`compiles.jsonl` beside the knobs)."""
+    """Append a line to the log of the stand-in's doings (`events.jsonl` beside the knobs)."""
     path = os.environ.get("NEURON_SDK_KNOBS")
     if path:
         line = json.dumps({"event": event, "pid": os.getpid(), "time": time.time(), **fields}) + "\n"

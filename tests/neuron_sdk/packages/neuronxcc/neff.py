@@ -23,7 +23,7 @@ MARK = "STAND-IN.json"
 TARGETS = {"trn1": "sunda", "trn1n": "sunda", "inf2": "sunda", "trn2": "cayman", "trn3": "mariana"}
 
 
-class InvalidNeff(Exception):
+class InvalidNeffError(Exception):
     """The runtime would refuse this file."""
 
 
@@ -31,7 +31,7 @@ def write(graph: bytes, *, output: str, target: str, version: str, lnc: int | No
     """Make the file for a graph."""
     lnc = lnc or (1 if TARGETS[target] == "sunda" else 2)
     members: dict[str, Any] = {
-        "info.json": {"name": "file", "num_tpb": 1, "tool_version": version, "stand_in": True},
+        "info.json": {"name": output, "num_tpb": 1, "tool_version": version, "stand_in": True},
         "kelf-0.json": {"target": TARGETS[target], "graphs": [{"name": f"sg{n:02}"} for n in range(lnc)]},
         "neff.json": _signature(),
         MARK: {"graph_sha256": hashlib.sha256(graph).hexdigest(), "made_by": "a stand-in for neuronx-cc, in a test"},
@@ -53,7 +53,7 @@ def check(neff: bytes, graph: bytes) -> None:
     """Do what the runtime does on load: refuse a damaged file; and what it cannot: refuse another graph's.
 
     Raises:
-        InvalidNeff: Either is so.
+        InvalidNeffError: Either is so.
     """
     refused = "NEFF is invalid; could be broken or hacked"
     try:
@@ -62,15 +62,15 @@ def check(neff: bytes, graph: bytes) -> None:
         digest = hashlib.md5(payload).digest()
         stored = fields[7][:16]
         if len(payload) != length or stored != b"".join(digest[at : at + 4][::-1] for at in range(0, 16, 4)):
-            raise InvalidNeff(refused)
+            raise InvalidNeffError(refused)
         with tarfile.open(fileobj=io.BytesIO(gzip.decompress(payload.rstrip(b"\0") + b"\0" * 8))) as archive:
             member = archive.extractfile(MARK)
             assert member is not None
             mark = json.load(member)
     except (struct.error, OSError, EOFError, tarfile.TarError, KeyError, ValueError) as error:
-        raise InvalidNeff(f"{refused}: {error}") from error
+        raise InvalidNeffError(f"{refused}: {error}") from error
     if mark["graph_sha256"] != hashlib.sha256(graph).hexdigest():
-        raise InvalidNeff("this NEFF was compiled from another graph")
+        raise InvalidNeffError("this NEFF was compiled from another graph")
 
 
 def _signature() -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """`neuron_parallel_compile`: a trial run that only extracts graphs, then their compiles, several at once.
 
-Follows AWS's documentation and a real log: options; the trial's own log is scraped for `Extracting graphs (…)`; a script
-error ends it before any compile unless NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE is set; its work folder is removed
-at start; the summary's lines; the exit code is the number of failures of this run, so remembered failures are only seen in
-`failed are N`; NEURON_PARALLEL_COMPILE_MAX_RETRIES, NEURON_PARALLEL_COMPILE_DUMP_RESULTS. Invented: how work is shared out
-(each worker takes the next graph whose lock is free), `analyze` and `scan` (not there).
+Follows AWS's documentation and a real log: options; the trial's own log is scraped for `Extracting graphs (…)`; a
+script error ends it before any compile unless NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE is set; its work folder
+is removed at start; the summary's lines; the exit code is the number of failures of this run, so remembered failures
+are only seen in `failed are N`; NEURON_PARALLEL_COMPILE_MAX_RETRIES, NEURON_PARALLEL_COMPILE_DUMP_RESULTS. Invented:
+how work is shared out (each worker takes the next graph whose lock is free), `analyze` and `scan` (not there).
 """
 
 from __future__ import annotations
