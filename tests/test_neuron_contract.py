@@ -347,9 +347,9 @@ def test_a_process_that_does_not_map_the_library_is_found(host, tmp_path):
     assert differing(look(troubles.CHECKS[:5], lab)) == {"cache-libraries"}
 
 
-def test_a_compile_whose_process_cannot_be_told_is_found(whole, host, tmp_path, monkeypatch):
+def test_a_compile_whose_process_cannot_be_told_is_found(host, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "COMPILER_PROCESSES", ("neuron-compile",))
-    monkeypatch.setattr(laboratory, "_live", lambda _: True)  # not to be waited for: it never comes
+    monkeypatch.setattr(laboratory, "TELLING", 0.0)  # not to be waited for: it never comes
     lab = Lab(tmp_path / "lab", script=script(tmp_path, MAPPED, GRAPHS), limit=60, wait=20)
     found = look(troubles.CHECKS[:2], lab)
     assert differing(found) == {"lock-live"}
@@ -507,6 +507,11 @@ def test_a_placeholder_is_no_neuron(command, tmp_path, monkeypatch):
     printed = command("doctor", "--neuron-contract", code=1)[0]
     assert "placeholder" in printed
     assert f"0 ok, 0 differ, {len(contract.CHECKS)} unknown" in printed
+
+
+def test_without_room_for_the_experiments_there_is_an_error_with_a_hint(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    assert "set TMPDIR to a folder on a local disk" in command("doctor", "--neuron-contract", code=1)[1]
 
 
 def test_quick_alone_is_a_usage_error(command):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron.contract import CHECKS, STATES, Check, Lab, UnknownError, examine
 from cachekit.compilers.neuron.host import INSTALL
+from cachekit.errors import StoreError
 
 Tell = Callable[[str], None]
 
@@ -39,9 +42,8 @@ def neuron_contract(
         there is no Neuron at all.
     """
     start = time.monotonic()
-    # Not hidden and with no dot in it: optimum-neuron would cut such a path off.
-    with tempfile.TemporaryDirectory(prefix="cachekit-contract-") as folder:
-        lab = laboratory(Path(folder) / "lab", quick=quick, tell=tell)
+    with _folder() as folder:
+        lab = laboratory(folder / "lab", quick=quick, tell=tell)
         problem = ""
         try:
             lab.packages  # noqa: B018 - made when it is asked for
@@ -58,6 +60,23 @@ def neuron_contract(
         "counts": {state: counts[state] for state in STATES},
         "checks": [outcome.as_dict() for outcome in outcomes],
     }
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        # With no dot in its name: optimum-neuron would cut such a path off.
+        folder = Path(tempfile.mkdtemp(prefix="cachekit-contract-"))
+    except OSError as error:
+        raise StoreError(
+            "no temporary folder can be made",
+            cause=error.strerror or str(error),
+            hint="make room in it, or set TMPDIR to a folder on a local disk",
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def exit_code(document: dict[str, Any]) -> int:

@@ -28,7 +28,7 @@ _NONE: Mapping[str, str] = {}
 # Of the user's settings these would change what the experiments do, or where.
 CLEARED = (
     facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_RETRIES, facts.NPC_IGNORE_SCRIPT_ERROR,
-    facts.NPC_DUMP_RESULTS, facts.VISIBLE_CORES,
+    facts.NPC_DUMP_RESULTS,
 )  # fmt: skip
 
 
