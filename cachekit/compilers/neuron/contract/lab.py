@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any
 
 from cachekit.compilers.neuron import facts, host, locks, processes
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.bench import Bench, Run, Running
 from cachekit.compilers.neuron.contract.check import UnknownError
+from cachekit.compilers.neuron.contract.once import once
 from cachekit.compilers.neuron.entries import Entry, read_entry, scan
 from cachekit.compilers.neuron.flags import read_flags
 
@@ -56,34 +57,6 @@ for name in modules:
 print("cachekit:" + json.dumps(found))
 """
 ASK_ROOT = "from libneuronxla.neuron_cc_cache import CacheUrl; print('cachekit:' + CacheUrl.get_cache_url().url)"
-
-T = TypeVar("T")
-
-
-class once(Generic[T]):  # noqa: N801 - used as a decorator
-    """A property of a lab that is made once, and fails again as it failed."""
-
-    def __init__(self, make: Callable[[Lab], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
-
-    @overload
-    def __get__(self, lab: None, owner: type[Lab]) -> once[T]: ...
-    @overload
-    def __get__(self, lab: Lab, owner: type[Lab]) -> T: ...
-    def __get__(self, lab: Lab | None, owner: type[Lab]) -> T | once[T]:
-        if lab is None:
-            return self
-        name = self._make.__name__
-        if name not in lab.made:
-            try:
-                lab.made[name] = self._make(lab)
-            except UnknownError as error:
-                lab.made[name] = error
-        found = lab.made[name]
-        if isinstance(found, UnknownError):
-            raise found
-        return cast("T", found)
 
 
 @dataclass(frozen=True, slots=True)
