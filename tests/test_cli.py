@@ -43,7 +43,7 @@ from cachekit.store import Store
 from cachekit.training import ProcessLauncher
 
 GOLDEN = Path(__file__).parent / "golden"
-VERBS = ("warm", "train", "plan", "ls", "show", "neff", "import", "export", "zoo", "config", "env", "help")
+VERBS = ("warm", "train", "plan", "ls", "show", "neff", "import", "export", "zoo", "doctor", "config", "env", "help")
 DEADLINE = 60.0  # seconds until a process that does not answer counts as hung
 
 RECIPE = """\

@@ -315,6 +315,8 @@ def test_excerpts_tell_and_are_short():
     assert excerpt("") == ()
     assert len(excerpt("\n".join(f"[ERROR] {n}" for n in range(100)))) == 8
     assert all(len(line) <= 300 for line in excerpt("[ERROR]" + "x" * 10_000))
+    command = f"Failed compilation with ['neuronx-cc', '{'x' * 900}']: "
+    assert excerpt(f"{command}[ERROR] [NCC_EOOM002] too big") == ("[ERROR] [NCC_EOOM002] too big",)
 
 
 def test_of_a_huge_log_both_ends_are_read(tmp_path):

@@ -7,7 +7,22 @@ from collections.abc import Sequence
 import typer
 
 from cachekit import __version__
-from cachekit.cli import config, env, export, help_topics, import_cache, ls, neff, out, plan, show, train, warm, zoo
+from cachekit.cli import (
+    config,
+    doctor,
+    env,
+    export,
+    help_topics,
+    import_cache,
+    ls,
+    neff,
+    out,
+    plan,
+    show,
+    train,
+    warm,
+    zoo,
+)
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
@@ -23,7 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The order is that of `cachekit --help`: the main job first.
-for module in (warm, train, plan, ls, show, neff, import_cache, export, zoo, config, env):
+for module in (warm, train, plan, ls, show, neff, import_cache, export, zoo, doctor, config, env):
     app.command(module.NAME)(module.command)
 app.command(help_topics.NAME)(help_topics.command)
 

@@ -21,6 +21,7 @@ TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla"
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 COMPILER_MODULE = "neuronxcc"  # its __version__ carries "+<commit>", which the package's metadata may lack [ON]
 FRAMEWORK_MODULE = "torch_neuronx"
+XLA_MODULE = "libneuronxla"
 # PyPI carries placeholders of these names that install and then fail to import (seen with pip).
 PLACEHOLDERS = {
     "torch-neuronx": ("1.0",),
@@ -35,6 +36,7 @@ PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
 PARALLEL_COMPILE = "neuron_parallel_compile"
+NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
 NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
 # Processes that show that something compiles on this host [LOG; ON cleanup.py looks for the first].

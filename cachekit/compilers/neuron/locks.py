@@ -23,6 +23,7 @@ from cachekit.compilers.neuron.processes import Host, Process, look
 Verdict = Literal["stale", "maybe", "live"]
 CLOCK_SLACK = 60.0  # seconds by which file times and the host's start may disagree
 EXCERPT_LINES = 8
+LONGEST_LINE = 300  # characters of each of them
 HEAD, TAIL = 4 << 10, 64 << 10  # bytes of a log that are looked at
 
 CLEAR_LOCKS = f"{facts.PARALLEL_COMPILE} --command clear-locks"
@@ -299,6 +300,13 @@ def _ends(log: Path) -> str:
 
 def excerpt(text: str) -> tuple[str, ...]:
     """The lines of a failed compile's log that tell why: those with errors, else the last ones; each cut to 300."""
-    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
+    lines = [_cut(line.strip()) for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line for mark in facts.ERROR_MARKS)]
     return tuple(dict.fromkeys(telling or lines[-EXCERPT_LINES:]))[:EXCERPT_LINES]
+
+
+def _cut(line: str) -> str:
+    """The first line quotes the whole command before it says what went wrong."""
+    places = [place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0]
+    start = min(places, default=0)
+    return line[start if start > LONGEST_LINE // 2 else 0 :][:LONGEST_LINE]

@@ -1,0 +1,80 @@
+"""Look for what is wrong with this host's set-up, and say which command mends it: `cachekit doctor`.
+
+A check is any callable with a name that yields findings; `doctor_checks.CHECKS` has the list: a new one is one entry.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from cachekit.config import Config
+from cachekit.errors import CachekitError
+
+State = Literal["ok", "problem", "unknown"]
+STATES: tuple[State, ...] = ("ok", "problem", "unknown")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        state: `unknown` where it could not be looked at.
+        said: What it is, one line.
+        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
+        run: The command that mends it, to be copied whole.
+    """
+
+    state: State
+    said: str
+    mend: str = ""
+    run: str = ""
+
+
+class Check(Protocol):
+    """A check of the set-up."""
+
+    @property
+    def name(self) -> str:
+        """For people and programs: `neuron-locks`."""
+
+    def __call__(self, config: Config) -> Iterable[Finding]:
+        """Look; changes nothing. Findings come in the order in which people should see them."""
+
+
+def doctor(config: Config, checks: Sequence[Check]) -> dict[str, Any]:
+    """Run checks; one that fails itself stops no other.
+
+    Returns:
+        JSON values: every finding with its check's name, and how many there are of each state.
+    """
+    found: list[tuple[str, Finding]] = []
+    for check in checks:
+        found += [(check.name, finding) for finding in _findings(check, config)]
+    counts = Counter(finding.state for _, finding in found)
+    return {
+        "counts": {state: counts[state] for state in STATES},
+        "findings": [{"check": name, **asdict(finding)} for name, finding in found],
+    }
+
+
+def exit_code(document: dict[str, Any]) -> int:
+    """1 where there is a problem."""
+    return int(bool(document["counts"]["problem"]))
+
+
+def _findings(check: Check, config: Config) -> list[Finding]:
+    try:
+        return list(check(config))
+    except CachekitError as error:
+        return [Finding("problem", "; ".join(filter(None, (error.message, error.cause))), error.hint)]
+    except OSError as error:
+        return [Finding("unknown", f"it cannot be looked at: {error}")]
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other checks
+        _log.exception("the check %s failed", check.name)
+        return [Finding("unknown", f"this check failed itself: {type(error).__name__}: {error}")]
