@@ -117,7 +117,7 @@ class Contents:
             raise NeffError(f"it has two different {plain(name)}", damaged=False)
         try:
             document = msgspec.json.decode(body)
-        except (ValueError, RecursionError) as error:  # msgspec's errors and a broken encoding are ValueErrors
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # the first is no ValueError before 0.20
             self._note(f"{plain(name)} is no JSON: {plain(str(error), 80)}")
             return
         if not isinstance(document, dict):
