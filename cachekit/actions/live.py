@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cachekit.actions.session import Session, temporary_home
 from cachekit.archive import UnsafeArchiveError
@@ -57,6 +59,8 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
         try:
             tree.mkdir(parents=True, exist_ok=True)
             work.mkdir()
+            if shared is not None:
+                session.compiler.make_way(tree, partial(_tell, session))
             for module in record.modules if record else ():
                 with ExitStack() as reading:
                     files = [reading.enter_context(session.store.reading(file)) for file in module.files]
@@ -73,6 +77,10 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
                 hint="free some space, or set CACHEKIT_LIVE_DIR to another local disk",
             ) from error
         yield LiveRoot(tree, work, session.compiler.contents(tree), written)
+
+
+def _tell(session: Session, event: dict[str, Any]) -> None:
+    session.journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
 
 
 def _enter(session: Session, key: str, stack: ExitStack) -> Path:

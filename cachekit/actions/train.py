@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +130,17 @@ def train(
 
     try:
         trained = run(record)
-    except IntegrityError:
-        # Between plan and restore a blob went bad. The store has set it aside and told; now it is a miss.
+    except IntegrityError as error:
+        # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
+        # compiler does not want what the record holds, although it is whole: then it is a hit still.
+        again = plan(prepared, session.store)
+        if require_warm and again.hit:
+            raise
         if require_warm:
-            raise miss_error(plan(prepared, session.store)) from None
-        warmed = warm(session, prepared)
+            raise miss_error(again) from None
+        if again.hit:
+            session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
+        warmed = warm(session, prepared, recache=again.hit, planned=again)
         trained = run(warmed.record)
     session.journal.emit("train.end", **trained.as_dict())
     return trained
@@ -169,8 +175,10 @@ def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, s
     session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises)
     try:
         with session.store.workspace() as workspace:
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, seen)
             known = {module.name for module in record.modules}
+            # Not to copy gigabytes that the store has: only what the run used beyond the record.
+            new = replace(seen, modules=seen.modules - known)
+            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, new)
             modules = [module for module in harvest.modules if module.name not in known] if harvest else []
             if harvest is not None and modules:
                 record = structs.replace(record, modules=(*record.modules, *modules), graphs=record.graphs + graphs)

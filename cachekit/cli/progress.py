@@ -138,6 +138,12 @@ class Progress:
     def _on_worker_lock_found(self, event: dict[str, Any]) -> None:
         out.warning(f"{event['module']} is locked, and may stay so: {event['reason']}; {event['advice']}")
 
+    def _on_worker_lock_held(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['module']} is being compiled by another process: {event['reason']}")
+
+    def _on_restore_refused(self, event: dict[str, Any]) -> None:
+        out.warning(f"the record cannot be used, and is made anew: {event['reason']}")
+
     def _on_worker_failed_before(self, event: dict[str, Any]) -> None:
         out.warning(f"{event['module']} failed to compile in an earlier run, and Neuron skips it")
 

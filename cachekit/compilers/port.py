@@ -72,9 +72,11 @@ class Watch(Protocol):
     """Variables for the worker; None unsets one."""
     prefix: Sequence[str]
     """What stands before the worker's command line: launchers, tools of the compiler."""
+    workers: int
+    """How many workers it starts here: each leaves a result."""
 
     def begin(self, tell: Sink) -> None:
-        """Make way: clear what an earlier run left behind and would block this one.
+        """The live root is filled: look for what would block this run, and tell.
 
         Args:
             tell: Called with events, as the worker's are.
@@ -90,8 +92,18 @@ class Watch(Protocol):
     def event(self, event: Mapping[str, Any]) -> None:
         """The worker told something."""
 
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
+        """The run, whose first process this is, goes on; returns events. Asked several times a second.
+
+        Raises:
+            CachekitError: The run must stop here.
+        """
+
     def finished(self) -> bool:
         """The run has done what it can and only fails to end: a known hang. Asked several times a second."""
+
+    def failed(self, code: int) -> bool:
+        """Whether the run failed that ended with this exit code, although no worker said so: tools have own codes."""
 
     def complete(self, tell: Sink) -> None:
         """After a trial: see to it that everything it needs is compiled.
@@ -113,6 +125,7 @@ class Unwatched:
     def __init__(self, environment: Mapping[str, str | None]) -> None:
         self.environment = environment
         self.prefix: Sequence[str] = ()
+        self.workers = 1
 
     def begin(self, tell: Sink) -> None:
         """See `Watch`."""
@@ -124,9 +137,17 @@ class Unwatched:
     def event(self, event: Mapping[str, Any]) -> None:
         """See `Watch`."""
 
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
+        """See `Watch`."""
+        return ()
+
     def finished(self) -> bool:
         """See `Watch`."""
         return False
+
+    def failed(self, code: int) -> bool:
+        """See `Watch`."""
+        return code != 0
 
     def complete(self, tell: Sink) -> None:
         """See `Watch`."""
@@ -162,6 +183,14 @@ class Compiler(Protocol):
 
         Raises:
             UsageError: It is not a folder of this host.
+        """
+
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """Before anything is restored: clear what killed runs left behind in a live root that is shared.
+
+        Args:
+            live_root: The folder.
+            tell: Called with events, as the worker's are.
         """
 
     def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:

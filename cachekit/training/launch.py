@@ -18,8 +18,8 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from cachekit.errors import CachekitError, InterruptedRunError, TrainingError, from_code
+from cachekit.leash import die_with
 from cachekit.training.job import Job, Result
-from cachekit.training.leash import die_with
 
 POLL = 0.1  # seconds between two looks at the worker
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
@@ -33,12 +33,20 @@ class Watch(Protocol):
 
     prefix: Sequence[str]
     """What stands before the worker's command line."""
+    workers: int
+    """How many workers it starts here: each leaves a result."""
 
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
         """The worker, or a tool around it, printed this; returns events. Raising stops the run."""
 
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
+        """The run, whose first process this is, goes on; returns events. Raising stops it. Asked many times."""
+
     def finished(self) -> bool:
         """All is done, and the run only fails to end."""
+
+    def failed(self, code: int) -> bool:
+        """Whether the run failed that ended with this exit code, although no worker said so."""
 
 
 class Launcher(Protocol):
@@ -109,7 +117,9 @@ class ProcessLauncher:
                 ) from None
             finally:
                 _end(child)
-        return _outcome(job, 0 if ended_by_us else child.returncode, log)
+        code = 0 if ended_by_us else child.returncode
+        failed = code != 0 if watch is None else watch.failed(code)
+        return _outcome(job, code, log, failed=failed, workers=watch.workers if watch else 1)
 
     def _start(
         self, command: list[str], output: IO[bytes], environment: Mapping[str, str | None]
@@ -154,6 +164,11 @@ class _Tail:
                 for event in self.watch.output(block):
                     sink(dict(event))
 
+    def look(self, pid: int, sink: Sink) -> None:
+        if self.watch is not None:
+            for event in self.watch.look(pid):
+                sink(dict(event))
+
     def finished(self) -> bool:
         return self.watch is not None and self.watch.finished()
 
@@ -169,6 +184,7 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sin
             return False
         if tail.finished():
             return True
+        tail.look(child.pid, sink)
         time.sleep(POLL)
 
 
@@ -200,15 +216,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _outcome(job: Job, code: int, log: Path) -> Result:
-    result = _read_result(Path(job.result))
-    if result is None:  # the first rank said nothing; another may know why
-        others = (_read_result(path) for path in sorted(Path(job.result).parent.glob(f"{Path(job.result).name}.rank*")))
-        result = next((other for other in others if other is not None and other.failure is not None), None)
-    if result is not None and result.failure is not None:
-        failure = result.failure
+def _outcome(job: Job, code: int, log: Path, *, failed: bool, workers: int) -> Result:
+    first = Path(job.result)
+    result = _read_result(first)
+    others = [_read_result(path) for path in sorted(first.parent.glob(f"{first.name}.rank*"))]
+    # The first rank may have said nothing, or nothing bad; another may know why.
+    failure = next((one.failure for one in (result, *others) if one is not None and one.failure is not None), None)
+    if failure is not None:
         raise from_code(failure.code, failure.message, cause=failure.cause, hint=failure.hint or f"see {log}")
-    if code != 0 or result is None:
+    if failed or result is None or sum(one is not None for one in others) + 1 < workers:
         raise _died(code, log)
     return result
 

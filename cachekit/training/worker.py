@@ -19,9 +19,9 @@ import msgspec
 
 from cachekit.errors import INSTALL, CachekitError
 from cachekit.ingredients import eval_batch
+from cachekit.leash import die_with
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Failure, Job, Result
-from cachekit.training.leash import die_with
 
 
 def main() -> int:

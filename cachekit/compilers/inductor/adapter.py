@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Harvest, Observed, Unwatched, Watch
+from cachekit.compilers.port import Harvest, Observed, Sink, Unwatched, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -89,6 +89,9 @@ class Inductor:
     def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
         """See the port: each run has its own, so that runs side by side never mix what they harvest."""
         return None
+
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """See the port: each run has a folder of its own."""
 
     def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:  # noqa: ARG002
         """See the port. What finds everything need not prepare the header that compiling needs."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, flags, host, modules, neff, root
+from cachekit.compilers.neuron import facts, flags, host, locks, modules, neff, place, root
 from cachekit.compilers.neuron.entries import Scan, read_entry, scan
+from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Harvest, Node, Observed, Watch
-from cachekit.errors import RecipeError, UsageError
+from cachekit.compilers.port import Harvest, Node, Observed, Sink, Watch
+from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
 from cachekit.record import Module
@@ -132,6 +134,26 @@ class Neuron:
             )
         return found.path
 
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """See the port: locks that nobody holds any more, which would be waited for without end, and half-built work.
+
+        Of failures those that may well not come again; a restored module would take their place in any case.
+        """
+        entries = [entry for entry in self._scan(live_root).entries if entry.compiler in self._folders(live_root)]
+        for finding in locks.examine(entries):
+            if finding.verdict == "stale" and not locks.clear(finding):
+                tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
+        for found in locks.poisoned(entries):
+            failure = classify("\n".join(found.excerpt))
+            if failure.clearable and not locks.forget(found):
+                tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
+        place.sweep(live_root)
+
+    def _folders(self, live_root: Path) -> frozenset[str]:
+        """This compiler's folders: its version with any commit."""
+        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
+        return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
+
     def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
         """See the port."""
         if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
@@ -168,11 +190,38 @@ class Neuron:
         names = observed.modules if observed else self.contents(live_root) - before
         wanted = [read_entry(str(live_root / name), *name.split("/", 1)) for name in sorted(names)]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
-        return modules.collect(wanted, workspace, neff.check, seconds).harvest
+        found = modules.collect(wanted, workspace, self._check, seconds)
+        if observed and found.skipped:  # a record without them would promise what is not so
+            first = found.skipped[0]
+            raise CompileError(
+                f"{len(found.skipped)} of {len(wanted)} compiled graphs cannot be kept",
+                cause=f"{first.module}: {first.reason}",
+                hint=f"look at {first.path}, and warm again",
+            )
+        return found.harvest
 
     def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
         """See the port. One that is there already stays, and one that another process works on."""
-        return modules.restore(module, files, live_root, check=neff.check).size
+        compiler = module.name.partition("/")[0].removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
+        return modules.restore(module, files, live_root, check=partial(self._check, compiler=compiler)).size
+
+    def _check(self, path: Path, compiler: str = "") -> str | None:
+        """Why a NEFF is not to be used on this machine: it is damaged, or was compiled for another.
+
+        Args:
+            path: The file.
+            compiler: The version that it is said to come from; empty asks nothing.
+        """
+        try:
+            found = neff.read(path, leaks=False)
+        except neff.NeffError:
+            return neff.check(path)  # whole, perhaps, with contents that nobody here can read
+        wanted = facts.TARGET_CHIPS.get(self.machine.target, "")
+        if wanted and found.chip in facts.TARGET_CHIPS.values() and found.chip != wanted:
+            return f"it was compiled for {found.chip}, and this machine has {self.machine.target}"
+        if compiler and found.compiler and host.public(found.compiler) != host.public(compiler):
+            return f"it was compiled by {found.compiler}, not by {compiler}"
+        return None
 
     def _scan(self, live_root: Path) -> Scan:
         try:

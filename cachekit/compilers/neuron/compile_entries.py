@@ -21,14 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cachekit import leash
 from cachekit.compilers.neuron import facts, locks, modules, neff
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
 from cachekit.compilers.neuron.flags import read_flags
+from cachekit.compilers.neuron.processes import look
 from cachekit.errors import CompileError
 
-POLL = 0.2  # seconds between two looks at somebody else's lock
+POLL = 0.2  # seconds between two tries for somebody else's lock
+LOOK = 5.0  # and between two looks whether it is held at all
 SHOWN = 5  # failed modules that an error names
 
 Sink = Callable[[dict[str, Any]], None]
@@ -36,18 +39,20 @@ Sink = Callable[[dict[str, Any]], None]
 
 @dataclass(slots=True)
 class _Running:
-    """Compilers that run now, so that an interruption ends them."""
+    """Compilers that run now, so that an interruption ends them, and what came of the others."""
 
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    seconds: dict[str, float] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    """What the compiler said, by module that failed."""
 
     def stop(self) -> None:
         with self.lock:
             self.stopped = True
             for process in self.processes:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                process.terminate()
 
 
 def complete(
@@ -81,21 +86,22 @@ def complete(
             failures[entry.module] = failure
         else:
             todo.append(entry)
-    seconds: dict[str, float] = {}
-    failures |= _compile_all(todo, jobs, timeout, tell, seconds)
+    running = _Running()
+    failures |= _compile_all(todo, jobs, timeout, tell, running)
     again = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
     if again and jobs > 1:
         tell({"event": "retry", "graphs": len(again), "reason": "out of memory beside others"})
         for entry in again:
             del failures[entry.module]
-        failures |= _compile_all(again, 1, timeout, tell, seconds)
+        failures |= _compile_all(again, 1, timeout, tell, running)
     if failures:
         with suppress(OSError):
             for entry in todo:
                 if entry.module in failures:
-                    memory.remember(entry.name, failures[entry.module], compiler=entry.compiler)
+                    log = running.logs.get(entry.module, "")
+                    memory.remember(entry.name, failures[entry.module], compiler=entry.compiler, log=log)
         raise _error(failures, len(entries))
-    return seconds
+    return running.seconds
 
 
 def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
@@ -116,14 +122,11 @@ def _remembered(entry: Entry, tell: Sink) -> Failure | None:
     return None
 
 
-def _compile_all(
-    entries: list[Entry], jobs: int, timeout: float, tell: Sink, seconds: dict[str, float]
-) -> dict[str, Failure]:
-    """Compile modules, the largest graphs first; adds to `seconds` and returns the failures by module."""
+def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, running: _Running) -> dict[str, Failure]:
+    """Compile modules, the largest graphs first; adds to their seconds and returns the failures by module."""
     failures: dict[str, Failure] = {}
     if not entries:
         return failures
-    running = _Running()
     entries = sorted(entries, key=_graph_size, reverse=True)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
@@ -134,7 +137,7 @@ def _compile_all(
                 if failure is not None:
                     failures[entry.module] = failure
                 elif took is not None:
-                    seconds[entry.module] = took
+                    running.seconds[entry.module] = took
                 tell(
                     {
                         "event": "compiled",
@@ -182,14 +185,18 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
 def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure | None]:
     """Hold Neuron's lock of a module; gives a failure where it cannot be had in time."""
     path = entry.path / f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}"
+    looked = -LOOK
     while True:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             break
         except FileExistsError:
-            fresh = read_entry(entry.place, entry.compiler, entry.name)
-            if any(not locks.clear(finding) for finding in locks.examine([fresh]) if finding.verdict == "stale"):
-                continue
+            if time.monotonic() - looked >= LOOK:  # it costs some milliseconds
+                looked = time.monotonic()
+                host = look(without=os.getpid())
+                found = locks.examine([read_entry(entry.place, entry.compiler, entry.name)], host=host)
+                if any(not locks.clear(finding, host=host) for finding in found if finding.verdict == "stale"):
+                    continue
             if time.monotonic() > deadline or running.stopped:
                 yield Failure(TIMED_OUT, message=f"another process holds {path.name}")
                 return
@@ -207,7 +214,10 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         source = folder / graph.stem
         with gzip.open(graph, "rb") as packed, source.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
+    if shutil.which(facts.COMPILER) is None:
+        return classify(f"No such file or directory: '{facts.COMPILER}'")
     command = [
+        *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
         str(source),
         "--output",
@@ -218,12 +228,11 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
     with log.open("wb") as words:
         try:
             code = _call(command, folder, words, timeout, running)
-        except FileNotFoundError:
-            return classify(f"No such file or directory: '{facts.COMPILER}'")
         except subprocess.TimeoutExpired as error:
             return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
+        running.logs[entry.module] = text
         return classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
     reason = neff.check(output) if output.is_file() else "it is not there"
     if reason:
@@ -243,8 +252,7 @@ def _call(command: list[str], folder: Path, words: Any, timeout: float, running:
     try:
         return process.wait(timeout)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.terminate()  # where it still runs: it ends all that is below it, and then itself
         process.wait()
         with running.lock:
             running.processes.discard(process)
@@ -265,7 +273,8 @@ def _publish(entry: Entry, output: Path) -> None:
 
 def _error(failures: dict[str, Failure], total: int) -> CompileError:
     named = [
-        f"{module.partition('/')[2]}: {failure.kind.name}: {failure.message}" for module, failure in failures.items()
+        f"{module.partition('/')[2]}: {failure.kind.name}: {failure.message or 'no reason was given'}"
+        for module, failure in failures.items()
     ]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
     first = next(iter(failures.values()))

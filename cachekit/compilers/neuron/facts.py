@@ -161,6 +161,11 @@ NEFF_TARGETS = {
     "": "trn1",
     "*": "any",
 }
+# The chip of each target, in the same words: a module of another one is never used.
+TARGET_CHIPS = {
+    "trn1": "trn1", "trn1n": "trn1", "inf2": "trn1", "trn2": "trn2", "trn2n": "trn2", "trn2u": "trn2",
+    "trn3": "trn3", "trn3u": "trn3",
+}  # fmt: skip
 NEFF_FEATURE_PREFIX = "neff_feature_"  # def.json's names of feature bits begin with it, most of them [FILES]
 # A module's name within the path that the compiler was given as --output [FILES, SDK: neuron-packager].
 NEFF_MODULE = re.compile(r"(?<![0-9A-Za-z_])(MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_+])")

@@ -124,16 +124,22 @@ def judge(lock: Lock, host: Host, system: FileSystem) -> Finding:
             f"it, or its module, was written {max(0, min(lock.age, lock.quiet)):.0f} s ago",
             f"look again in {facts.LOCK_SETTLED / 60:.0f} minutes",
         )
-    compilers = tuple(process for process in host.processes if process.compiles)
+    # Who was started with another root named has nothing to do with this one.
+    processes = [process for process in host.processes if process.root is None or _inside(lock.path, process.root)]
+    compilers = tuple(process for process in processes if process.compiles)
     if compilers:
         names = ", ".join(f"{process.name} ({process.pid})" for process in compilers[:4])
         return Finding(lock, "maybe", f"{names} compiles something", f"when that has ended: {wait}", compilers)
-    users = tuple(p for p in host.processes if p.uses_cache or (p.uses_cache is None and p.uid == lock.uid))
+    users = tuple(p for p in processes if p.uses_cache or (p.uses_cache is None and p.uid == lock.uid))
     if users:
         names = ", ".join(f"{process.name} ({process.pid})" for process in users[:4])
         advice = f"if it prints that another process must be compiling, it waits for this lock: {wait}"
         return Finding(lock, "maybe", f"{names} uses Neuron's cache and may hold it", advice, users)
     return Finding(lock, "stale", "no process of this host compiles or uses Neuron's cache", "clear it")
+
+
+def _inside(path: Path, root: Path) -> bool:
+    return os.path.realpath(path).startswith(f"{os.path.realpath(root).rstrip('/')}/")
 
 
 def _holders(lock: Lock, host: Host) -> tuple[Process, ...]:

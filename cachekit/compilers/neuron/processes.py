@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.root import resolve
+from cachekit.leash import below
 
 PROC = Path("/proc")
 # What a container's runtime leaves in it for others to see.
@@ -25,6 +27,7 @@ class Process:
         arguments: Its command line.
         files: What it has open; None where that cannot be seen.
         uses_cache: It has Neuron's cache code loaded; None where that cannot be seen.
+        root: Neuron's cache root that its environment names; None where it names none, or cannot be seen.
     """
 
     pid: int
@@ -33,6 +36,7 @@ class Process:
     arguments: tuple[str, ...]
     files: tuple[str, ...] | None
     uses_cache: bool | None
+    root: Path | None = None
 
     @property
     def compiles(self) -> bool:
@@ -57,20 +61,42 @@ class Host:
     container: bool
 
 
-def look(proc: Path = PROC, *, container: bool | None = None) -> Host:
+def look(proc: Path = PROC, *, container: bool | None = None, without: int | None = None) -> Host:
     """Look at this host; costs some milliseconds a hundred processes.
 
     Args:
         proc: Where the kernel tells of processes.
         container: Whether it is a container; found out by default.
+        without: A process whose own workers and launchers are left out: they wait for a lock, or hold it only while a
+            compiler of theirs names the module. Compilers are never left out.
     """
+    own = frozenset(below(without, proc)) if without is not None else frozenset()
     try:
-        found = tuple(_processes(proc))
+        found = tuple(
+            process
+            for process in _processes(proc)
+            if process.pid not in own or (process.compiles and process.name != facts.PARALLEL_COMPILE)
+        )
     except OSError:
         return Host((), whole=False, boot=None, container=True)
     # With hidepid, other users' processes are not listed: then the first one is missing as well.
     whole = any(process.pid == 1 for process in found)
     return Host(found, whole, _boot(proc), _in_container(found) if container is None else container)
+
+
+def compiles_below(pid: int, proc: Path = PROC) -> list[tuple[str, ...]]:
+    """Command lines of the compilers that a process has started, itself or by others, and that compile now."""
+    found = []
+    for number in below(pid, proc):
+        try:
+            raw = (proc / str(number) / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+        arguments = tuple(os.fsdecode(part) for part in raw.rstrip(b"\0").split(b"\0"))
+        named = next((n for n, word in enumerate(arguments[:3]) if word.rpartition("/")[2] == facts.COMPILER), None)
+        if named is not None and facts.COMPILE_COMMAND[1] in arguments[named + 1 :]:
+            found.append(arguments[named:])
+    return found
 
 
 def _processes(proc: Path) -> Iterator[Process]:
@@ -86,7 +112,9 @@ def _processes(proc: Path) -> Iterator[Process]:
             uid = folder.stat().st_uid
         except OSError:
             uid = -1
-        yield Process(int(name), _program(comm, arguments), uid, arguments, _open_files(folder), _uses_cache(folder))
+        program, uses = _program(comm, arguments), _uses_cache(folder)
+        named = _root(folder) if uses or program in facts.COMPILER_PROCESSES else None
+        yield Process(int(name), program, uid, arguments, _open_files(folder), uses, named)
 
 
 def _program(comm: str, arguments: tuple[str, ...]) -> str:
@@ -123,6 +151,16 @@ def _uses_cache(folder: Path) -> bool | None:
     except OSError:
         return False
     return any(library in maps for library in facts.CACHE_LIBRARIES)
+
+
+def _root(folder: Path) -> Path | None:
+    try:
+        raw = (folder / "environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (os.fsdecode(part).partition("=") for part in raw.split(b"\0"))
+    found = resolve({name: value for name, _, value in pairs}, cwd=folder / "cwd", mounts="")
+    return None if found.origin == "default" else found.path
 
 
 def _boot(proc: Path) -> float | None:

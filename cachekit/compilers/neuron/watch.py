@@ -16,19 +16,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import compile_entries, facts, locks, place
+from cachekit import leash
+from cachekit.compilers.neuron import compile_entries, facts, locks
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.failures import classify
+from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
 from cachekit.compilers.neuron.memory import jobs_for_memory
+from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_log import RunLog
 from cachekit.compilers.port import Node, Observed, Sink
-from cachekit.errors import MissError
+from cachekit.errors import CachekitError, CompileError, MissError
 from cachekit.recipe import Recipe
 
-LEASH = (sys.executable, "-m", "cachekit.training.leash")  # a launcher in between need not pass a kill on
+LOOK = 0.5  # seconds between two looks for compilers
+LOOK_LOCKS = 5.0  # and between two at locks that may have lost their owner
 
 
 class NeuronWatch:
@@ -67,10 +71,14 @@ class NeuronWatch:
         self._told = (0, 0, 0)
         self._last_words = clock()
         self._done = False
-        self._compiling = False
+        self._busy: set[int] = set()
+        self._listed = False
+        self._locked: set[str] = set()
+        self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
         self.environment: Mapping[str, str | None] = self._environment(flags)
+        self.workers = self._workers()
         self.prefix: Sequence[str] = self._prefix()
 
     # How the run is started
@@ -97,24 +105,26 @@ class NeuronWatch:
     def _npc(self) -> str | None:
         return shutil.which(facts.PARALLEL_COMPILE)
 
-    def _prefix(self) -> list[str]:
+    def _workers(self) -> int:
         layout = self._recipe.parallel
         groups = layout.tensor_parallel_size * layout.pipeline_parallel_size
         copies = layout.data_parallel_size
-        workers = max(self._machine.cores, 1) if copies == "auto" else copies * groups
+        return max(self._machine.cores, 1) if copies == "auto" else copies * groups
+
+    def _prefix(self) -> list[str]:
         # Also for one worker: without torchrun Transformers hangs from 4.44 on [SDK: BERT tutorial].
         command = [
-            *LEASH,
             sys.executable,
             "-m",
             "torch.distributed.run",
-            f"--nproc_per_node={workers}",
+            f"--nproc_per_node={self.workers}",
             *self._rendezvous(),
             "--no_python",
         ]
         if self._trial and (npc := self._npc):
-            return [npc, "--num_parallel", str(self._jobs), *command]
-        return command
+            command = [npc, "--num_parallel", str(self._jobs), *command]
+        # Neither of them passes a kill on to all that it started.
+        return [*leash.COMMAND, *command]
 
     def _rendezvous(self) -> list[str]:
         nodes = self._recipe.parallel.nodes
@@ -136,14 +146,12 @@ class NeuronWatch:
     # Before it starts
 
     def begin(self, tell: Sink) -> None:
-        """See the port: a lock that a killed compile left behind would be waited for without end."""
+        """See the port: what is locked may be waited for, without end where nobody holds the lock any more."""
         for finding in locks.examine(self._entries()):
             name = finding.lock.entry.name
-            if finding.verdict == "stale" and not locks.clear(finding):
-                tell({"event": "lock-cleared", "module": name, "reason": finding.reason})
-            elif finding.verdict == "maybe":
-                tell({"event": "lock-found", "module": name, "reason": finding.reason, "advice": finding.advice})
-        place.sweep(self._root)
+            self._locked.add(name)
+            what = "lock-held" if finding.verdict == "live" else "lock-found"
+            tell({"event": what, "module": name, "reason": finding.reason, "advice": finding.advice})
 
     # What it tells
 
@@ -165,32 +173,76 @@ class NeuronWatch:
     def _tell(self, event: ev.Event) -> list[Mapping[str, Any]]:
         match event:
             case ev.Compiled(module=module) | ev.CompileCommand(module=module):
-                if self._found:
-                    self._surprises[self._phase or "start"] = None
-                if self._strict:
-                    raise MissError(
-                        f"a graph is not warm: {module or 'its name was not told'}",
-                        cause=f"it began to compile in: {self._phase or 'start'}",
-                        hint="the record lacks it; train without --require-warm once, which adds it",
-                    )
-            case ev.WorkerStarted() | ev.Listed():
-                self._compiling = True
-            case ev.Summary() | ev.WorkerDone():
-                self._compiling = False
+                self._compiles(module)
+            case ev.Listed():
+                self._listed = True
+            case ev.WorkerStarted(number=number):
+                self._busy.add(number)
+            case ev.WorkerDone(number=number):
+                self._busy.discard(number)
+                self._listed = False
+            case ev.Summary():
+                self._busy.clear()
+                self._listed = False
+            case ev.Remaining(locked=locked) if locked:
+                # npc does not say which: whatever of the trial's is locked now.
+                self._locked |= {entry.name for entry in self._entries() if entry.locks}
             case ev.Waiting(module=module, minutes=minutes):
-                self._free(module)
+                self._locked.add(module)
                 return [{"event": "lock", "module": module, "minutes": minutes}]
+            case ev.CachedFailure(module=module) if not self._trial:
+                raise self._failed_before(module)
             case ev.CachedFailure(module=module):
                 return [{"event": "failed-before", "module": module}]
             case _:
                 pass
         return []
 
-    def _free(self, name: str) -> None:
-        """Its owner may have died meanwhile."""
-        waited_for = [entry for entry in self._entries() if entry.name == name]
-        for finding in locks.examine(waited_for):
-            locks.clear(finding)
+    def _compiles(self, module: str) -> None:
+        """A graph is compiled: what a trial is for, and what a training should not."""
+        if self._found:
+            self._surprises[self._phase or "start"] = None
+        if self._strict:
+            raise MissError(
+                f"a graph is not warm: {module or 'its name was not told'}",
+                cause=f"it began to compile in: {self._phase or 'start'}",
+                hint="the record lacks it; train without --require-warm once, which adds it",
+            )
+
+    def _failed_before(self, module: str) -> CachekitError:
+        """A training that meets a failure which Neuron remembers goes no further."""
+        for found in locks.poisoned(entry for entry in self._entries() if entry.name == module):
+            failure = classify("\n".join(found.excerpt))
+            return CompileError(
+                f"{module} failed to compile in an earlier run, and Neuron never tries it again",
+                cause=f"{failure.kind.name}: {failure.message or (found.excerpt or ('no reason was kept',))[-1]}",
+                hint=f"{failure.advice}; to have it tried again, remove {found.log}",
+            )
+        return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm tells why")
+
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
+        """See the port: the log tells of a compile at its end only, and of a lock once a minute."""
+        now = self._clock()
+        if not self._trial and now - self._looked >= LOOK:
+            self._looked = now
+            for command in compiles_below(pid):
+                self._compiles(next(filter(None, map(ev.module_in, command)), ""))
+        if not self._locked or now - self._looked_at_locks < LOOK_LOCKS:
+            return []
+        self._looked_at_locks = now
+        return self._free()
+
+    def _free(self) -> list[Mapping[str, Any]]:
+        """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it."""
+        entries = [entry for entry in self._entries() if entry.name in self._locked]
+        self._locked = {entry.name for entry in entries if entry.locks}
+        if not self._locked:
+            return []
+        return [
+            {"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason}
+            for finding in locks.examine(entries, host=look(without=os.getpid()))
+            if finding.verdict == "stale" and not locks.clear(finding, host=look(without=os.getpid()))
+        ]
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See the port."""
@@ -204,15 +256,27 @@ class NeuronWatch:
     def finished(self) -> bool:
         """See the port: several workers may hang at exit after all was said [SDK: bert.rst]."""
         limit = float(self._options.get("exit_timeout", facts.EXIT_TIMEOUT))
-        return self._done and not self._compiling and self._clock() - self._last_words > limit
+        compiling = self._listed or bool(self._busy)
+        return self._done and not compiling and self._clock() - self._last_words > limit
+
+    def failed(self, code: int) -> bool:
+        """See the port: `neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
+        return code != 0 and (not self._trial or not self._npc or bool(self._log.exits))
 
     # What must still be compiled
 
     def complete(self, tell: Sink) -> None:
         """See the port: judge by the files, and compile what was extracted and is not there."""
         self._log.add_all(self._reader.close())
+        needed = self._needed()
+        if lost := sorted(set(self._log.modules) - {entry.name for entry in needed}):
+            raise CompileError(
+                f"{len(lost)} of {len(self._log.modules)} graphs are not in {self._root}",
+                cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
+                hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
+            )
         self._own |= compile_entries.complete(
-            self._needed(),
+            needed,
             FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
             jobs=self._jobs,
             timeout=float(self._options.get("compile_timeout", facts.COMPILE_TIMEOUT)),
@@ -241,8 +305,8 @@ class NeuronWatch:
         if self._log.compilers:
             return frozenset(self._log.compilers)
         version = self._machine.packages[facts.COMPILER_PACKAGE]
-        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{version}"
-        return frozenset(name for name in there if name == wanted or name.startswith(f"{wanted}+"))
+        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
+        return frozenset(name for name in there if public(name) == wanted)
 
     def observed(self) -> Observed:
         """See the port."""
@@ -252,7 +316,8 @@ class NeuronWatch:
         if self._trial:
             found |= set(self._log.extracted) - set(compiled)
         names = {entry.name: entry.module for entry in self._entries()}
-        needed = [entry.module for entry in self._needed()]
+        # What a training used must be finished to be kept; what a trial needs has been seen to.
+        needed = [entry.module for entry in self._needed() if self._trial or entry.finished]
         return Observed(
             found=len(found),
             compiled=len(compiled),
