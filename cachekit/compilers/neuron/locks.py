@@ -238,6 +238,7 @@ class Poisoned:
         failure: What the classifier made of the log.
         inode: With `modified`, what tells the log from a later one.
         modified: When it was written, in nanoseconds since 1970.
+        text: The log, of a long one its beginning and its end: what a failure is classified by.
     """
 
     entry: Entry
@@ -247,6 +248,7 @@ class Poisoned:
     failure: str
     inode: int
     modified: int
+    text: str = ""
 
 
 def poisoned(
@@ -272,7 +274,7 @@ def poisoned(
             continue
         failure = classify(text) if classify else ""
         found.append(
-            Poisoned(entry, log, now - status.st_mtime, excerpt(text), failure, status.st_ino, status.st_mtime_ns)
+            Poisoned(entry, log, now - status.st_mtime, excerpt(text), failure, status.st_ino, status.st_mtime_ns, text)
         )
     return found
 
@@ -305,6 +307,16 @@ def _ends(log: Path) -> str:
 
 def excerpt(text: str) -> tuple[str, ...]:
     """The lines of a failed compile's log that tell why: those with errors, else the last ones; each cut to 300."""
-    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if any(mark in line for mark in facts.ERROR_MARKS)]
+    whole = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [_cut(line, min(places)) for line in whole if (places := _marks(line))]
+    lines = [line[:300] for line in whole]
     return tuple(dict.fromkeys(telling or lines[-EXCERPT_LINES:]))[:EXCERPT_LINES]
+
+
+def _marks(line: str) -> list[int]:
+    return [place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0]
+
+
+def _cut(line: str, place: int) -> str:
+    """A line of readable length with what tells in it: a whole command may stand first."""
+    return line[:300] if place < 200 else f"… {line[place:]}"[:300]  # noqa: PLR2004
