@@ -139,6 +139,7 @@ def test_a_process_that_knows_nothing_of_cachekit_uses_the_same_root(machine):
 @pytest.mark.feature("M3")
 def test_what_the_record_lacks_compiles_and_is_added_with_where(machine):
     machine("warm", "tiny.yaml")
+    machine.host.knobs(compile_seconds=0.5)
     machine.graphs(1, 2, **{"1": ["3"]}, train=[["8", "evaluation"], ["9", "training step after a checkpoint"]])
     result = machine("train", "tiny.yaml")
     assert (result["compiled"], result["built"]) == (2, 2)
@@ -275,6 +276,7 @@ def test_a_stale_lock_is_cleared_before_a_warm_and_before_a_restore(machine, pla
     assert f"cleared the lock of {name(2)}" in other.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("npc", [True, False], ids=["parallel-compile", "directly"])
 def test_a_lock_that_becomes_stale_while_it_is_waited_for_is_cleared(machine, npc):
     """It may belong to somebody until two minutes have passed; who waits for it does not hold it."""
@@ -314,8 +316,7 @@ def test_a_graph_that_cannot_compile_is_named_and_remembered_and_the_others_are_
     machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": kind}])
     error = machine("warm", "tiny.yaml", code=6)["error"]
     assert error["message"] == "1 of 3 graphs did not compile"
-    assert f"{name(2)}: {kind}: " in error["cause"]
-    assert code in error["cause"]
+    assert f"{name(2)}: {kind} ({code}): " in error["cause"]
     assert advice in error["hint"]
     assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
     assert not list((machine.home / "v1" / "records").rglob("*.json"))
@@ -355,7 +356,7 @@ def test_a_remembered_failure_that_may_not_come_again_is_cleared(machine, text, 
 def test_a_remembered_failure_that_will_come_again_is_explained(machine):
     poison(machine, 2, "[ERROR] [NCC_EOOM002] The total memory usage of 27.0GB exceeds the HBM limit of 16.0GB.")
     error = machine("warm", "tiny.yaml", code=6)["error"]
-    assert "device-oom: " in error["cause"]
+    assert "device-oom (NCC_EOOM002): " in error["cause"]
     assert "27.0GB exceeds the HBM limit" in error["cause"]
     assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
 

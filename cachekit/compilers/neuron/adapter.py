@@ -144,7 +144,7 @@ class Neuron:
             if finding.verdict == "stale" and not locks.clear(finding):
                 tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
         for found in locks.poisoned(entries):
-            failure = classify("\n".join(found.excerpt))
+            failure = classify(found.text)
             if failure.clearable and not locks.forget(found):
                 tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
         place.sweep(live_root)

@@ -113,7 +113,7 @@ def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
 def _remembered(entry: Entry, tell: Sink) -> Failure | None:
     """Neuron's memory of a failure, which has no end; None where there is none, or it has just been cleared."""
     for found in locks.poisoned([entry]):
-        failure = classify("\n".join(found.excerpt))
+        failure = classify(found.text)
         if failure.deterministic and found.age < DAYS * 86400:
             return failure
         if reason := locks.forget(found):
@@ -271,11 +271,13 @@ def _publish(entry: Entry, output: Path) -> None:
         near.unlink(missing_ok=True)
 
 
+def _words(failure: Failure) -> str:
+    code = f" ({failure.code})" if failure.code else ""
+    return f"{failure.kind.name}{code}: {failure.message or 'no reason was given'}"
+
+
 def _error(failures: dict[str, Failure], total: int) -> CompileError:
-    named = [
-        f"{module.partition('/')[2]}: {failure.kind.name}: {failure.message or 'no reason was given'}"
-        for module, failure in failures.items()
-    ]
+    named = [f"{module.partition('/')[2]}: {_words(failure)}" for module, failure in failures.items()]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
     first = next(iter(failures.values()))
     return CompileError(

@@ -239,6 +239,7 @@ class Poisoned:
         failure: What the classifier made of the log.
         inode: With `modified`, what tells the log from a later one.
         modified: When it was written, in nanoseconds since 1970.
+        text: The log, of a long one its beginning and its end: what a failure is classified by.
     """
 
     entry: Entry
@@ -248,6 +249,7 @@ class Poisoned:
     failure: str
     inode: int
     modified: int
+    text: str = ""
 
 
 def poisoned(
@@ -273,7 +275,7 @@ def poisoned(
             continue
         failure = classify(text) if classify else ""
         found.append(
-            Poisoned(entry, log, now - status.st_mtime, excerpt(text), failure, status.st_ino, status.st_mtime_ns)
+            Poisoned(entry, log, now - status.st_mtime, excerpt(text), failure, status.st_ino, status.st_mtime_ns, text)
         )
     return found
 

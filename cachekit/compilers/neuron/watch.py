@@ -212,7 +212,7 @@ class NeuronWatch:
     def _failed_before(self, module: str) -> CachekitError:
         """A training that meets a failure which Neuron remembers goes no further."""
         for found in locks.poisoned(entry for entry in self._entries() if entry.name == module):
-            failure = classify("\n".join(found.excerpt))
+            failure = classify(found.text)
             return CompileError(
                 f"{module} failed to compile in an earlier run, and Neuron never tries it again",
                 cause=f"{failure.kind.name}: {failure.message or (found.excerpt or ('no reason was kept',))[-1]}",
