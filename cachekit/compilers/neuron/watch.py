@@ -31,7 +31,7 @@ from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import CachekitError, CompileError, MissError
 from cachekit.recipe import Recipe
 
-LOOK = 0.5  # seconds between two looks for compilers
+LOOK = 1.0  # seconds between two looks for compilers
 LOOK_LOCKS = 5.0  # and between two at locks that may have lost their owner
 
 
