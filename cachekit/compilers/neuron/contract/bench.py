@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from cachekit import leash
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.check import UnknownError
@@ -21,7 +22,7 @@ from cachekit.compilers.neuron.logs import LogReader
 from cachekit.compilers.neuron.run_log import RunLog
 
 # The kernel ends what runs under it when this process ends, however it does.
-LEASH = (sys.executable, "-W", "ignore", "-m", "cachekit.training.leash")
+LEASH = leash.COMMAND
 QUICK = 180.0  # seconds for what compiles nothing; the first import on a new instance reads gigabytes
 _POLL = 0.01
 _NONE: Mapping[str, str] = {}
