@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-
 # Sent in the background, or only where the client finds itself run by an agent: no part of what a call costs.
 TELEMETRY = {"/v1/telemetry", "/xet/v1/telemetry", "/api/agent-harnesses"}
 

@@ -148,7 +148,7 @@ def reconstruction(hub: HubServer, request: Request, *, name: str) -> Response:
         if first > last:
             return Response(416)
     at, offset, terms = 0, 0, []
-    fetch: dict[str, dict[tuple[int, int], dict[str, object]]] = {}
+    used: dict[str, list[tuple[int, int]]] = {}
     for term in file.terms:
         chunks, position, at = hub.cas.chunks(term), at, at + term.size
         if at <= first or position > last:
@@ -161,15 +161,31 @@ def reconstruction(hub: HubServer, request: Request, *, name: str) -> Response:
         high, size = low, 0
         while high < len(chunks) and position + size <= last:
             high, size = high + 1, size + chunks[high].size
-        part = {"start": term.start + low, "end": term.start + high}
-        terms.append({"hash": term.xorb, "unpacked_length": size, "range": part})
-        fetch.setdefault(term.xorb, {})[part["start"], part["end"]] = {
-            "range": part,
-            "url": f"{hub.cdn}/cdn/xorb/{term.xorb}?grant={hub.signer.grant(f'xorb {term.xorb}')}",
-            "url_range": {"start": chunks[low].at, "end": chunks[high - 1].end - 1},
-        }
-    fetch_info = {xorb: list(parts.values()) for xorb, parts in fetch.items()}
+        start, end = term.start + low, term.start + high
+        terms.append({"hash": term.xorb, "unpacked_length": size, "range": {"start": start, "end": end}})
+        used.setdefault(term.xorb, []).append((start, end))
+    fetch_info = {xorb: [_fetch(hub, xorb, *run) for run in _merged(runs)] for xorb, runs in used.items()}
     return Response.json({"offset_into_first_range": offset, "terms": terms, "fetch_info": fetch_info})
+
+
+def _merged(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs of chunks that do not overlap: the client takes each term out of the one run that holds it."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(runs):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _fetch(hub: HubServer, xorb: str, start: int, end: int) -> dict[str, object]:
+    chunks = _chunks(hub.cas.xorbs.path(xorb))[start:end]
+    return {
+        "range": {"start": start, "end": end},
+        "url": f"{hub.cdn}/cdn/xorb/{xorb}?grant={hub.signer.grant(f'xorb {xorb}')}",
+        "url_range": {"start": chunks[0].at, "end": chunks[-1].end - 1},
+    }
 
 
 @ROUTES.on("GET", "/cdn/xorb/{name}")
