@@ -271,7 +271,7 @@ def test_lfs_uploads_whole_and_in_parts(client, hub, repo, parts):
         pytest.skip("always Xet")
     hub.xet = False
     hub.multipart_above, hub.part_size = (100_000, 64_000) if parts else (1 << 30, 1)
-    data = random.Random(2 + parts).randbytes(200_001)
+    data = random.Random(next(COUNTER)).randbytes(200_001)
     files = {"x.neff": data.hex()}
     client(PUSH, name=repo.name, files=files, parent=None)
     assert repo.read("x.neff") == data
@@ -368,8 +368,11 @@ def test_a_status_is_raised_as_the_client_names_it(client, hub, repo, kind):
 
 def test_the_window_of_a_rate_limit_is_waited_for(client, hub, repo):
     hub.fault("429-window", "POST */preupload/*", seconds=0, retry_after=True)
-    assert client(PUSH, name=repo.name, files={"x": "00"}, parent=None) == repo.head
-    assert [entry.status for entry in hub.log.entries("POST */preupload/*")] == [429, 200]
+    if client.version >= (1, 0):
+        assert client(PUSH, name=repo.name, files={"x": "00"}, parent=None) == repo.head
+        assert [entry.status for entry in hub.log.entries("POST */preupload/*")] == [429, 200]
+    else:
+        assert failure(client, PUSH, name=repo.name, files={"x": "00"}, parent=None).status == 429
 
 
 def test_the_quota_of_commits(client, hub, repo):
@@ -430,6 +433,13 @@ def test_wrong_bytes_go_unnoticed_and_a_wrong_size_does_not(client, hub, lfs_rep
 def test_answers_may_be_rewritten(client, hub, repo):
     hub.fault("rewrite", "GET */tree/*", change=lambda body: body.replace(b"b.txt", b"../b.txt"))
     assert "../b.txt" in client("[e.path for e in api.list_repo_tree(name)]", name=repo.name)
+
+
+def test_headers_may_be_rewritten_for_one_user(client, hub, repo):
+    hub.fault("rewrite", "HEAD *", headers={"X-Linked-Size": "7"}, user="reader", times=None)
+    code = "hh.get_hf_file_metadata(hh.hf_hub_url(name, 'a/large.bin'), token=who).size"
+    assert client(code, name=repo.name, who=hub.token) == 256_000
+    assert client(code, name=repo.name, who=hub.read_token) == 7
 
 
 @both_ways
@@ -541,27 +551,26 @@ def test_racing_clients_lose_nothing(client, hub, repo, tmp_path):
             return sum(pool.map(push, range(5)))
     """
     python = client.process.args[0]
-    others = [Client(hub, tmp_path / str(number), python=python, xet=client.xet) for number in range(3)]
+    others = [Client(hub, tmp_path / str(number), python=python, xet=client.xet) for number in range(2)]
     for number, other in enumerate(others):
         other.start(code, name=repo.name, who=number)
     lost = sum(other.result() for other in others)
     for other in others:
         other.kill()
-    assert hub.count("POST */commit/*") == 15 + lost
-    assert sum(path.endswith(".neff") for path in repo.files()) == 15
-    assert len(list(repo.history(repo.head))) == 15 + 3
+    assert hub.count("POST */commit/*") == 10 + lost
+    assert sum(path.endswith(".neff") for path in repo.files()) == 10
+    assert len(list(repo.history(repo.head))) == 10 + 3
 
 
 def test_a_server_starts_again_where_it_was(client, hub, tmp_path):
-    with HubServer(tmp_path / "hub") as first:
-        with Client(first, tmp_path / "one", python=client.process.args[0], xet=client.xet) as one:
-            one("api.create_repo('team/kept', private=True)")
-            one(PUSH, name="team/kept", files={"x.neff": "00ff" * 5000, "y": "00"}, parent=None)
-        head = first.repo("team/kept").head
-    with HubServer(tmp_path / "hub") as second:
-        assert second.repo("team/kept").head == head
-        with Client(second, tmp_path / "two", python=client.process.args[0], xet=client.xet) as two:
-            digest = two("sha(hf_hub_download('team/kept', 'x.neff'))")
+    first = HubServer(tmp_path / "hub")
+    with Client(first, tmp_path / "home", python=client.process.args[0], xet=client.xet) as other:
+        with first:
+            other("api.create_repo('team/kept', private=True)")
+            head = other(PUSH, name="team/kept", files={"x.neff": "00ff" * 5000, "y": "00"}, parent=None)
+        with HubServer(tmp_path / "hub", first.port) as second:
+            assert other("api.repo_info('team/kept').sha") == second.repo("team/kept").head == head
+            digest = other("sha(hf_hub_download('team/kept', 'x.neff'))")
     assert digest == hashlib.sha256(bytes.fromhex("00ff" * 5000)).hexdigest()
 
 

@@ -7,10 +7,11 @@ and likes, the e-mail address.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from .repos import TYPES, Repo, stamp
+from .repos import TYPES, Repo, Tree, stamp
 from .wire import HubError, Request, Response, Routes, page
 
 if TYPE_CHECKING:
@@ -78,19 +79,26 @@ def settings(hub: HubServer, request: Request, *, t: str, repo: str) -> Response
 def info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str = "main") -> Response:
     found = hub.visible(request, TYPES[t], repo)
     oid = found.resolve(rev, request.lag)
+    blobs = request.flag("blobs")
+    siblings = found.once((oid, "siblings", blobs), lambda: _siblings(found.tree(oid), blobs=blobs))
+    answer = Response.json({
+        "_id": found.name, "id": found.name, "modelId": found.name, "author": found.name.split("/", maxsplit=1)[0],
+        "sha": oid, "private": found.private, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
+        "lastModified": stamp(found.commit(oid).at), "createdAt": stamp(found.created),
+    })  # fmt: skip
+    return Response(200, answer.headers, answer.data()[:-1] + b', "siblings": ' + siblings + b"}")
+
+
+def _siblings(files: Tree, *, blobs: bool) -> bytes:
     siblings = []
-    for path, file in sorted(found.tree(oid).items()):
-        sibling = {"rfilename": path}
-        if request.flag("blobs"):
+    for path, file in sorted(files.items()):
+        sibling: dict[str, Any] = {"rfilename": path}
+        if blobs:
             sibling |= {"size": file["size"], "blobId": file["oid"]}
             if file["lfs"]:
                 sibling["lfs"] = {"sha256": file["sha256"], "size": file["size"], "pointerSize": file["pointer"]}
         siblings.append(sibling)
-    return Response.json({
-        "_id": found.name, "id": found.name, "modelId": found.name, "author": found.name.split("/", maxsplit=1)[0],
-        "sha": oid, "private": found.private, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
-        "lastModified": stamp(found.commit(oid).at), "createdAt": stamp(found.created), "siblings": siblings,
-    })  # fmt: skip
+    return json.dumps(siblings).encode()
 
 
 def _entry(repo: Repo, path: str, file: dict[str, Any], *, expand: bool) -> dict[str, Any]:
@@ -116,22 +124,31 @@ def tree(hub: HubServer, request: Request, *, t: str, repo: str, rev: str, path:
     expand, recursive = request.flag("expand"), request.flag("recursive")
     files = found.tree(oid)
     below = f"{path.strip('/')}/" if path.strip("/") else ""
-    inside = [name for name in files if name.startswith(below)]
-    if below and not inside:
+    names = found.once((oid, "names", below, recursive), lambda: _names(files, below, recursive=recursive))
+    if below and not names:
         raise HubError(404, f"{path} does not exist on {rev!r}", "EntryNotFound", {"X-Repo-Commit": oid})
-    names: dict[str, bool] = {}  # path -> is a file
-    for name in inside:
-        parts = name.removeprefix(below).split("/")
-        for depth in range(1, len(parts) if recursive else min(2, len(parts))):
-            names[below + "/".join(parts[:depth])] = False
-        if recursive or len(parts) == 1:
-            names[name] = True
     size = hub.tree_page or (PAGE_EXPANDED if expand else PAGE)
 
     def show(name: str) -> dict[str, Any]:
-        return _entry(found, name, files[name], expand=expand) if names[name] else _folder(oid, name)
+        return _entry(found, name, files[name], expand=expand) if name in files else _folder(oid, name)
 
-    return page(request, hub.endpoint, sorted(names), size, show)
+    return page(request, hub.endpoint, names, size, show)
+
+
+def _names(files: Tree, below: str, *, recursive: bool) -> list[str]:
+    """Files and folders below a prefix, all of them or the next level's, in order."""
+    names: set[str] = set()
+    for name in files:
+        if name.startswith(below):
+            parts = name.removeprefix(below).split("/")
+            names.update(below + "/".join(parts[:depth]) for depth in range(1, len(parts) if recursive else 2))
+            if recursive:
+                names.add(name)
+    return sorted(names)
+
+
+def _folders(files: Tree) -> set[str]:
+    return {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
 
 
 @ROUTES.on("POST", "/api/{t}/{repo}/paths-info/{rev}")
@@ -147,9 +164,7 @@ def paths_info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str)
     if len(paths) > PATHS_LIMIT:
         raise HubError(413, "too many parameters")
     files, entries = found.tree(oid), []
-    folders: set[str] = set()
-    if any(path not in files for path in paths):
-        folders = {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
+    folders = found.once((oid, "folders"), lambda: _folders(files)) if any(p not in files for p in paths) else set()
     for path in dict.fromkeys(paths):
         if path in files:
             entries.append(_entry(found, path, files[path], expand=expand))

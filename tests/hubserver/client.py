@@ -41,7 +41,7 @@ for line in sys.stdin:
         response = getattr(error, "response", None)
         answer = {"error": type(error).__name__, "kinds": [kind.__name__ for kind in type(error).__mro__],
             "status": getattr(response, "status_code", None), "text": str(error)}
-    print(json.dumps(answer), file=answers, flush=True)
+    print(json.dumps(answer, default=str), file=answers, flush=True)
 """
 
 

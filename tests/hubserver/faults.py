@@ -20,7 +20,7 @@ faults are asked for is invented.
 | `endless` | the body has no length and never ends |
 | `wrong-bytes` | the body has its size, with `count` bytes changed at random places |
 | `wrong-size` | the body is `extra` bytes longer, or shorter where that is negative, and says so |
-| `rewrite` | `change(bytes) -> bytes` is applied to the body |
+| `rewrite` | the body is `body`, or `change(bytes) -> bytes` of the real one; `headers` replace or join the real ones |
 | `lag` | heads of branches look `commits` older |
 | `latency` | `seconds` pass before anything else; goes together with another fault |
 """
@@ -75,7 +75,10 @@ class Fault:
     extra: int = 1
     commits: int = 1
     retry_after: bool = False  # with 429-window: a Retry-After header as well
+    user: str = ""  # only requests with a token of this account: not those of the CDN, nor of Xet
     change: Callable[[bytes], bytes] | None = None
+    body: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
     seen: int = 0
     hits: int = 0
     random: random.Random = field(init=False, repr=False)
@@ -85,8 +88,10 @@ class Fault:
             raise ValueError(f"no fault {self.kind!r}")
         self.random = random.Random(self.seed)
 
-    def strikes(self, method: str, path: str) -> bool:
+    def strikes(self, method: str, path: str, user: str) -> bool:
         """Whether this request is one that it hits; counts."""
+        if self.user not in {"", user}:
+            return False
         if not matches(self.on, method, path) or (self.times is not None and self.hits >= self.times):
             return False
         self.seen += 1
@@ -123,11 +128,12 @@ class Fault:
             for _ in range(self.count if changed else 0):
                 changed[self.random.randrange(len(changed))] ^= self.random.randrange(1, 256)
             data = bytes(changed)
-        elif self.kind == "rewrite" and self.change:
-            data = self.change(response.data())
+        elif self.kind == "rewrite":
+            data = self.change(response.data()) if self.change else response.data()
+            data = data if self.body is None else self.body.encode()
         else:
             return response
-        return Response(response.status, response.headers, data)
+        return Response(response.status, response.headers | self.headers, data)
 
 
 class Faults:
@@ -150,14 +156,14 @@ class Faults:
         with self._lock:
             self._rules = [rule for rule in self._rules if rule is not fault]
 
-    def strike(self, method: str, path: str) -> tuple[float, Fault | None]:
+    def strike(self, method: str, path: str, user: str) -> tuple[float, Fault | None]:
         """Seconds to wait, and the fault for this request."""
         latency, struck = 0.0, None
         with self._lock:
             for rule in self._rules:
                 if rule.kind == "latency":
-                    if not latency and rule.strikes(method, path):
+                    if not latency and rule.strikes(method, path, user):
                         latency = rule.seconds
-                elif not struck and rule.strikes(method, path):
+                elif not struck and rule.strikes(method, path, user):
                     struck = rule
         return latency, struck

@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Repo:
         self.recent: deque[float] = deque()  # moments of commits, for the quota
         self._trees: OrderedDict[str, Tree] = OrderedDict()
         self._commits: dict[str, Commit] = {}
+        self._made: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         document = json.loads((folder / "repo.json").read_text())
         self.private: bool = document["private"]
         self.created: float = document["created"]
@@ -131,6 +132,15 @@ class Repo:
                 self._trees.popitem(last=False)
             return tree
 
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` gives, kept for a while: listings of a commit, which may have a hundred thousand files."""
+        with self.lock:
+            if key not in self._made:
+                self._made[key] = make()
+                if len(self._made) > KEPT_TREES:
+                    self._made.popitem(last=False)
+            return self._made[key]
+
     def add_commit(
         self, branch: str, parent: str | None, changes: Mapping[str, Any], *, title: str, message: str = "", user: str
     ) -> str:
@@ -147,7 +157,10 @@ class Repo:
 
     def regular(self, data: bytes) -> dict[str, Any]:
         """A file that git itself holds, its bytes kept."""
-        return {"size": len(data), "oid": git_blob(data), "sha256": self.objects.put([data]), "lfs": False}
+        name = hashlib.sha256(data).hexdigest()
+        if not self.objects.has(name):  # a cache has many equal small files
+            self.objects.put([data], name)
+        return {"size": len(data), "oid": git_blob(data), "sha256": name, "lfs": False}
 
     def linked(self, sha256: str, size: int, xet: str | None) -> dict[str, Any]:
         """A file of which git holds a pointer."""

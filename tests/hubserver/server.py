@@ -24,9 +24,9 @@ from .faults import BODIES, Fault, Faults
 from .log import Entry, Log
 from .objects import Objects
 from .repos import Repo, Repos
-from .wire import CHUNK, Body, ClientGoneError, FileBody, HubError, Request, Response
+from .wire import CHUNK, Body, ClientGoneError, FileBody, Handler, HubError, Request, Response, Routes
 
-TABLES = [module.ROUTES for module in (api, commits, buckets, xet, lfs)]
+TABLES: list[Routes] = [module.ROUTES for module in (api, commits, buckets, xet, lfs)]
 NO_ACCOUNT = ("/cdn/", "/xet/", "/v1/telemetry")  # paths with grants of their own
 POLL = 0.05
 
@@ -179,7 +179,7 @@ class HubServer:
         return Response.json({})
 
 
-def find(method: str, path: str) -> tuple[Any, dict[str, str]]:
+def find(method: str, path: str) -> tuple[Handler, dict[str, str]]:
     """The route of a path, over all tables; HubError 404 or 405."""
     error = HubError(404, "Sorry, we can't find the page you are looking for.")
     for table in TABLES:
@@ -252,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
             hub.log.end(entry)
 
     def _answer(self, hub: HubServer, request: Request, entry: Entry) -> None:
-        latency, fault = hub.faults.strike(self.command, self.path)
+        latency, fault = hub.faults.strike(self.command, self.path, entry.user)
         if wait := max(latency, hub.latency):
             hub.stopping.wait(wait)
         entry.fault = fault.kind if fault else ""

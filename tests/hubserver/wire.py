@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.message import Message
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from .accounts import Account
@@ -77,7 +78,7 @@ class Response:
 class Body:
     """The body of a request, by length or in chunks, read once."""
 
-    def __init__(self, stream: BinaryIO, headers: Message) -> None:
+    def __init__(self, stream: BufferedIOBase, headers: Message) -> None:
         self._stream = stream
         self._chunked = "chunked" in (headers.get("Transfer-Encoding") or "").lower()
         self._left = 0 if self._chunked else int(headers.get("Content-Length") or 0)

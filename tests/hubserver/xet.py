@@ -147,7 +147,8 @@ def reconstruction(hub: HubServer, request: Request, *, name: str) -> Response:
         first, last = int(wanted[1]), min(last, int(wanted[2] or last))
         if first > last:
             return Response(416)
-    at, offset, terms = 0, 0, []
+    at, offset = 0, 0
+    terms: list[dict[str, object]] = []
     used: dict[str, list[tuple[int, int]]] = {}
     for term in file.terms:
         chunks, position, at = hub.cas.chunks(term), at, at + term.size
