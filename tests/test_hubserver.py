@@ -1,5 +1,7 @@
 """The test Hub against the real, unmodified client; CACHEKIT_HUB_PYTHONS names other interpreters (`:` between them).
 
+CACHEKIT_OLAH is the path of `olah-cli`, somebody else's mirror of the Hub, for a test that puts it in between.
+
 Assertions go through the client wherever there is a choice: a server that is tested by its own words agrees with
 itself. With other interpreters named, every test runs with Xet and without it.
 """
@@ -12,7 +14,9 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +28,7 @@ from hubserver import Client, ClientError, HubServer
 
 PYTHONS = [name for name in os.environ.get("CACHEKIT_HUB_PYTHONS", "").split(":") if name] or [sys.executable]
 MODES = list(itertools.product(PYTHONS, [True, False]))
+OLAH = os.environ.get("CACHEKIT_OLAH") or shutil.which("olah-cli")
 COUNTER = itertools.count()
 
 
@@ -619,3 +624,45 @@ def test_a_shell_of_its_own(tmp_path):
         finally:
             server.terminate()
     assert server.returncode == 0
+
+
+@pytest.mark.skipif(not OLAH, reason="no olah-cli (CACHEKIT_OLAH)")
+def test_somebody_elses_mirror_in_front(client, hub, tmp_path):
+    repo = hub.repo(f"team/repo-{next(COUNTER)}", private=False)  # olah 0.5 passes no token on by default
+    large = random.Random(next(COUNTER)).randbytes(3_000_000)
+    repo.plant({"m/small.json": b"{}", "m/empty": b""})
+    hub.repo("Salesforce/wikitext", "dataset", private=False)  # by which olah finds out whether it is offline
+    repo.plant({"m/model.neff": large}, lfs=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    up, here = hub.endpoint.removeprefix("http://"), f"127.0.0.1:{port}"
+    options = {
+        "host": "127.0.0.1", "port": str(port), "hf-scheme": "http", "hf-netloc": up, "hf-lfs-netloc": up,
+        "mirror-scheme": "http", "mirror-netloc": here, "mirror-lfs-netloc": here,
+        "repos-path": str(tmp_path / "repos"), "log-path": str(tmp_path / "logs"),
+    }  # fmt: skip
+    command = [str(OLAH), *itertools.chain.from_iterable((f"--{name}", value) for name, value in options.items())]
+    with (tmp_path / "olah.txt").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as mirror:
+        try:
+            _until(lambda: _listens(port))
+            settings = {"HF_ENDPOINT": f"http://{here}"}
+            python = client.process.args[0]
+            with Client(hub, tmp_path / "home", python=python, xet=client.xet, token="", environment=settings) as other:
+                code = """
+                    folder = Path(snapshot_download(name, token=False))
+                    return {str(p.relative_to(folder)): sha(p) for p in sorted(folder.rglob("m/*"))}
+                """
+                found = other(code, name=repo.name)
+        finally:
+            mirror.terminate()
+    expected = {"m/empty": b"", "m/model.neff": large, "m/small.json": b"{}"}
+    assert found == {path: hashlib.sha256(data).hexdigest() for path, data in expected.items()}
+    assert hub.count("GET /cdn/file/*") + hub.count("GET */resolve/*") > 0
+
+
+def _listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

@@ -117,7 +117,7 @@ def _folder(oid: str, path: str) -> dict[str, Any]:
     return {"type": "directory", "path": path, "oid": oid, "size": 0}  # an id of git's tree in truth
 
 
-@ROUTES.on("GET", "/api/{t}/{repo}/tree/{rev}(?:/{path})?")
+@ROUTES.on("GET", "/api/{t}/{repo}/tree/{rev}(?:/{path})?/?")
 def tree(hub: HubServer, request: Request, *, t: str, repo: str, rev: str, path: str) -> Response:
     found = hub.visible(request, TYPES[t], repo)
     oid = found.resolve(rev, request.lag)

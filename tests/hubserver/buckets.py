@@ -154,7 +154,7 @@ def paths_info(hub: HubServer, request: Request, *, repo: str) -> Response:
     return Response.json([_entry(path, files[path]) for path in dict.fromkeys(paths) if path in files])
 
 
-@ROUTES.on("GET HEAD", "/buckets/{repo}/resolve/{path}")
+@ROUTES.on("GET", "/buckets/{repo}/resolve/{path}")
 def resolve(hub: HubServer, request: Request, *, repo: str, path: str) -> Response:
     file = _bucket(hub, request, repo)["files"].get(path)
     if file is None:
@@ -167,7 +167,7 @@ def resolve(hub: HubServer, request: Request, *, repo: str, path: str) -> Respon
     })  # fmt: skip
 
 
-@ROUTES.on("GET HEAD", "/cdn/xetfile/{oid}/{name}")
+@ROUTES.on("GET", "/cdn/xetfile/{oid}/{name}")
 def download(hub: HubServer, request: Request, *, oid: str, name: str) -> Response:
     """A bucket's file for a client that does not speak Xet; whole, whatever range was asked for."""
     file = hub.cas.get(oid)

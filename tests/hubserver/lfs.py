@@ -108,7 +108,7 @@ def verify(hub: HubServer, request: Request, *, oid: str) -> Response:
     return Response.json({})
 
 
-@ROUTES.on("GET HEAD", "/{prefix}{repo}/resolve/{rev}/{path}")
+@ROUTES.on("GET", "/{prefix}{repo}/resolve/{rev}/{path}")
 def resolve(hub: HubServer, request: Request, *, prefix: str, repo: str, rev: str, path: str) -> Response:
     kind = prefix or "models"
     found = hub.visible(request, TYPES[kind], repo)
@@ -129,7 +129,7 @@ def resolve(hub: HubServer, request: Request, *, prefix: str, repo: str, rev: st
     return Response(302, headers)
 
 
-@ROUTES.on("GET HEAD", "/cdn/file/{oid}/{name}")
+@ROUTES.on("GET", "/cdn/file/{oid}/{name}")
 def download(hub: HubServer, request: Request, *, oid: str, name: str) -> Response:
     if request.headers.get("Authorization"):
         raise HubError(400, "Only one auth mechanism allowed")

@@ -158,7 +158,7 @@ class HubServer:
                     request.account = self.accounts.of(request.headers.get("Authorization"))
                 except KeyError:
                     raise HubError(401, "Invalid credentials in Authorization header") from None
-            function, parameters = find(request.method, request.path)
+            function, parameters = find("GET" if request.method == "HEAD" else request.method, request.path)
             return function(self, request, **parameters)
         except HubError as error:
             return error.response()
