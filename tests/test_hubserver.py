@@ -1,4 +1,4 @@
-"""The test Hub against the real, unmodified client; CACHEKIT_HUB_PYTHONS names other interpreters (`:` between them).
+"""The test Hub against the real, unmodified client; CACHEKIT_HUB_PYTHONS names interpreters (blanks between them).
 
 CACHEKIT_OLAH is the path of `olah-cli`, somebody else's mirror of the Hub, for a test that puts it in between.
 
@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import pytest
 from hubserver import Client, ClientError, HubServer
 
-PYTHONS = [name for name in os.environ.get("CACHEKIT_HUB_PYTHONS", "").split(":") if name] or [sys.executable]
+PYTHONS = os.environ.get("CACHEKIT_HUB_PYTHONS", "").split() or [sys.executable]
 MODES = list(itertools.product(PYTHONS, [True, False]))
 OLAH = os.environ.get("CACHEKIT_OLAH") or shutil.which("olah-cli")
 COUNTER = itertools.count()
@@ -433,6 +433,19 @@ def test_wrong_bytes_go_unnoticed_and_a_wrong_size_does_not(client, hub, lfs_rep
     hub.fault("wrong-bytes", "GET /cdn/file/*", count=3)
     digest = client(DIGEST, name=lfs_repo.name)
     assert digest != hashlib.sha256(lfs_repo.read("large.bin")).hexdigest()  # why cachekit checks every byte itself
+
+
+def test_wrong_bytes_go_unnoticed_by_xet_too(client, hub, repo):
+    data = random.Random(f"xet{next(COUNTER)}").randbytes(2_000_000)
+    client(PUSH, name=repo.name, files={"x.bin": data.hex()}, parent=None)
+    if "xet" not in repo.tree(repo.head)["x.bin"]:
+        pytest.skip("no Xet here")
+    hub.fault("wrong-bytes", "GET /cdn/xorb/*", count=3)
+    code = "sha(hf_hub_download(name, 'x.bin', cache_dir=str(home / 'damaged')))"
+    assert client(code, name=repo.name) != hashlib.sha256(data).hexdigest()
+    hub.fault("cut", "GET /cdn/xorb/*")
+    code = "sha(hf_hub_download(name, 'x.bin', cache_dir=str(home / 'cut')))"
+    assert client(code, name=repo.name) == hashlib.sha256(data).hexdigest()  # asked for again
 
 
 def test_answers_may_be_rewritten(client, hub, repo):
