@@ -13,7 +13,7 @@ RECIPE = recipes/demo.yaml
 # Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
-.PHONY: help demo test test-slow test-accuracy test-oldest test-xla lint features bench clean
+.PHONY: help demo test test-slow test-accuracy test-oldest test-hub test-xla lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -47,6 +47,24 @@ test-accuracy: $(VENV)/.installed
 test-oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt DEV_GROUPS='--group test'
 
+# Clients of the Hub beside the installed one: what Neuron environments hold (0.36), the last before 2.0, and a mirror.
+HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
+
+.venv-hub/%/.installed:
+	$(PYTHON) -m venv .venv-hub/$*
+	.venv-hub/$*/bin/python -m pip install --quiet huggingface_hub==$* hf_xet
+	touch $@
+
+.venv-hub/olah/.installed:
+	$(PYTHON) -m venv .venv-hub/olah
+	.venv-hub/olah/bin/python -m pip install --quiet olah==0.5.4
+	touch $@
+
+## make test-hub   the test Hub with each supported client of the Hub, and with somebody else's mirror in between
+test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.installed
+	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
+	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver.py
+
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)
 	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/neuron.txt
@@ -74,4 +92,4 @@ bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-oldest $(XLA_VENV) .demo .features.json build dist
+	rm -rf $(VENV) .venv-oldest .venv-hub $(XLA_VENV) .demo .features.json build dist

@@ -1,0 +1,264 @@
+"""Routes about repositories: who am I, create, delete, info, trees, paths, refs, history, branches, tags.
+
+Contract: facts as the clients 0.36, 1.33 and 2.4 use them; page sizes 1,000 (50 with `expand`); more than 1,000 paths
+in one `paths-info` are a 413; an existing repository is a 409 whose body has `url`. Invented: the numbers of downloads
+and likes, the e-mail address.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from .repos import TYPES, Repo, Tree, stamp
+from .wire import HubError, Request, Response, Routes, page
+
+if TYPE_CHECKING:
+    from .server import HubServer
+
+ROUTES = Routes()
+PATHS_LIMIT = 1000
+PAGE, PAGE_EXPANDED, PAGE_COMMITS = 1000, 50, 50
+
+
+@ROUTES.on("GET", "/api/whoami-v2")
+def whoami(hub: HubServer, request: Request) -> Response:
+    account = request.account
+    if not account:
+        raise HubError(401, "Invalid credentials in Authorization header")
+    orgs = [{"name": org, "type": "org", "fullname": org} for org in account.orgs]
+    token = {"displayName": "test", "role": account.role}
+    return Response.json({
+        "type": "user", "name": account.name, "fullname": account.name, "email": f"{account.name}@example.com",
+        "orgs": orgs, "auth": {"type": "access_token", "accessToken": token},
+    })  # fmt: skip
+
+
+def _named(request: Request) -> tuple[str, str, dict[str, Any]]:
+    body = request.json()
+    if not request.account:
+        raise HubError(401, "Invalid credentials in Authorization header")
+    namespace = body.get("organization") or request.account.name
+    return body.get("type") or "model", f"{namespace}/{body.get('name')}", body
+
+
+@ROUTES.on("POST", "/api/repos/create")
+def create(hub: HubServer, request: Request) -> Response:
+    repo_type, name, body = _named(request)
+    hub.allow_write(request, name)
+    private = body.get("private") or body.get("visibility") == "private"
+    repo, new = hub.repos.create(repo_type, name, private=bool(private))
+    url = hub.page_url(repo)
+    if not new:
+        return Response.json({"error": f"You already created this {repo_type} repo: {name}", "url": url}, 409)
+    return Response.json({"url": url, "name": name, "id": name, "private": repo.private})
+
+
+@ROUTES.on("DELETE", "/api/repos/delete")
+def delete(hub: HubServer, request: Request) -> Response:
+    repo_type, name, _ = _named(request)
+    repo = hub.visible(request, repo_type, name)
+    hub.allow_write(request, name)
+    hub.repos.delete(repo)
+    return Response.json({})
+
+
+@ROUTES.on("PUT", "/api/{t}/{repo}/settings")
+def settings(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
+    found = hub.writable(request, TYPES[t], repo)
+    body = request.json()
+    if "private" in body or "visibility" in body:
+        found.private = bool(body.get("private") or body.get("visibility") == "private")
+        found.save()
+    return Response.json({"private": found.private})
+
+
+@ROUTES.on("GET", "/api/{t}/{repo}")
+@ROUTES.on("GET", "/api/{t}/{repo}/revision/{rev}")
+def info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str = "main") -> Response:
+    found = hub.visible(request, TYPES[t], repo)
+    oid = found.resolve(rev, request.lag)
+    blobs = request.flag("blobs")
+    siblings = found.once((oid, "siblings", blobs), lambda: _siblings(found.tree(oid), blobs=blobs))
+    answer = Response.json({
+        "_id": found.name, "id": found.name, "modelId": found.name, "author": found.name.split("/", maxsplit=1)[0],
+        "sha": oid, "private": found.private, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
+        "lastModified": stamp(found.commit(oid).at), "createdAt": stamp(found.created),
+    })  # fmt: skip
+    return Response(200, answer.headers, answer.data()[:-1] + b', "siblings": ' + siblings + b"}")
+
+
+def _siblings(files: Tree, *, blobs: bool) -> bytes:
+    siblings = []
+    for path, file in sorted(files.items()):
+        sibling: dict[str, Any] = {"rfilename": path}
+        if blobs:
+            sibling |= {"size": file["size"], "blobId": file["oid"]}
+            if file["lfs"]:
+                sibling["lfs"] = {"sha256": file["sha256"], "size": file["size"], "pointerSize": file["pointer"]}
+        siblings.append(sibling)
+    return json.dumps(siblings).encode()
+
+
+def _entry(repo: Repo, path: str, file: dict[str, Any], *, expand: bool) -> dict[str, Any]:
+    entry = {"type": "file", "path": path, "size": file["size"], "oid": file["oid"]}
+    if file["lfs"]:
+        entry["lfs"] = {"oid": file["sha256"], "size": file["size"], "pointerSize": file["pointer"]}
+        if "xet" in file:
+            entry["xetHash"] = file["xet"]
+    if expand:
+        commit = repo.commit(file["commit"])
+        entry["lastCommit"] = {"id": commit.oid, "title": commit.title, "date": stamp(commit.at)}
+    return entry
+
+
+def _folder(oid: str, path: str) -> dict[str, Any]:
+    return {"type": "directory", "path": path, "oid": oid, "size": 0}  # an id of git's tree in truth
+
+
+@ROUTES.on("GET", "/api/{t}/{repo}/tree/{rev}(?:/{path})?/?")
+def tree(hub: HubServer, request: Request, *, t: str, repo: str, rev: str, path: str) -> Response:
+    found = hub.visible(request, TYPES[t], repo)
+    oid = found.resolve(rev, request.lag)
+    expand, recursive = request.flag("expand"), request.flag("recursive")
+    files = found.tree(oid)
+    below = f"{path.strip('/')}/" if path.strip("/") else ""
+    names = found.once((oid, "names", below, recursive), lambda: _names(files, below, recursive=recursive))
+    if below and not names:
+        raise HubError(404, f"{path} does not exist on {rev!r}", "EntryNotFound", {"X-Repo-Commit": oid})
+    size = hub.tree_page or (PAGE_EXPANDED if expand else PAGE)
+
+    def show(name: str) -> dict[str, Any]:
+        return _entry(found, name, files[name], expand=expand) if name in files else _folder(oid, name)
+
+    return page(request, hub.endpoint, names, size, show)
+
+
+def _names(files: Tree, below: str, *, recursive: bool) -> list[str]:
+    """Files and folders below a prefix, all of them or the next level's, in order."""
+    names: set[str] = set()
+    for name in files:
+        if name.startswith(below):
+            parts = name.removeprefix(below).split("/")
+            names.update(below + "/".join(parts[:depth]) for depth in range(1, len(parts) if recursive else 2))
+            if recursive:
+                names.add(name)
+    return sorted(names)
+
+
+def _folders(files: Tree) -> set[str]:
+    return {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
+
+
+@ROUTES.on("POST", "/api/{t}/{repo}/paths-info/{rev}")
+def paths_info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    found = hub.visible(request, TYPES[t], repo)
+    oid = found.resolve(rev, request.lag)
+    if "json" in (request.headers.get("Content-Type") or ""):
+        body = request.json()
+        paths, expand = body.get("paths", []), bool(body.get("expand"))
+    else:
+        form = parse_qs(request.body.bytes().decode(), keep_blank_values=True, max_num_fields=100_000)
+        paths, expand = form.get("paths", []), form.get("expand", [""])[-1].lower() == "true"
+    if len(paths) > PATHS_LIMIT:
+        raise HubError(413, "too many parameters")
+    files, entries = found.tree(oid), []
+    folders = found.once((oid, "folders"), lambda: _folders(files)) if any(p not in files for p in paths) else set()
+    for path in dict.fromkeys(paths):
+        if path in files:
+            entries.append(_entry(found, path, files[path], expand=expand))
+        elif path.strip("/") in folders:
+            entries.append(_folder(oid, path.strip("/")))
+    return Response.json(entries)
+
+
+@ROUTES.on("GET", "/api/{t}/{repo}/refs")
+def refs(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
+    found = hub.visible(request, TYPES[t], repo)
+
+    def listed(kind: str, names: dict[str, str]) -> list[dict[str, str]]:
+        return [
+            {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": found.resolve(name, request.lag)}
+            for name in names
+        ]
+
+    answer = {"branches": listed("heads", found.branches), "tags": listed("tags", found.tags), "converts": []}
+    return Response.json(answer | {"pullRequests": []})
+
+
+@ROUTES.on("GET", "/api/{t}/{repo}/commits/{rev}")
+def commits(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    found = hub.visible(request, TYPES[t], repo)
+    items = [
+        {"id": c.oid, "title": c.title, "message": c.message, "date": stamp(c.at), "authors": [{"user": c.user}]}
+        for c in found.history(found.resolve(rev, request.lag))
+    ]
+    return page(request, hub.endpoint, items, PAGE_COMMITS)
+
+
+@ROUTES.on("POST DELETE", "/api/{t}/{repo}/branch/{rev}")
+def branch(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    found = hub.writable(request, TYPES[t], repo)
+    body = request.json()
+    with found.lock:
+        if request.method == "DELETE":
+            if rev == "main":
+                raise HubError(403, "Cannot delete the main branch")
+            found.resolve(rev)
+            found.branches = {name: oid for name, oid in found.branches.items() if name != rev}
+        elif rev in found.branches:
+            raise HubError(409, f"Reference already exists: refs/heads/{rev}")
+        else:
+            found.branches = {**found.branches, rev: found.resolve(body.get("startingPoint") or "main")}
+        found.save()
+    return Response.json({})
+
+
+@ROUTES.on("POST DELETE", "/api/{t}/{repo}/tag/{rev}")
+def tag(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    found = hub.writable(request, TYPES[t], repo)
+    body = request.json()
+    with found.lock:
+        if request.method == "DELETE":
+            if rev not in found.tags:
+                raise HubError(404, f"Invalid rev id: {rev}", "RevisionNotFound")
+            found.tags = {name: oid for name, oid in found.tags.items() if name != rev}
+        elif body.get("tag") in found.tags:
+            raise HubError(409, f"Tag reference exists already: {body.get('tag')}")
+        else:
+            found.tags = {**found.tags, str(body.get("tag")): found.resolve(rev)}
+        found.save()
+    return Response.json({})
+
+
+@ROUTES.on("POST", "/api/{t}/{repo}/super-squash/{rev}")
+def super_squash(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    found = hub.writable(request, TYPES[t], repo)
+    message = request.json().get("message") or "Super-squash"
+    with found.lock:
+        files = {path: {k: v for k, v in file.items() if k != "commit"} for path, file in
+                 found.tree(found.resolve(rev)).items()}  # fmt: skip
+        gone = [commit.oid for commit in found.history(found.resolve(rev))]
+        found.add_commit(rev, None, files, title=message, user=request.account.name if request.account else "")
+        heads = [*found.branches.values(), *found.tags.values()]
+        kept = {commit.oid for head in heads for commit in found.history(head)}
+        for oid in set(gone) - kept:
+            (found.folder / "commits" / f"{oid}.json").unlink()
+    return Response.json({})
+
+
+@ROUTES.on("GET", "/api/{t}/{repo}/auth-check")
+@ROUTES.on("GET", "/api/{t}/{repo}/auth-check/write")
+def auth_check(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
+    (hub.writable if request.path.endswith("/write") else hub.visible)(request, TYPES[t], repo)
+    return Response.json({})
+
+
+@ROUTES.on("POST", "/api/validate-yaml")
+def validate_yaml(hub: HubServer, request: Request) -> Response:
+    """The Hub checks a card's front matter; here only that it is closed."""
+    text = str(request.json().get("content") or "")
+    broken = text.startswith("---") and text.count("\n---") < 1
+    errors = [{"message": "Invalid front matter: no closing ---"}] if broken else []
+    return Response.json({"errors": errors, "warnings": []}, 400 if errors else 200)

@@ -1,0 +1,347 @@
+"""The server: threads, connections, access, and how an answer with a fault in it is sent.
+
+One process owns a folder; any number of client processes talk to it. Connections stay open, every answer has a length,
+the body of a refused request is read, as far as a fault does not say otherwise.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from . import api, buckets, commits, lfs, xet
+from .accounts import OTHER_TOKEN, READ_TOKEN, WRITE_TOKEN, Accounts, Signer
+from .faults import BODIES, Fault, Faults
+from .log import Entry, Log
+from .objects import Objects
+from .repos import Repo, Repos
+from .wire import CHUNK, Body, ClientGoneError, FileBody, Handler, HubError, Request, Response, Routes
+
+TABLES: list[Routes] = [module.ROUTES for module in (api, commits, buckets, xet, lfs)]
+NO_ACCOUNT = ("/cdn/", "/xet/", "/v1/telemetry")  # paths with grants of their own
+POLL = 0.05
+
+
+class HubServer:
+    """A test Hub over a folder, from `with` to its end.
+
+    Attributes that may be set at any time:
+        xet: Whether the Xet routes exist; without them it is a Hub with git LFS only.
+        latency: Seconds before each answer.
+        commits_per_hour: A quota for each repository; None for none. `commit_window` is its hour, in seconds.
+        overlap_409: Whether a commit during another one is a 409, as on the real Hub, rather than waiting for it.
+        commit_seconds: How long a commit takes, at least.
+        tree_page: Entries on a page of a tree; 0 for the Hub's own.
+        multipart_above, part_size: In bytes; when git LFS uploads go in parts.
+    """
+
+    def __init__(self, folder: Path | str, port: int = 0) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.repos = Repos(folder)
+        self.parts = Objects(folder / "parts")
+        self.cas = xet.Cas(folder / "xet")
+        self.buckets = buckets.Buckets(folder / "buckets")
+        self.log = Log(folder / "requests.ndjson")
+        self.faults = Faults()
+        self.accounts = Accounts()
+        self.signer = Signer()
+        self.xet = True
+        self.latency = 0.0
+        self.commits_per_hour: int | None = None
+        self.commit_window = 3600.0
+        self.overlap_409 = False
+        self.commit_seconds = 0.0
+        self.tree_page = 0
+        self.multipart_above = 32 << 20
+        self.part_size = 8 << 20
+        self.token, self.read_token, self.other_token = WRITE_TOKEN, READ_TOKEN, OTHER_TOKEN
+        self.stopping = threading.Event()
+        self._http = _Server(("127.0.0.1", port), self)
+        self.port: int = self._http.server_address[1]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.cdn = f"http://localhost:{self.port}"  # another host: clients must not send their token there
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": POLL}, daemon=True)
+
+    def __enter__(self) -> HubServer:  # noqa: PYI034
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.close_connections()
+        self._http.server_close()
+        self._thread.join()
+
+    @property
+    def requests(self) -> list[Entry]:
+        """All requests since the start or `log.clear()`, but for what clients tell about themselves."""
+        return self.log.entries()
+
+    def count(self, pattern: str = "*") -> int:
+        """How many requests fit `METHOD GLOB`."""
+        return len(self.log.entries(pattern))
+
+    def fault(self, kind: str, on: str = "*", **options: Any) -> Fault:
+        """Add a rule: see the module `faults`."""
+        return self.faults.add(Fault(kind, on, **options))
+
+    def repo(self, name: str, repo_type: str = "model", *, private: bool = True) -> Repo:
+        """A repository as the server has it; made if it is not there."""
+        return self.repos.create(repo_type, name, private=private)[0]
+
+    # What the routes ask.
+
+    def visible(self, request: Request, repo_type: str, name: str) -> Repo:
+        """The repository, for those who may read it; the others are told that there is none."""
+        repo = self.repos.get(repo_type, name)
+        if not repo or (repo.private and not self._member(request, name)):
+            anonymous = request.account is None
+            message = "Invalid username or password." if anonymous else "Repository not found"
+            raise HubError(401 if anonymous else 404, message, "RepoNotFound")
+        return repo
+
+    def writable(self, request: Request, repo_type: str, name: str) -> Repo:
+        """The repository, for those who may write to it."""
+        repo = self.visible(request, repo_type, name)
+        self.allow_write(request, name)
+        return repo
+
+    def allow_write(self, request: Request, name: str) -> None:
+        if request.account is None:
+            raise HubError(401, "Invalid username or password.")
+        if request.account.role != "write" or not self._member(request, name):
+            namespace = name.split("/", maxsplit=1)[0]
+            raise HubError(403, f"You don't have the rights to write under the namespace {namespace!r}")
+
+    def _member(self, request: Request, name: str) -> bool:
+        return request.account is not None and name.split("/", maxsplit=1)[0] in request.account.namespaces
+
+    def page_url(self, repo: Repo) -> str:
+        return f"{self.endpoint}/{'' if repo.type == 'model' else repo.type + 's/'}{repo.name}"
+
+    def linked_size(self, sha256: str) -> tuple[int | None, str | None]:
+        """Size and Xet hash of a large file that was uploaded; None for both where it was not."""
+        if file := self.cas.by_sha256(sha256):
+            return file.size, file.hash
+        if self.repos.objects.has(sha256):
+            return self.repos.objects.size(sha256), None
+        return None, None
+
+    def plain_file(self, sha256: str) -> Path:
+        """The bytes of a large file; those of Xet are put together, and checked, when first asked for."""
+        if not self.repos.objects.has(sha256):
+            file = self.cas.by_sha256(sha256)
+            if not file:
+                raise HubError(404, "NoSuchKey")
+            self.repos.objects.put(self.cas.bytes(file), sha256, size=file.size)
+        return self.repos.objects.path(sha256)
+
+    def handle(self, request: Request) -> Response:
+        """Carry a request out."""
+        try:
+            if not request.path.startswith(NO_ACCOUNT):
+                try:
+                    request.account = self.accounts.of(request.headers.get("Authorization"))
+                except KeyError:
+                    raise HubError(401, "Invalid credentials in Authorization header") from None
+            function, parameters = find("GET" if request.method == "HEAD" else request.method, request.path)
+            return function(self, request, **parameters)
+        except HubError as error:
+            return error.response()
+
+    def control(self, request: Request) -> Response:
+        """The test's own door: `POST` or `DELETE /_test/faults`, `GET` or `DELETE /_test/requests`."""
+        match request.method, request.path:
+            case "POST", "/_test/faults":
+                self.fault(**request.json())
+            case "DELETE", "/_test/faults":
+                self.faults.clear()
+            case "DELETE", "/_test/requests":
+                self.log.clear()
+            case "GET", "/_test/requests":
+                return Response.json([asdict(entry) for entry in self.requests])
+            case _:
+                return Response(404)
+        return Response.json({})
+
+
+def find(method: str, path: str) -> tuple[Handler, dict[str, str]]:
+    """The route of a path, over all tables; HubError 404 or 405."""
+    error = HubError(404, "Sorry, we can't find the page you are looking for.")
+    for table in TABLES:
+        try:
+            return table.find(method, path)
+        except HubError as found:
+            error = found if found.status == 405 else error
+    raise error
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 512
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], hub: HubServer) -> None:
+        super().__init__(address, _Handler)
+        self.hub = hub
+        self._open: set[socket.socket] = set()
+        self._guard = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def close_connections(self) -> None:
+        with self._guard:
+            for connection in self._open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):  # clients that go are part of the tests
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "test-hub", ""
+    wbufsize = -1  # headers and body in one packet: else Nagle's algorithm and late acknowledgements cost 40 ms each
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+    def _serve(self) -> None:
+        hub = self.server.hub
+        request = Request(self.command, self.path, self.headers, Body(self.rfile, self.headers))
+        if request.path.startswith("/_test/"):
+            self._send(request, hub.control(request), None, None)
+            return
+        try:
+            account = hub.accounts.of(self.headers.get("Authorization"))
+        except KeyError:
+            account = None
+        entry = hub.log.begin(self.command, self.path, account.name if account else "")
+        try:
+            self._answer(hub, request, entry)
+        except (ClientGoneError, ConnectionError, TimeoutError):
+            self.close_connection = True
+        finally:
+            entry.received = request.body.received
+            hub.log.end(entry)
+
+    def _answer(self, hub: HubServer, request: Request, entry: Entry) -> None:
+        latency, fault = hub.faults.strike(self.command, self.path, entry.user)
+        if wait := max(latency, hub.latency):
+            hub.stopping.wait(wait)
+        entry.fault = fault.kind if fault else ""
+        response: Response | None = None
+        if fault:
+            if fault.kind == "cut-request":
+                self._read_some(request, fault.at or 0)
+                self.close_connection = True
+                return
+            if fault.kind == "lag":
+                request.lag = fault.commits
+            if fault.landed or fault.kind in BODIES or fault.kind == "lag":
+                response = hub.handle(request)
+            for _ in request.body.chunks():
+                pass
+            if fault.kind in {"black-hole", "drop"}:
+                if fault.kind == "black-hole":
+                    self._wait_for_the_end(hub)
+                self.close_connection = True
+                return
+            if fault.is_answer:
+                response = fault.answer()
+        if response is None:
+            response = hub.handle(request)
+        for _ in request.body.chunks():
+            pass  # so that the next request on this connection is not read out of it
+        self._send(request, response, fault if fault and fault.kind in BODIES else None, entry)
+
+    def _send(self, request: Request, response: Response, fault: Fault | None, entry: Entry | None) -> None:
+        response = fault.damage(response) if fault else response
+        if entry:
+            entry.status = response.status
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            self.send_header(name, value)
+        self.send_header("X-Request-Id", f"test-{time.monotonic_ns():x}")
+        endless = fault is not None and fault.kind == "endless" and self.command != "HEAD"
+        if endless:
+            self.close_connection = True
+            self.send_header("Connection", "close")
+        else:
+            self.send_header("Content-Length", str(response.length))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        limit = response.length
+        if fault and fault.kind == "cut":
+            limit = min(limit, response.length // 2 if fault.at is None else fault.at)
+        rate = fault.rate if fault and fault.kind == "slow" else 0.0
+        self._send_body(response, limit, rate, entry)
+        if endless:
+            while not self.server.hub.stopping.wait(0.001):
+                self._write(b"\0" * 4096, entry)
+                self.wfile.flush()
+        if limit < response.length:
+            self.close_connection = True
+
+    def _send_body(self, response: Response, limit: int, rate: float, entry: Entry | None) -> None:
+        if isinstance(response.body, FileBody) and not rate:
+            self.wfile.flush()
+            with response.body.path.open("rb") as file:
+                sent = self.connection.sendfile(file, response.body.start, limit) if limit else 0
+            if entry:
+                entry.sent += sent
+            return
+        step = max(1, int(rate / 20)) if rate else CHUNK
+        data = response.data()[:limit]
+        for at in range(0, len(data), step):
+            self._write(data[at : at + step], entry)
+            if rate:
+                self.wfile.flush()
+                if self.server.hub.stopping.wait(step / rate):
+                    self.close_connection = True
+                    return
+
+    def _write(self, data: bytes, entry: Entry | None) -> None:
+        self.wfile.write(data)
+        if entry:
+            entry.sent += len(data)
+
+    def _read_some(self, request: Request, size: int) -> None:
+        for _ in request.body.chunks():
+            if request.body.received >= size:
+                return
+
+    def _wait_for_the_end(self, hub: HubServer) -> None:
+        while not hub.stopping.is_set():
+            readable, _, _ = select.select([self.connection], [], [], POLL)
+            if readable and not self.connection.recv(1, socket.MSG_PEEK):
+                return
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
