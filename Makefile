@@ -63,7 +63,7 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 ## make test-hub   the test Hub with each supported client of the Hub, and with somebody else's mirror in between
 test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.installed
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
-	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver.py
+	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver*.py
 
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)
