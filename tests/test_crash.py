@@ -554,7 +554,7 @@ def test_a_warm_killed_at_200_random_moments(tmp_path):
 def test_a_worker_whose_parent_died_before_it_could_ask_to_die_with_it_does_not_start(crashes, tmp_path):
     """The kernel tells a child about a parent that dies after it asked, not about one that died before."""
     home, log = tmp_path / "home", tmp_path / "log"
-    environment = {"STANDIN_LOG": str(log), "LD_PRELOAD": str(crashes.library), "KILLAT_PARENT": "1"}
+    environment = {"STANDIN_LOG": str(log), "LD_PRELOAD": str(crashes.shim), "KILLAT_PARENT": "1"}
     with ended(
         subprocess.Popen(
             [sys.executable, str(TESTS / "run_warm.py"), "warm", "--home", str(home)],

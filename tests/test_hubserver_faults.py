@@ -105,7 +105,7 @@ def test_wrong_bytes_go_unnoticed_by_xet_too(client, hub, repo):
     data = random.Random(f"xet{next(COUNTER)}").randbytes(2_000_000)
     client(PUSH, name=repo.name, files={"x.bin": data.hex()}, parent=None)
     if "xet" not in repo.tree(repo.head)["x.bin"]:
-        pytest.skip("no Xet here")
+        pytest.skip("this client uploads without Xet: there is no xorb to damage")
     hub.fault("wrong-bytes", "GET /cdn/xorb/*", count=3)
     code = "sha(hf_hub_download(name, 'x.bin', cache_dir=str(home / 'damaged')))"
     assert client(code, name=repo.name) != hashlib.sha256(data).hexdigest()
@@ -179,7 +179,7 @@ def test_chances_repeat_with_their_seed(hub, repo):
 @both_ways
 def test_an_upload_that_is_cut_leaves_nothing(client, hub, repo):
     if client.xet and client.version >= (1, 20):
-        pytest.skip("always Xet")
+        pytest.skip("this client sends every large file by Xet, never by LFS")
     hub.xet = False
     data = random.Random(next(COUNTER)).randbytes(2_000_000)
     hub.fault("cut-request", "PUT /cdn/*", at=500_000)

@@ -551,7 +551,7 @@ def test_any_text_is_no_compilers_log_or_one(text):
 def real_log(kind):
     found = sorted(real_dir("logs").glob(kind))
     if not found:
-        pytest.skip(f"no {kind} among the real files")
+        pytest.skip(f"no {kind} among the real files (CACHEKIT_REAL_DIR)")
     return found[0]
 
 

@@ -171,7 +171,7 @@ def test_every_real_neff_is_verified_and_described():
 def test_facts_of_real_neffs(part):
     found = [path for path in real_neffs() if part in path.name]
     if not found:
-        pytest.skip(f"no {part}")
+        pytest.skip(f"no {part} among the real files (CACHEKIT_REAL_DIR)")
     compiler, chip, lnc, version, digest, bits, built, inputs, outputs, module = REAL[part]
     neff = read(found[0])
     assert (neff.compiler, neff.chip, neff.header.lnc, neff.header.version) == (compiler, chip, lnc, version)

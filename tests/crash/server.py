@@ -110,12 +110,12 @@ class Crashes:
     """
 
     def __init__(self, folder):
-        self.library = folder / "killat.so"
+        self.shim = folder / "killat.so"
         source = Path(__file__).with_name("killat.c")
         compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
-        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True)
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", self.shim, source, "-ldl"], check=True)
         (folder / "temporary").mkdir()
-        environment = {"LD_PRELOAD": str(self.library), "TMPDIR": str(folder / "temporary")}
+        environment = {"LD_PRELOAD": str(self.shim), "TMPDIR": str(folder / "temporary")}
         self._server = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
