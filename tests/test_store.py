@@ -291,6 +291,47 @@ def test_the_memo_spares_hashing_what_has_not_changed(home):
 
 
 @pytest.mark.feature("S5")
+@pytest.mark.parametrize("place", [0, 9_000_000, 19_999_999])
+def test_a_change_in_any_piece_of_a_large_blob_is_found(watched, place):
+    made = make_record(artifacts=("a",), size=20_000_000)
+    publish(watched.store, made)
+    file = made[0].files[0]
+    with watched.store.reading(file) as path:
+        assert path.stat().st_size == 20_000_000
+    blob = watched.store.layout.blob(file.sha256)
+    raw = bytearray(blob.read_bytes())
+    raw[place] ^= 1
+    overwrite(blob, bytes(raw))
+    with pytest.raises(IntegrityError), watched.store.reading(file):
+        pass
+
+
+@pytest.mark.parametrize("note", ["another's pieces", "torn", "no text", "another's name"])
+def test_a_wrong_note_of_what_was_verified_refuses_nothing_and_hides_nothing(watched, home, note):
+    ours, other = make_record(artifacts=("a",), size=20_000_000), make_record(2, ("c",), size=20_000_000)
+    for made in (ours, other):
+        publish(watched.store, made)
+    file, notes = ours[0].files[0], home / "v1" / "verified"
+    theirs = (notes / other[0].files[0].sha256).read_text()
+    mine = (notes / file.sha256).read_text()
+    (notes / file.sha256).write_bytes(
+        {
+            "another's pieces": theirs.replace(other[0].files[0].sha256, file.sha256).encode(),
+            "torn": mine[:-70].encode(),
+            "no text": b"\xff\xfe",
+            "another's name": theirs.encode(),
+        }[note]
+    )
+    with watched.store.reading(file) as path:
+        assert path.stat().st_size == 20_000_000
+    assert (notes / file.sha256).read_text() == mine, "the note is mended"
+    overwrite(watched.store.layout.blob(file.sha256), watched.store.layout.blob(other[0].files[0].sha256).read_bytes())
+    (notes / file.sha256).write_text(theirs)
+    with pytest.raises(IntegrityError), watched.store.reading(file):
+        pass
+
+
+@pytest.mark.feature("S5")
 @pytest.mark.parametrize("change", ["flip", "truncate", "extend", "delete"])
 def test_bytes_are_checked_again_when_they_are_read(watched, change):
     made = make_record()

@@ -3,7 +3,7 @@
     <home>/v1/
       blobs/ab/<sha256>                                  bytes under their digest, read-only
       records/<compiler dir>/<model type>/<key>.json     the index: key to record
-      verified/<sha256>                                  a note that the blob was hashed in its present state
+      verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
       tmp/, live/                                        folders of running processes, swept when their owner is gone

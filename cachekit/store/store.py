@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
@@ -17,9 +16,7 @@ from cachekit.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
-
-CHUNK = 256 << 10  # bytes; they stay in the cache of the processor
-MISSING = "it is missing"
+from cachekit.store.verify import MISSING, Verifier
 
 
 class Store:
@@ -32,6 +29,7 @@ class Store:
 
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
+        self._verifier = Verifier(self.layout)
         self._journal = journal
         self._told: set[Path] = set()
 
@@ -64,7 +62,7 @@ class Store:
         """
         path = self.layout.blob(file.sha256)
         outcome: list[str] = []
-        thread = threading.Thread(target=lambda: outcome.append(self._damage(file, memo=False)), daemon=True)
+        thread = threading.Thread(target=lambda: outcome.append(self._verifier.damage(file, memo=False)), daemon=True)
         thread.start()
         try:
             yield path
@@ -104,7 +102,7 @@ class Store:
             self._condemn(path, "it is another key's record")
             return None
         if check_blobs:
-            damaged = [(file, reason) for file in record.files if (reason := self._damage(file, memo=True))]
+            damaged = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
             for file, reason in damaged:
                 self._condemn(self.layout.blob(file.sha256), reason)
             if damaged:
@@ -112,44 +110,6 @@ class Store:
                 return None
             self._check_manifest(raw)
         return record
-
-    def _damage(self, file: File, *, memo: bool) -> str:
-        """Why a blob is not what its record says; empty where it is."""
-        path = self.layout.blob(file.sha256)
-        try:
-            with path.open("rb", buffering=0) as source:
-                before = os.fstat(source.fileno())
-                if before.st_size != file.size:
-                    return f"{before.st_size:,} bytes instead of {file.size:,}"
-                if memo and self._noted(file.sha256, before):
-                    return ""
-                if _digest(source) != file.sha256:
-                    return "its digest does not fit"
-                after = os.fstat(source.fileno())
-                # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
-                if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                    return "it changed while it was read"
-        except FileNotFoundError:
-            return MISSING
-        except OSError as error:
-            return error.strerror or str(error)
-        if memo and _state(after) == _state(before):
-            self._note(file.sha256, before)
-        return ""
-
-    def _noted(self, sha256: str, status: os.stat_result) -> bool:
-        # Hashing gigabytes for every plan would be slow; a change through the file system always moves ctime. Silent
-        # decay of the disk does not, which is why bytes are hashed again whenever they are used (`reading`).
-        try:
-            return (self.layout.verified / sha256).read_text(encoding="ascii") == _state(status)
-        except (OSError, UnicodeDecodeError):
-            return False
-
-    def _note(self, sha256: str, status: os.stat_result) -> None:
-        with suppress(OSError):  # a read-only store: hash again next time
-            self.layout.verified.mkdir(parents=True, exist_ok=True)
-            # In place: a torn note is no whole one, and then the blob is hashed again.
-            (self.layout.verified / sha256).write_text(_state(status), encoding="ascii")
 
     # Damage
 
@@ -173,7 +133,7 @@ class Store:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
         digest = hashlib.sha256(raw).hexdigest()
         file = File("record.json", len(raw), digest)
-        reason = self._damage(file, memo=True)
+        reason = self._verifier.damage(file, memo=True)
         if not reason:
             return
         path = self.layout.blob(digest)
@@ -233,14 +193,13 @@ class Store:
             self._write(b"", self._complete)
         try:
             for sha256, path in finished.items():
-                _check_bytes(path, files[sha256])
-                blob = self.layout.blob(sha256)
-                durable.publish(path, blob, self.layout.home)
-                self._note(sha256, blob.stat())
+                pieces = self._verifier.accept(path, files[sha256])
+                durable.publish(path, self.layout.blob(sha256), self.layout.home)
+                self._verifier.remember(sha256, pieces)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         for file in record.files:
-            reason = self._damage(file, memo=True)
+            reason = self._verifier.damage(file, memo=True)
             if reason:
                 raise self._refuse(self.layout.blob(file.sha256), reason)
         raw = encode(record)
@@ -299,24 +258,3 @@ class Store:
         if newest:
             self._journal.emit("store.reindexed", records=len(newest))
         return len(newest)
-
-
-def _state(status: os.stat_result) -> str:
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-
-
-def _digest(source: BinaryIO) -> str:
-    """SHA-256 in hex of what is left to read."""
-    # One buffer for all of it: a fresh one for each block would cost as much as hashing it.
-    digest, buffer = hashlib.sha256(), bytearray(CHUNK)
-    view = memoryview(buffer)
-    while count := source.readinto(buffer):  # type: ignore[attr-defined]
-        digest.update(view[:count])
-    return digest.hexdigest()
-
-
-def _check_bytes(path: Path, file: File) -> None:
-    with path.open("rb") as source:
-        whole = _digest(source) == file.sha256 and os.fstat(source.fileno()).st_size == file.size
-    if not whole:
-        raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
