@@ -6,8 +6,10 @@
     │   ├── UnknownNameError          a model, recipe, record or compiler nobody knows
     │   └── DataError                 the data set cannot be trained on
     ├── MissError (3)                 something would compile under --require-warm
+    ├── AuthError (4)                 a shared cache that the token may not read or write
     ├── IntegrityError (5)            bytes that are not what their record says
     ├── CompileError (6)              the compiler, or the trial run around it, failed
+    ├── RemoteError (7)               a shared cache that cannot be reached, or does not do as asked
     ├── WaitedTooLongError (75)       another process compiles the same key and the deadline passed
     ├── StoreError (1)                the store cannot be read or written
     ├── CompilerUnavailableError (1)  the compiler or a part it needs is not on this machine
@@ -99,6 +101,13 @@ class MissError(CachekitError):
     exit_code = 3
 
 
+class AuthError(CachekitError):
+    """A shared cache that this token may not read or write, or that is not there, which a Hub answers alike."""
+
+    code = "auth"
+    exit_code = 4
+
+
 class IntegrityError(CachekitError):
     """Bytes that are not what their record says."""
 
@@ -111,6 +120,13 @@ class CompileError(CachekitError):
 
     code = "compile-failed"
     exit_code = 6
+
+
+class RemoteError(CachekitError):
+    """A shared cache that cannot be reached in time, or does not do what was asked."""
+
+    code = "remote"
+    exit_code = 7
 
 
 class WaitedTooLongError(CachekitError):

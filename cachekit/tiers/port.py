@@ -1,0 +1,253 @@
+"""What cachekit asks of a place that a team shares: a folder, a Hub repo, a bucket. Adapters implement it.
+
+A tier holds files under paths with `/`. Artifacts are written once and never changed: whoever finds other bytes at a
+path puts its own elsewhere (`publish`). Only documents (records, leases, the card) change, by compare-and-swap.
+
+Every call is bounded in time, and raises errors of this module and of `cachekit.errors` only. Retrying, merging and
+waiting are not an adapter's job: `publish` and `lease` do that for all of them alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from cachekit.errors import RemoteError
+
+Tell = Callable[[int], None]  # bytes that went over the line since the last call
+ABSENT = ""  # the token of a document that is not there
+
+
+class ConflictError(RemoteError):
+    """Somebody else wrote meanwhile: read again, merge, and commit on top of that."""
+
+    code = "conflict"
+
+
+class BusyError(RemoteError):
+    """The tier cannot take it now: another commit in progress, too many requests, a quota.
+
+    Args:
+        wait: Seconds after which to try again, as far as the tier says; 0 where it does not.
+    """
+
+    code = "busy"
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0) -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.wait = wait
+
+
+class UncertainError(RemoteError):
+    """The answer to a commit was lost: it may have happened. Look for its id before trying again."""
+
+    code = "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a tier may take.
+
+    Attributes:
+        connect: Seconds to reach it.
+        read: Seconds without a byte, or for an answer to begin.
+        commit: Seconds for an answer to a commit; a Hub works up to 60 s on a large one.
+    """
+
+    connect: float = 3.0
+    read: float = 8.0
+    commit: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file on a tier.
+
+    Attributes:
+        path: Its path.
+        size: In bytes.
+        digests: What the tier knows of its contents without reading them, in hex: `sha256`, `git` (SHA-1 of the git
+            blob), `md5`. May be empty.
+    """
+
+    path: str
+    size: int
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, size: int, sha256: str) -> bool | None:
+        """Whether its bytes are those of this digest; None where only reading them would tell."""
+        if self.size != size:
+            return False
+        known = self.digests.get("sha256")
+        return None if known is None else known == sha256
+
+    def equals(self, data: bytes) -> bool | None:
+        """Whether its bytes are these; None where only reading them would tell."""
+        if self.size != len(data):
+            return False
+        if "sha256" in self.digests:
+            return self.digests["sha256"] == hashlib.sha256(data).hexdigest()
+        if "git" in self.digests:
+            blob = b"blob %d\0%b" % (len(data), data)
+            return self.digests["git"] == hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+        if "md5" in self.digests:
+            return self.digests["md5"] == hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small file that was read, and what names this state of it.
+
+    Attributes:
+        data: Its bytes.
+        token: Opaque; what a write on top of it must name.
+    """
+
+    data: bytes
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to be put on a tier.
+
+    Attributes:
+        path: Where.
+        size: In bytes.
+        sha256: Of its bytes.
+        source: The bytes, or a local file that has them.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    source: Path | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A document to be written.
+
+    Attributes:
+        path: Where.
+        data: Its new bytes; None removes it.
+        token: Of the state that it is built on; `ABSENT` where there must be none yet.
+    """
+
+    path: str
+    data: bytes | None
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes visible together, as far as the tier can do that; else in this order.
+
+    Attributes:
+        title: One line for people, with an id that no other change has: by it a commit whose answer was lost is found.
+        files: Artifacts, uploaded before.
+        writes: Documents.
+    """
+
+    title: str
+    files: Sequence[Upload] = ()
+    writes: Sequence[Write] = ()
+
+
+class Tier(Protocol):
+    """A place that is shared.
+
+    Attributes:
+        name: As people write it: `hf://team/cache`, `s3://bucket/prefix`, `/mnt/efs/cache`.
+        compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
+            and leases are claimed another way.
+        scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+    """
+
+    name: str
+    compares: bool
+    scarce: bool
+
+    def revision(self) -> str:
+        """The present state, for reading and for building on: a commit. Empty where there are no versions.
+
+        Raises:
+            RemoteError: It cannot be reached (in time).
+            AuthError: The token is missing, wrong, or not enough; or it is not there, which a Hub answers alike.
+        """
+        ...
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those of the files that exist, in as few requests as the tier allows, however many are asked for.
+
+        Raises:
+            RemoteError, AuthError: As above.
+        """
+        ...
+
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
+        """All files below a folder, in any order; none where there is no such folder.
+
+        Raises:
+            RemoteError, AuthError: As above.
+        """
+        ...
+
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document whole; None where it is not there.
+
+        Raises:
+            RemoteError, AuthError: As above.
+            IntegrityError: It has more than `limit` bytes; no more than that were read.
+        """
+        ...
+
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from `start` on, as they come in, in pieces of at most a few MB.
+
+        Whoever reads compares the whole with its digest, and goes on with a new call after an error.
+
+        Raises:
+            RemoteError: It cannot be reached, the line was cut, or nothing came for `Limits.read` seconds.
+            AuthError: As above.
+            FileNotFoundError: It is not there.
+        """
+        ...
+
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
+        """Make artifacts durable, before the change that names them; what is there already is not sent again.
+
+        On a tier with commits they stay invisible until then, elsewhere they appear at once, each whole.
+
+        Raises:
+            ConflictError: Other bytes lie at one of the paths; nothing was overwritten.
+            BusyError, RemoteError, AuthError: As above. What was sent need not be sent again.
+            OSError: A source cannot be read.
+        """
+        ...
+
+    def commit(self, change: Change, revision: str) -> str:
+        """Make a change visible, on top of `revision` and the tokens of its documents.
+
+        Returns:
+            The new revision.
+
+        Raises:
+            ConflictError: Something of it changed meanwhile; nothing of it is visible. On a tier with one revision for
+                all of it, that can be anything.
+            UncertainError: Nobody knows whether it happened.
+            BusyError, RemoteError, AuthError: It did not happen.
+        """
+        ...
+
+    def happened(self, title: str) -> str:
+        """The revision of the change with this title, of the last ones; empty where it is not among them.
+
+        Raises:
+            RemoteError, AuthError: As above.
+        """
+        ...
