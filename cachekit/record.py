@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -105,12 +106,20 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         return sum(file.size for file in self.files)
 
 
+def to_document(record: Record) -> dict[str, Any]:
+    """The document of a record, as JSON values."""
+    body = msgspec.to_builtins(record)
+    return {"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+
+
 def encode(record: Record) -> bytes:
     """The document to store: one line of JSON and a newline."""
-    body = msgspec.to_builtins(record)
-    digest = hashlib.sha256(canonical_json(body)).hexdigest()
-    text = json.dumps({"record": body, "sha256": digest}, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8") + b"\n"
+    return serialise(to_document(record))
+
+
+def serialise(document: Mapping[str, Any]) -> bytes:
+    """A document as one line of JSON and a newline; equal documents give equal bytes."""
+    return json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,10 +139,31 @@ def decode(raw: bytes) -> Record | None:
         DamagedRecordError: It is not JSON, does not have its digest, does not fit the schema, or its ingredients do
             not give its key.
     """
+    return from_document(parse(raw))
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """A JSON object out of bytes that nobody vouches for.
+
+    Raises:
+        DamagedRecordError: It is too large, no JSON, too deep, no object, or a name stands twice in it.
+    """
     if len(raw) > LARGEST:
         raise DamagedRecordError(f"{len(raw):,} bytes are no record")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates)
+    except DamagedRecordError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DamagedRecordError(f"not a record: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedRecordError("not a record: no object")
+    return document
+
+
+def from_document(document: dict[str, Any]) -> Record | None:
+    """The record in a parsed document; see `decode`."""
+    try:
         body, digest = document["record"], document["sha256"]
         if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
             raise DamagedRecordError("its digest does not fit")  # noqa: TRY301

@@ -6,6 +6,7 @@
       verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
+      partial/<sha256>                                   what arrived so far of a blob that is being fetched
       tmp/, live/                                        folders of running processes, swept when their owner is gone
       journal/<month>/<run>.jsonl, logs/                 what happened
       state/                                             the recipe warmed last in each working directory
@@ -61,6 +62,16 @@ class Layout:
     def tmp(self) -> Path:
         """Unfinished files."""
         return self.root / "tmp"
+
+    @property
+    def partial(self) -> Path:
+        """Files that are being fetched, kept for the next run when this one is killed."""
+        return self.root / "partial"
+
+    @property
+    def remotes(self) -> Path:
+        """What is remembered of shared caches between runs: outages, absent records, pushes that are pending."""
+        return self.root / "state" / "remotes"
 
     @property
     def live(self) -> Path:

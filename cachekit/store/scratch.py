@@ -38,7 +38,7 @@ class Scratch:
         sweep(self._base)
         # The lock first: a folder is never seen without its owner's lock.
         while self._lock is None:
-            self._lock = _hold(self._lock_path, os.O_RDWR | os.O_CREAT)
+            self._lock = hold(self._lock_path, os.O_RDWR | os.O_CREAT)
         self.path.mkdir()
         return self.path
 
@@ -52,7 +52,7 @@ class Scratch:
             self._lock = None
 
 
-def _hold(path: Path, flags: int) -> int | None:
+def hold(path: Path, flags: int) -> int | None:
     """Lock a file, not waiting; None where another holds it, or the name leads elsewhere by now.
 
     Raises:
@@ -88,7 +88,7 @@ def sweep(base: Path) -> list[Path]:
         return []
     for lock_path in locks:
         try:
-            handle = _hold(lock_path, os.O_RDWR)
+            handle = hold(lock_path, os.O_RDWR)
         except OSError:
             continue  # gone, or not ours to touch
         if handle is None:

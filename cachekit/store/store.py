@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
@@ -175,12 +176,18 @@ class Store:
         finally:
             scratch.__exit__(None, None, None)
 
-    def publish(self, record: Record, finished: Mapping[str, Path]) -> None:
+    def publish(
+        self,
+        record: Record,
+        finished: Mapping[str, Path],
+        hashed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
         """Make a record and its blobs visible, the record last.
 
         Args:
             record: The record; each of its blobs is in `finished` or in the store already.
-            finished: Files by SHA-256, from `workspace`; moved.
+            finished: Files by SHA-256, from `workspace` or `partial`; moved.
+            hashed: Of files that were hashed while they came in: their pieces' digests.
 
         Raises:
             StoreError: Disk full, no permission. Nothing partial is visible.
@@ -193,7 +200,7 @@ class Store:
             self._write(b"", self._complete)
         try:
             for sha256, path in finished.items():
-                pieces = self._verifier.accept(path, files[sha256])
+                pieces = hashed.get(sha256) or self._verifier.accept(path, files[sha256])
                 durable.publish(path, self.layout.blob(sha256), self.layout.home)
                 self._verifier.remember(sha256, pieces)
         except OSError as error:

@@ -123,30 +123,47 @@ def _state(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
-def _digests(handle: int) -> tuple[str, tuple[str, ...]]:
-    """SHA-256 in hex of an open file, and of each of its pieces; an empty file has one."""
-    pieces: list[str] = []
-    whole, offset = hashlib.sha256(), 0
-    while True:
-        digest = hashlib.sha256()
-        end = _update(handle, offset, (whole, digest))
-        if end > offset or not pieces:
-            pieces.append(digest.hexdigest())
-        if end < offset + PIECE:
-            return whole.hexdigest(), tuple(pieces)
-        offset = end
+class Digester:
+    """SHA-256 of a file and of each of its pieces, while its bytes come by."""
+
+    def __init__(self) -> None:
+        self._whole = hashlib.sha256()
+        self._piece = hashlib.sha256()
+        self._pieces: list[str] = []
+        self.size = 0
+
+    def update(self, data: memoryview | bytes) -> None:
+        """Take the next bytes, as many as there are."""
+        view = memoryview(data)
+        while view:
+            part = view[: PIECE - self.size % PIECE]
+            self._whole.update(part)
+            self._piece.update(part)
+            self.size += len(part)
+            view = view[len(part) :]
+            if self.size % PIECE == 0:
+                self._pieces.append(self._piece.hexdigest())
+                self._piece = hashlib.sha256()
+
+    def finish(self) -> tuple[str, tuple[str, ...]]:
+        """The digest of it all, and those of the pieces; no bytes have one piece of none."""
+        last = (self._piece.hexdigest(),) if self.size % PIECE or not self.size else ()
+        return self._whole.hexdigest(), (*self._pieces, *last)
 
 
-def _update(handle: int, offset: int, digests: tuple[hashlib._Hash, ...]) -> int:
-    """Hash one piece from `offset` on; returns where it ended."""
+def read_into(digester: Digester, handle: int) -> None:
+    """Hash an open file from its beginning to its end."""
     # One buffer for all of it: a fresh one for each block would cost as much as hashing it.
-    buffer = memoryview(bytearray(CHUNK))
-    end = offset + PIECE
-    while offset < end and (count := os.preadv(handle, [buffer[: min(CHUNK, end - offset)]], offset)):
-        for digest in digests:
-            digest.update(buffer[:count])
+    buffer, offset = memoryview(bytearray(CHUNK)), 0
+    while count := os.preadv(handle, [buffer], offset):
+        digester.update(buffer[:count])
         offset += count
-    return offset
+
+
+def _digests(handle: int) -> tuple[str, tuple[str, ...]]:
+    digester = Digester()
+    read_into(digester, handle)
+    return digester.finish()
 
 
 def _pieces_fit(handle: int, size: int, pieces: tuple[str, ...]) -> bool:
@@ -154,8 +171,11 @@ def _pieces_fit(handle: int, size: int, pieces: tuple[str, ...]) -> bool:
         return False
 
     def fits(number: int) -> bool:
-        digest = hashlib.sha256()
-        _update(handle, number * PIECE, (digest,))
+        digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
+        offset, end = number * PIECE, min(size, (number + 1) * PIECE)
+        while offset < end and (count := os.preadv(handle, [buffer[: end - offset]], offset)):
+            digest.update(buffer[:count])
+            offset += count
         return digest.hexdigest() == pieces[number]
 
     with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1)) as lanes:

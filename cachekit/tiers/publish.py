@@ -1,0 +1,243 @@
+"""Put records on a tier with all that they name: what is new, big files first, then one change; and win every race.
+
+Nothing that lies on a tier is overwritten but records, by what contains both, and the card. A file whose own place is
+taken by other bytes (another build of the same module) goes to a place named by its digest.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cachekit.errors import RemoteError
+from cachekit.record import DamagedRecordError
+from cachekit.tiers import card, document, layout
+from cachekit.tiers.document import Shared
+from cachekit.tiers.port import (
+    ABSENT,
+    BusyError,
+    Change,
+    ConflictError,
+    Document,
+    Tell,
+    Tier,
+    UncertainError,
+    Upload,
+    Write,
+)
+
+RECORD_LIMIT = 64 << 20  # bytes
+CARD_LIMIT = 4 << 20
+CARD_TRIES = 3  # a card that always loses its race is not worth more
+Wait = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A record to publish.
+
+    Attributes:
+        shared: The record with its tiny files.
+        sources: The local file of each digest that the tier may lack.
+        replaces: Put it in the place of what is there, instead of both.
+    """
+
+    shared: Shared
+    sources: Mapping[str, Path | bytes]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a push did, or would do.
+
+    Attributes:
+        revision: The tier's state with it.
+        records: Paths of records that were written.
+        files: What was put there.
+        unchanged: Records that needed nothing.
+        tries: How often it was tried.
+    """
+
+    revision: str
+    records: tuple[str, ...] = ()
+    files: tuple[Upload, ...] = ()
+    unchanged: int = 0
+    tries: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    files: tuple[Upload, ...]
+    records: tuple[Write, ...]
+    rows: tuple[Shared, ...]
+    unchanged: int
+
+
+def publish(
+    tier: Tier,
+    offers: Sequence[Offer],
+    *,
+    release: Callable[[], Write | None] = lambda: None,
+    seconds: float = 900.0,
+    tell: Tell = lambda _: None,
+    wait: Wait = lambda seconds, _: time.sleep(seconds),
+    dry_run: bool = False,
+) -> Published:
+    """Make records visible on a tier.
+
+    Args:
+        tier: Where.
+        offers: What; each record once.
+        release: A lease to give back in the same change.
+        seconds: The deadline: busy tiers are waited for, races are run again.
+        tell: Called with bytes sent.
+        wait: Sleeps, and tells why.
+        dry_run: Only find out what would be written.
+
+    Raises:
+        RemoteError: The tier fails, or is busy beyond the deadline. Nothing partial is visible; what was sent is kept
+            where the tier can do that.
+        AuthError: The token may not write.
+        IntegrityError, OSError: A source is not what it should be, or cannot be read.
+    """
+    deadline = time.monotonic() + seconds
+    title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
+    taken: set[str] = set()
+    for attempt in range(1, 10_000):
+        pause, reason = 0.0, ""
+        try:
+            revision = tier.revision()
+            draft = _draft(tier, offers, revision, taken)
+            done = Published(
+                revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt
+            )
+            freed = release()
+            if dry_run or not (draft.records or freed):
+                return done
+            if not _upload(tier, draft.files, revision, tell, taken):
+                continue
+            writes = [*draft.records]
+            if draft.records and attempt <= CARD_TRIES:
+                writes += _card(tier, draft.rows, revision)
+            writes += [freed] if freed else []
+            return replace(done, revision=tier.commit(Change(title, draft.files, tuple(writes)), revision))
+        except ConflictError as error:
+            pause, reason = min(0.05 * 1.6**attempt, 15.0) * random.uniform(0.5, 1.5), error.message  # noqa: S311
+            last: RemoteError = error
+        except BusyError as error:
+            pause = max(error.wait, min(0.5 * 1.8**attempt, 60.0)) * random.uniform(1.0, 1.3)  # noqa: S311
+            reason, last = error.message, error
+        except UncertainError as error:
+            wait(min(2.0, max(0.0, deadline - time.monotonic())), "the answer to a commit was lost; looking for it")
+            if landed := tier.happened(title):
+                return replace(done, revision=landed)
+            pause, reason, last = random.uniform(0.2, 2.0), error.message, error  # noqa: S311
+        if time.monotonic() + pause > deadline:
+            raise RemoteError(
+                f"{tier.name} could not take the push within {seconds:.0f} s",
+                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
+                hint="cachekit push --pending, later",
+            ) from last
+        wait(pause, reason)
+    raise AssertionError("unreachable")
+
+
+def _names(offers: Sequence[Offer]) -> str:
+    names = sorted({offer.shared.record.recipe for offer in offers})
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
+
+
+def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) -> _Draft:
+    """What is missing on the tier as it is at `revision`."""
+    paths = [layout.path_of(offer.shared.record) for offer in offers]
+    there = tier.stat(paths, revision) if paths else {}
+    wanted: list[tuple[str, Offer, Shared, str]] = []
+    for path, offer in zip(paths, offers, strict=True):
+        entry, found = there.get(path), None
+        if entry is not None:
+            if entry.equals(document.write(offer.shared)):
+                continue
+            found = tier.read(path, revision, RECORD_LIMIT)
+        merged, token = _merged(offer, found)
+        if merged is not None:
+            wanted.append((path, offer, merged, token))
+    # At each path the first one's bytes: two records of one push may name two builds of a module as well.
+    uploads: dict[str, Upload] = {}
+    own = {path for _, _, shared, _ in wanted for _, path in shared.paths().values()}
+    lying = tier.stat(sorted(own), revision) if own else {}
+    spare = {
+        layout.blob_path(file.sha256)
+        for _, _, shared, _ in wanted
+        for file, path in shared.paths().values()
+        if path in taken or (path in lying and lying[path].holds(file.size, file.sha256) is False)
+    }
+    lying |= tier.stat(sorted(spare), revision) if spare else {}
+    records, rows = [], []
+    for path, offer, shared, token in wanted:
+        places = dict(shared.places)
+        for module in shared.record.modules:
+            for file in module.files:
+                place = places.get(file.sha256) or layout.file_path(module, file)
+                entry, other = lying.get(place), uploads.get(place)
+                if (
+                    place in taken
+                    or (entry and entry.holds(file.size, file.sha256) is False)
+                    or (other and other.sha256 != file.sha256)
+                ):
+                    place = places[file.sha256] = layout.blob_path(file.sha256)
+                    entry = lying.get(place)
+                source = offer.sources.get(file.sha256)
+                if source is not None and not (entry and entry.holds(file.size, file.sha256)):
+                    uploads[place] = Upload(place, file.size, file.sha256, source)
+        final = replace(shared, places=places)
+        records.append(Write(path, document.write(final), token))
+        rows.append(final)
+    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted))
+
+
+def _merged(offer: Offer, found: Document | None) -> tuple[Shared | None, str]:
+    """What to write for an offer, and on top of what; None where nothing is to be written."""
+    token = found.token if found else ABSENT
+    try:
+        theirs = document.read(found.data) if found else None
+    except DamagedRecordError:
+        return offer.shared, token  # nobody can use what is there
+    if found and theirs is None:
+        return None, token  # a later cachekit's record
+    merged = offer.shared if offer.replaces else document.merge(offer.shared, theirs)
+    if theirs is not None and document.write(merged) == document.write(theirs):
+        return None, token
+    return merged, token
+
+
+def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
+    """Send files; where other bytes turn out to lie at a path, note that and say False."""
+    if not files:
+        return True
+    try:
+        tier.upload(files, revision, tell)
+    except ConflictError:
+        if len(files) == 1:
+            taken.add(files[0].path)
+            return False
+        fitted = [_upload(tier, [file], revision, tell, taken) for file in files]  # every one, not only up to the first
+        return all(fitted)
+    return True
+
+
+def _card(tier: Tier, rows: Sequence[Shared], revision: str) -> list[Write]:
+    found = tier.read(layout.CARD, revision, CARD_LIMIT)
+    text = card.update(found.data if found else b"", [row.record for row in rows])
+    if found and text == found.data:
+        return []
+    return [Write(layout.CARD, text, found.token if found else ABSENT)]

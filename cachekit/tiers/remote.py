@@ -1,0 +1,140 @@
+"""A tier as a run uses it: what it may do there, left alone after a failure, its state pinned once.
+
+What was not there is remembered for a minute, so that a sweep over a zoo, or a job array, does not ask again and again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.record import DamagedRecordError
+from cachekit.tiers import document, layout
+from cachekit.tiers.breaker import Breaker
+from cachekit.tiers.document import Shared
+from cachekit.tiers.port import Tier
+from cachekit.tiers.publish import RECORD_LIMIT
+
+ABSENT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record on a tier.
+
+    Attributes:
+        remote: Where.
+        shared: The record.
+        revision: The state of the tier in which it was read.
+    """
+
+    remote: Remote
+    shared: Shared
+    revision: str
+
+
+class Remote:
+    """One tier of a run.
+
+    Args:
+        tier: The tier.
+        readable: It may be read.
+        writable: It may be written.
+        memory: A folder of the store for what is remembered between runs.
+    """
+
+    def __init__(self, tier: Tier, memory: Path, *, readable: bool, writable: bool) -> None:
+        self.tier = tier
+        self.name = tier.name
+        self.readable = readable
+        self.writable = writable
+        self._breaker = Breaker(memory, tier.name)
+        self._absent = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
+        self._revision: str | None = None
+
+    @contextmanager
+    def call(self) -> Iterator[Tier]:
+        """Talk to the tier inside of the block, unless it failed a moment ago.
+
+        Raises:
+            SkippedError: It did.
+            RemoteError: It fails now.
+        """
+        with self._breaker.call():
+            yield self.tier
+
+    def revision(self) -> str:
+        """The state that this run reads, found out once.
+
+        Raises:
+            RemoteError, AuthError: See `Tier.revision`.
+        """
+        if self._revision is None:
+            with self.call() as tier:
+                self._revision = tier.revision()
+        return self._revision
+
+    def refresh(self) -> None:
+        """Look at the present state from now on: while waiting for somebody, after a push."""
+        self._revision = None
+
+    def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
+        """The record of a key; None where there is none, or one that only a later cachekit reads.
+
+        Args:
+            directory: The compiler's.
+            model_type: As in the record.
+            key: The key.
+            anew: Ask, whatever is remembered.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+            DamagedRecordError: What lies there is no record of this key.
+        """
+        note = self._absent / key
+        if not anew and _fresh(note):
+            return None
+        revision = self.revision()
+        with self.call() as tier:
+            found = tier.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
+        if found is None:
+            with suppress(OSError):
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.touch()
+            return None
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+        shared = document.read(found.data)
+        if shared is None:
+            return None
+        record = shared.record
+        if (record.directory, record.model_type, record.key) != (directory, model_type, key):
+            raise DamagedRecordError("it is another key's record")
+        return Found(self, shared, revision)
+
+    def exist(self, paths: Sequence[str]) -> set[str]:
+        """Which of the files exist: two requests for a thousand.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+        revision = self.revision()
+        with self.call() as tier:
+            return set(tier.stat(paths, revision))
+
+    def forget_absent(self, keys: Sequence[str]) -> None:
+        """After a push these are there."""
+        for key in keys:
+            with suppress(OSError):
+                (self._absent / key).unlink(missing_ok=True)
+
+
+def _fresh(note: Path) -> bool:
+    try:
+        return 0 <= time.time() - note.stat().st_mtime < ABSENT_SECONDS
+    except OSError:
+        return False
