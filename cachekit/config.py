@@ -53,6 +53,10 @@ class Config:
         compiler: `auto`, or the compiler's name.
         wait_seconds: How long to wait for another process that compiles the same key.
         keep_logs: How many days run logs and journals are kept.
+        cache: The chain of caches, `NAME[:r|w|rw]` each, the local store first; see `tiers.chain`.
+        tiers: What names in it stand for: `url`, and options of the adapter.
+        lease_seconds: How long a silent instance may hold the right to compile a key for the fleet.
+        push_seconds: How long a push may take, with waiting for a busy cache.
         settings: The same values with their origins.
     """
 
@@ -61,6 +65,10 @@ class Config:
     compiler: str
     wait_seconds: float
     keep_logs: int
+    cache: tuple[str, ...]
+    tiers: Mapping[str, Mapping[str, str]]
+    lease_seconds: float
+    push_seconds: float
     settings: tuple[Setting, ...]
 
 
@@ -94,6 +102,33 @@ def _days(value: Any) -> int:
     return days
 
 
+def _chain(value: Any) -> tuple[str, ...]:
+    entries = value.split(",") if isinstance(value, str) else value
+    if (
+        not isinstance(entries, list | tuple)
+        or not entries
+        or not all(isinstance(e, str) and e.strip() for e in entries)
+    ):
+        raise ValueError('expected "local:rw,NAME:r" or a list of such entries')
+    return tuple(entry.strip() for entry in entries)
+
+
+def _tables(value: Any) -> dict[str, dict[str, str]]:
+    """`{name: {url: …}}`, or `name=url,…` as a variable holds it."""
+    if isinstance(value, str):
+        value = {
+            name.strip(): {"url": url} for name, _, url in (part.partition("=") for part in value.split(",") if part)
+        }
+    if not isinstance(value, dict):
+        raise ValueError("expected [tiers.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
+    for name, table in value.items():
+        if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
+            raise ValueError(f'expected url = "…" for {name}')
+        if not all(isinstance(option, str) for option in table.values()):
+            raise ValueError(f"expected texts for {name}")
+    return {name: dict(table) for name, table in value.items()}
+
+
 # name -> (reader, help). The order is the order of `cachekit config`.
 _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "home": (_folder, "the store's folder"),
@@ -101,6 +136,10 @@ _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "compiler": (_name, "auto, or the name of a compiler"),
     "wait_seconds": (_seconds, "how long to wait for another process that compiles the same key"),
     "keep_logs": (_days, "days that run logs and journals are kept"),
+    "cache": (_chain, "the caches in order, each with what may be done there: local:rw,NAME:r"),
+    "tiers": (_tables, "what the names of shared caches stand for"),
+    "lease_seconds": (_seconds, "how long a silent instance keeps the right to compile a key for all"),
+    "push_seconds": (_seconds, "how long a push may take, with waiting for a busy cache"),
 }
 
 
@@ -113,6 +152,10 @@ def _defaults() -> dict[str, Any]:
         "compiler": "auto",
         "wait_seconds": 3600.0,
         "keep_logs": 90,
+        "cache": ("local:rw",),
+        "tiers": {},
+        "lease_seconds": 1800.0,
+        "push_seconds": 900.0,
     }
 
 

@@ -10,6 +10,9 @@ from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
 from cachekit.record import Record
 from cachekit.store import Store
+from cachekit.tiers.chain import Chain
+from cachekit.tiers.layout import LOCAL
+from cachekit.tiers.remote import Found
 
 # A record this far away says nothing about how long the compile will take (see key.WEIGHTS).
 COMPARABLE = 60
@@ -20,7 +23,9 @@ class Plan:
     """What will happen.
 
     Attributes:
-        record: The whole, verified record of the key; None is a miss.
+        record: The record of the key, whole and verified where the store has it; None is a miss.
+        found: The shared cache that has it, where the store has not.
+        fetch: Of that, the bytes that the store lacks.
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
     """
@@ -29,11 +34,20 @@ class Plan:
     record: Record | None
     neighbour: Record | None = None
     changes: tuple[Change, ...] = ()
+    found: Found | None = None
+    fetch: int = 0
 
     @property
     def hit(self) -> bool:
         """Nothing will compile."""
         return self.record is not None
+
+    @property
+    def tier(self) -> str:
+        """Where the record is: `local`, or the name of a shared cache; empty on a miss."""
+        if self.record is None:
+            return ""
+        return self.found.remote.name if self.found else LOCAL
 
     @property
     def expected_seconds(self) -> float | None:
@@ -59,11 +73,13 @@ class Plan:
             "architecture_from": prepared.architecture.source,
             "labels": list(prepared.labels),
             "modules": [
-                {"name": module.name, "status": "hit", "tier": "store", "bytes": sum(f.size for f in module.files)}
+                {"name": module.name, "status": "hit", "tier": self.tier, "bytes": sum(f.size for f in module.files)}
                 for module in (record.modules if record else ())
             ],
             "graphs": record.graphs if record else None,
             "bytes": record.size if record else 0,
+            "tier": self.tier,
+            "fetch_bytes": self.fetch,
             "compile_seconds": 0.0 if self.hit else self.expected_seconds,
             "saved_seconds": self.expected_seconds if self.hit else 0.0,
             "nearest": None
@@ -83,16 +99,21 @@ def change_dict(change: Change) -> dict[str, Any]:
     return {"name": change.name, **{side: value for side, value in sides.items() if value is not ABSENT}}
 
 
-def plan(prepared: Prepared, store: Store) -> Plan:
-    """Look the key up; on a miss, find the nearest record."""
-    record = store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
+def plan(prepared: Prepared, store: Store, chain: Chain | None = None) -> Plan:
+    """Look the key up, here and on the shared caches; on a miss, find the nearest record."""
+    place = prepared.fingerprint.directory, prepared.model_type, prepared.key
+    record = store.lookup(prepared.key, *place[:2])
     if record is not None:
         return Plan(prepared, record)
+    found = chain.find(*place) if chain else None
+    if found is not None:
+        record = found.shared.record
+        return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
     others = {other.key: other for other in store.records() if other.key != prepared.key}
-    found = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
-    if found is None:
+    near = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
+    if near is None:
         return Plan(prepared, None)
-    return Plan(prepared, None, others[found[0]], tuple(found[1]))
+    return Plan(prepared, None, others[near[0]], tuple(near[1]))
 
 
 def miss_error(planned: Plan) -> MissError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachekit.compilers import Compiler
 from cachekit.config import Config
 from cachekit.journal import Journal
 from cachekit.store import Store
+from cachekit.tiers.chain import Chain
 from cachekit.training import Launcher
 
 
@@ -24,6 +25,7 @@ class Session:
         store: The local store.
         compiler: The compiler chosen for the recipe.
         launcher: Runs workers.
+        chain: The shared caches.
     """
 
     config: Config
@@ -31,6 +33,7 @@ class Session:
     store: Store
     compiler: Compiler
     launcher: Launcher
+    chain: Chain = field(default_factory=Chain)
 
     @property
     def log(self) -> Path:

@@ -10,8 +10,10 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.actions.live import LiveRoot, live_root
+from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
+from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, warm
@@ -106,10 +108,11 @@ def train(
     start = time.monotonic()
     check_data(prepared.recipe)
     check_resume(resume, output_dir)
-    planned = plan(prepared, session.store)
-    warmed, record = None, planned.record
-    if record is None or recache:
-        warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=planned)
+    planned = plan(prepared, session.store, session.chain)
+    warmed, record = None, None if recache else have(session, planned)
+    if record is None:
+        missed = replace(planned, record=None, found=None) if planned.found else planned
+        warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
         session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit")
@@ -133,7 +136,11 @@ def train(
     except IntegrityError as error:
         # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
         # compiler does not want what the record holds, although it is whole: then it is a hit still.
-        again = plan(prepared, session.store)
+        again = plan(prepared, session.store, session.chain)
+        if again.found and (fetched := have(session, again)):
+            trained = run(fetched)
+            session.journal.emit("train.end", **trained.as_dict())
+            return trained
         if require_warm and again.hit:
             raise
         if require_warm:
@@ -183,6 +190,7 @@ def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, s
             if harvest is not None and modules:
                 record = structs.replace(record, modules=(*record.modules, *modules), graphs=record.graphs + graphs)
                 session.store.publish(record, harvest.files)
+                push(session, [record], session.chain.writable)
     except (CachekitError, OSError) as error:
         session.journal.emit("train.not-kept", reason=str(error))
     return record, built

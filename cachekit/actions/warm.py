@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cachekit.actions.live import LiveRoot, live_root
+from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
+from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
@@ -84,10 +86,13 @@ def warm(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    planned = planned or plan(prepared, session.store)
+    planned = planned or plan(prepared, session.store, session.chain)
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
-    if planned.record is not None and not recache:
-        return _done(session, Warmed(planned, planned.record, 0, time.monotonic() - start))
+    if not recache and (record := have(session, planned)):
+        if not planned.found:  # a warm made before there was a shared cache, or while that was away
+            push(session, [record], session.chain.writable)
+        return _done(session, Warmed(planned, record, 0, time.monotonic() - start))
+    planned = replace(planned, record=None, found=None) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
     session.store.check_writable()

@@ -22,9 +22,16 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     settings = options.load_config(home).settings
     rows = [{"name": s.name, "value": s.value, "origin": s.origin, "help": s.help} for s in settings]
-    out.data(rows, _human, lambda found: "\n".join(f"{row['name']}={row['value']}" for row in found))
+    out.data(rows, _human, lambda found: "\n".join(f"{row['name']}={_text(row['value'])}" for row in found))
     return 0
 
 
 def _human(rows: list[dict[str, Any]]) -> list[str]:
-    return out.table([[row["name"], str(row["value"]), row["origin"]] for row in rows], ["setting", "value", "from"])
+    return out.table([[row["name"], _text(row["value"]), row["origin"]] for row in rows], ["setting", "value", "from"])
+
+
+def _text(value: Any) -> str:
+    """A value as a variable would hold it."""
+    if isinstance(value, dict):
+        return ",".join(f"{name}={table['url']}" for name, table in value.items())
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)

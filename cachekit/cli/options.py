@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from cachekit.actions.session import Session
     from cachekit.compilers import Node
     from cachekit.config import Config
+    from cachekit.journal import Journal
     from cachekit.recipe import Recipe
+    from cachekit.tiers.chain import Chain
 
 
 def complete_recipe(incomplete: str) -> list[str]:
@@ -79,6 +81,10 @@ NodeCount = Annotated[
 NodeRank = Annotated[int, typer.Option("--node-rank", metavar="R", min=0, help="This machine's number, from 0.")]
 MasterAddress = Annotated[str, typer.Option("--master-addr", metavar="HOST", help="The first machine's address.")]
 MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="There.")]
+Cache = Annotated[
+    Optional[str],
+    typer.Option("--cache", metavar="local:rw,NAME:r", help="The caches in order, and what may be done there."),
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],
@@ -89,11 +95,16 @@ Recache = Annotated[bool, typer.Option("--recache", help="Compile although it is
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")]
 
 
-def load_config(home: Path | None = None, compiler: str | None = None, wait: float | None = None) -> Config:
+def load_config(
+    home: Path | None = None,
+    compiler: str | None = None,
+    wait: float | None = None,
+    cache: str | None = None,
+) -> Config:
     """Settings with these flags."""
     from cachekit import config
 
-    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait})
+    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
 
 
 def with_nodes(overrides: list[str] | None, count: int | None) -> list[str]:
@@ -147,18 +158,43 @@ def session(
         raise StoreError(
             f"{config.home} is no store", cause="it is not a folder", hint="set CACHEKIT_HOME or --home to a folder"
         )
-    writes = verb in {"warm", "train", "import"}
+    writes = verb in {"warm", "train", "import", "pull", "push"}
     journal = Journal(layout.journal if writes else None, verb)
     for folder in (layout.journal, layout.logs) if writes else ():
         prune(folder, config.keep_logs)
     with out.following(journal):
         try:
-            yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher())
+            chain = shared(config, journal, offline=offline)
+            yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
         except BaseException as error:
             journal.emit("run.failed", error=type(error).__name__, message=str(error))
             raise
         finally:
             journal.close()
+
+
+def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
+    """The shared caches, as the chain in the settings says; offline without those beyond a network.
+
+    Raises:
+        UsageError: The chain, or an address in it, cannot be used.
+    """
+    from cachekit.config import flag_from_environment
+    from cachekit.store.layout import Layout
+    from cachekit.tiers import chain, select
+    from cachekit.tiers.remote import Remote
+
+    links = chain.parse(config.cache, config.tiers)[1:]
+    offline = offline or flag_from_environment("HF_HUB_OFFLINE")
+    memory = Layout(config.home).remotes
+    return chain.Chain(
+        [
+            Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+            for link in links
+            if not (offline and select.needs_network(link))
+        ],
+        journal,
+    )
 
 
 def check_output(folder: Path) -> None:

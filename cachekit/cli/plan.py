@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import options, out
+from cachekit.tiers.layout import LOCAL
 
 if TYPE_CHECKING:
     from cachekit.actions.plan import Plan
@@ -21,13 +22,15 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
     compiler: options.CompilerName = None,
+    cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
     instance: options.Instance = None,
 ) -> int:
     """Say what will be found and what must compile; run nothing.
 
-    Needs no network, no accelerator and no PyTorch import. Exit 3 on a miss with --require-warm.
+    Needs no accelerator and no PyTorch import, and no network but for shared caches. Exit 3 on a miss with
+    --require-warm.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -40,9 +43,10 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     loaded, _ = options.load_recipe(recipe, overrides)
     check_data(loaded, absent_ok=True)
-    config = options.load_config(home, compiler)
+    config = options.load_config(home, compiler, cache=cache)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
-        planned = plan(prepare(loaded, session.compiler, options.named(recipe, overrides)), session.store)
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
+        planned = plan(prepared, session.store, session.chain)
     return show(planned, require_warm=require_warm)
 
 
@@ -64,9 +68,12 @@ def human(document: dict[str, Any]) -> list[str]:
     if document["status"] == "hit":
         modules = out.count(len(document["modules"]), "module")
         graphs = out.count(document["graphs"], "graph")
+        where = "in the local store"
+        if document["tier"] != LOCAL:
+            where = f"on {document['tier']}; {out.size(document['fetch_bytes'])} to fetch"
         return [
             head,
-            f"  {graphs} in {modules}, {out.size(document['bytes'])}, in the local store",
+            f"  {graphs} in {modules}, {out.size(document['bytes'])}, {where}",
             f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
         ]
     lines = [head]

@@ -41,6 +41,7 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
     compiler: options.CompilerName = None,
+    cache: options.Cache = None,
     offline: options.Offline = False,
     nnodes: options.NodeCount = None,
     node_rank: options.NodeRank = 0,
@@ -69,12 +70,12 @@ def command(
         recipe, given, compiler = last.recipe, [*last.overrides, *given], compiler or last.compiler
         out.note(" ".join([f"training {recipe}", *(f"--set {text}" for text in last.overrides)]))
     loaded, _ = options.load_recipe(recipe, given)
-    config = options.load_config(home, compiler, wait)
+    config = options.load_config(home, compiler, wait, cache)
     target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, given))
         if dry_run:
-            return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)
+            return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         options.check_output(target)
         done = train(
             session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm

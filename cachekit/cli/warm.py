@@ -23,6 +23,7 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
     compiler: options.CompilerName = None,
+    cache: options.Cache = None,
     offline: options.Offline = False,
     nnodes: options.NodeCount = None,
     node_rank: options.NodeRank = 0,
@@ -45,11 +46,11 @@ def command(
     overrides = options.with_nodes(overrides, nnodes)
     node = Node(node_rank, master_addr, master_port)
     loaded, path = options.load_recipe(recipe, overrides)
-    config = options.load_config(home, compiler, wait)
+    config = options.load_config(home, compiler, wait, cache)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
         if dry_run:
-            return plan_verb.show(plan(prepared, session.store), require_warm=require_warm)
+            return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
         remember(
             session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto")

@@ -2,7 +2,9 @@
 
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
+from cachekit.store.partial import Partial, receiving
+from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.scratch import Scratch
 from cachekit.store.store import Store
 
-__all__ = ["Flight", "Holder", "Scratch", "Store", "store_error"]
+__all__ = ["Flight", "Holder", "Partial", "Scratch", "Store", "receiving", "store_error", "sweep_partials"]

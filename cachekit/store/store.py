@@ -52,6 +52,18 @@ class Store:
             if record is not None:
                 yield record
 
+    def missing(self, record: Record) -> list[File]:
+        """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
+        files = {file.sha256: file for file in record.files}
+        lacking = []
+        for file in files.values():
+            reason = self._verifier.damage(file, memo=True)
+            if reason:
+                lacking.append(file)
+                if reason != MISSING:
+                    self._condemn(self.layout.blob(file.sha256), reason)
+        return lacking
+
     @contextmanager
     def reading(self, file: File) -> Iterator[Path]:
         """Read a blob while its digest is computed beside; leaving the block means that it fitted.

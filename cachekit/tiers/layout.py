@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from cachekit.record import File, Module, Record
 
 ROOT = "cachekit/v1"
+LOCAL = "local"  # the store's name in a chain, and in answers
 CARD = "README.md"
 RECORDS = f"{ROOT}/records"
 LEASES = f"{ROOT}/leases"

@@ -184,6 +184,8 @@ class Tier(Protocol):
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the tier allows, however many are asked for.
 
+        No revision means the present one, for all calls that only read.
+
         Raises:
             RemoteError, AuthError: As above.
         """

@@ -6,13 +6,14 @@ What was not there is remembered for a minute, so that a sweep over a zoo, or a 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachekit.record import DamagedRecordError
+from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers import document, layout
 from cachekit.tiers.breaker import Breaker
 from cachekit.tiers.document import Shared
@@ -53,7 +54,8 @@ class Remote:
         self.readable = readable
         self.writable = writable
         self._breaker = Breaker(memory, tier.name)
-        self._absent = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
+        own = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
+        self._absent, self._pending = own / "absent", own / "pending"
         self._revision: str | None = None
 
     @contextmanager
@@ -126,11 +128,29 @@ class Remote:
         with self.call() as tier:
             return set(tier.stat(paths, revision))
 
-    def forget_absent(self, keys: Sequence[str]) -> None:
-        """After a push these are there."""
+    def settled(self, keys: Sequence[str]) -> None:
+        """After a push these are there: neither absent nor pending."""
         for key in keys:
-            with suppress(OSError):
-                (self._absent / key).unlink(missing_ok=True)
+            for note in (self._absent / key, self._pending / key):
+                with suppress(OSError):
+                    note.unlink(missing_ok=True)
+
+    def keep_pending(self, record: Record, reason: str) -> None:
+        """Note that a record could not be put there."""
+        with suppress(OSError):  # a store that cannot be written: it is told, and offered no more
+            self._pending.mkdir(parents=True, exist_ok=True)
+            note = {"directory": record.directory, "model_type": record.model_type, "reason": reason}
+            (self._pending / record.key).write_text(json.dumps(note), encoding="utf-8")
+
+    def pending(self) -> dict[str, tuple[str, str]]:
+        """Keys of records that could not be put there, each with its compiler's directory and model type."""
+        found = {}
+        with suppress(OSError):
+            for note in sorted(self._pending.iterdir()):
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    document = json.loads(note.read_text(encoding="utf-8"))
+                    found[note.name] = (str(document["directory"]), str(document["model_type"]))
+        return found
 
 
 def _fresh(note: Path) -> bool:

@@ -1,0 +1,196 @@
+"""Bring a record from a shared cache into the store: only the files that are missing here, each of them checked."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.actions.session import Session
+from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
+from cachekit.record import File, Record
+from cachekit.store import Partial, receiving, store_error, sweep_partials
+from cachekit.tiers.port import Tier
+from cachekit.tiers.remote import Found
+
+LANES = 8  # files at once
+TRIES = 4  # without a single byte in between
+SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What a pull did.
+
+    Attributes:
+        record: The record, now in the store.
+        tier: Where it came from.
+        files: Files that were fetched.
+        size: Their bytes.
+        present: Bytes that were here already.
+        seconds: Wall time.
+    """
+
+    record: Record
+    tier: str
+    files: int
+    size: int
+    present: int
+    seconds: float
+
+
+def pull(session: Session, found: Found) -> Pulled:
+    """Fetch what the store lacks of a record, and publish it there.
+
+    Args:
+        session: Collaborators.
+        found: The record, and where it is.
+
+    Raises:
+        RemoteError, AuthError: It could not be fetched. What arrived is kept for the next try.
+        IntegrityError: What is there is not what its record says. Nothing of it entered the store.
+        StoreError: The store cannot be written.
+    """
+    start = time.monotonic()
+    store, record = session.store, found.shared.record
+    missing = store.missing(record)
+    total = sum(file.size for file in missing)
+    session.journal.emit("pull.start", key=record.key, tier=found.remote.name, files=len(missing), bytes=total)
+    try:
+        sweep_partials(store.layout)
+        with store.workspace() as workspace, found.remote.call() as tier:
+            finished = _inline(found, missing, workspace)
+            places = {sha256: path for sha256, (_, path) in found.shared.paths().items()}
+            wanted = sorted((file for file in missing if file.sha256 not in finished), key=lambda f: -f.size)
+            fetch = _Fetch(session, tier, found.revision, total - sum(f.size for f in missing if f.sha256 in finished))
+            hashed = fetch.all([(file, places[file.sha256]) for file in wanted])
+            finished |= {sha256: path for sha256, (path, _) in hashed.items()}
+            store.publish(record, finished, {sha256: pieces for sha256, (_, pieces) in hashed.items()})
+    except IntegrityError as error:
+        session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
+        raise
+    except OSError as error:
+        raise store_error(store.layout.home, error) from error
+    seconds = time.monotonic() - start
+    session.journal.emit(
+        "pull.end", key=record.key, tier=found.remote.name, files=len(wanted), bytes=total, seconds=round(seconds, 3)
+    )
+    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+
+
+def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Path]:
+    """Files that came inside of the record."""
+    finished = {}
+    for file in missing:
+        if file.sha256 in found.shared.inline:
+            path = workspace / file.sha256
+            path.write_bytes(found.shared.inline[file.sha256])
+            finished[file.sha256] = path
+    return finished
+
+
+class _Fetch:
+    """Fetches files side by side; one that fails stops them all."""
+
+    def __init__(self, session: Session, tier: Tier, revision: str, total: int) -> None:
+        self._session = session
+        self._tier = tier
+        self._revision = revision
+        self._total = total
+        self._lock = threading.Lock()
+        self._done = 0
+        self._window = (time.monotonic(), 0)
+        self._stop = threading.Event()
+
+    def all(self, files: list[tuple[File, str]]) -> dict[str, tuple[Path, tuple[str, ...]]]:
+        """Fetch them; their paths and the digests of their pieces, by SHA-256."""
+        if not files:
+            return {}
+        with _lanes(min(LANES, len(files)), self._stop) as lanes:
+            futures: dict[Future[tuple[Path, tuple[str, ...]]], File] = {
+                lanes.submit(self._one, file, path): file for file, path in files
+            }
+            pending = set(futures)
+            while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
+                done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
+                with self._lock:
+                    self._session.journal.show("pull.progress", bytes=self._done, total=self._total)
+                for future in done:
+                    future.result()
+        return {file.sha256: future.result() for future, file in futures.items()}
+
+    def _one(self, file: File, path: str) -> tuple[Path, tuple[str, ...]]:
+        with receiving(self._session.store.layout, file.sha256) as part:
+            resumed = part.size
+            self._count(resumed)
+            pieces = self._fetched(part, file, path)
+            if pieces is None and resumed:  # what an earlier run left may be what is wrong
+                self._count(-part.size)
+                part.restart()
+                pieces = self._fetched(part, file, path)
+            if pieces is None:
+                part.restart()
+                raise IntegrityError(
+                    f"{path} on {self._tier.name} is not what its record says",
+                    cause="its size or digest does not fit",
+                    hint="it is compiled anew; `cachekit push` puts the new one beside it",
+                )
+            return part.path, pieces
+
+    def _fetched(self, part: Partial, file: File, path: str) -> tuple[str, ...] | None:
+        """Fetch the rest of a file; the digests of its pieces, or None where the whole is not what it should be."""
+        tries = 0
+        while part.size < file.size:
+            before = part.size
+            try:
+                for data in self._tier.chunks(path, self._revision, part.size):
+                    if self._stop.is_set():
+                        raise InterruptedRunError("stopped")
+                    if part.size + len(data) > file.size:
+                        return None
+                    part.write(data)
+                    self._count(len(data))
+                if part.size < file.size:
+                    return None  # it is shorter
+            except FileNotFoundError:
+                return None
+            except RemoteError:
+                tries = tries + 1 if part.size == before else 0
+                if tries >= TRIES:
+                    raise
+                self._stop.wait(random.uniform(0.1, 0.5) * 2**tries)  # noqa: S311
+        sha256, pieces = part.digester.finish()
+        return pieces if sha256 == file.sha256 else None
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            since, then = self._window
+            now = time.monotonic()
+            if now - since < SLOW_SECONDS:
+                return
+            self._window = (now, self._done)
+            if 0 <= self._done - then < SLOW_BYTES:
+                raise RemoteError(
+                    f"{self._tier.name} is too slow",
+                    cause=f"{self._done - then} bytes in {now - since:.0f} s",
+                    hint="try again later: what arrived is kept",
+                )
+
+
+@contextmanager
+def _lanes(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
+    """Threads that do not outlive an error: what they fetch is left where it is."""
+    lanes = ThreadPoolExecutor(count, thread_name_prefix="pull")
+    try:
+        yield lanes
+    except BaseException:
+        stop.set()
+        lanes.shutdown(wait=False, cancel_futures=True)
+        raise
+    lanes.shutdown()

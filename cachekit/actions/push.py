@@ -1,0 +1,152 @@
+"""Put records of the store on the shared caches; what cannot be put there now is kept, and offered again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.actions.session import Session
+from cachekit.errors import CachekitError, IntegrityError
+from cachekit.record import Record
+from cachekit.tiers.document import TINY, Shared
+from cachekit.tiers.port import Write
+from cachekit.tiers.publish import Offer, Published, publish
+from cachekit.tiers.remote import Remote
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What became of a push to one cache.
+
+    Attributes:
+        tier: The cache.
+        published: What was put there, or would be; None where it failed.
+        error: Why it failed.
+        seconds: Wall time.
+    """
+
+    tier: str
+    published: Published | None
+    error: CachekitError | None
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        done = self.published
+        return {
+            "tier": self.tier,
+            "records": list(done.records) if done else [],
+            "unchanged": done.unchanged if done else 0,
+            "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
+            "bytes": done.size if done else 0,
+            "revision": done.revision if done else "",
+            "tries": done.tries if done else 0,
+            "error": self.error.as_dict() if self.error else None,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def push(
+    session: Session,
+    records: Sequence[Record],
+    remotes: Sequence[Remote],
+    *,
+    release: Callable[[Remote], Write | None] = lambda _: None,
+    replaces: bool = False,
+    dry_run: bool = False,
+) -> list[Pushed]:
+    """Put records on caches. Never raises for a cache that fails: the training that made them has worked.
+
+    Args:
+        session: Collaborators.
+        records: Of the store.
+        remotes: Where to.
+        release: The lease to give back on a cache in the same change.
+        replaces: Put them in the place of others of the same keys.
+        dry_run: Only find out what would be sent.
+
+    Raises:
+        IntegrityError: A blob of a record is damaged; it has been set aside.
+    """
+    offers = [_offer(session, record, replaces=replaces) for record in records]
+    return [_push(session, remote, offers, release, dry_run=dry_run) for remote in remotes]
+
+
+def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
+    store = session.store
+    damaged = store.missing(record)
+    if damaged:
+        raise IntegrityError(
+            f"record {record.key[:16]} is not whole",
+            cause=f"{damaged[0].path} is missing or damaged",
+            hint="warm it again",
+        )
+    files = {file.sha256: file for file in record.files}
+    tiny = {sha256: store.layout.blob(sha256).read_bytes() for sha256, file in files.items() if file.size <= TINY}
+    sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
+    return Offer(Shared(record, tiny), sources, replaces=replaces)
+
+
+def _push(
+    session: Session,
+    remote: Remote,
+    offers: Sequence[Offer],
+    release: Callable[[Remote], Write | None],
+    *,
+    dry_run: bool,
+) -> Pushed:
+    start = time.monotonic()
+    keys = [offer.shared.record.key for offer in offers]
+    session.journal.emit("push.start", tier=remote.name, keys=keys)
+    lock, sent = threading.Lock(), 0
+
+    def tell(size: int) -> None:
+        nonlocal sent
+        with lock:
+            sent += size
+            session.journal.show("push.progress", tier=remote.name, bytes=sent)
+
+    def wait(seconds: float, reason: str) -> None:
+        session.journal.show("push.wait", tier=remote.name, seconds=seconds, reason=reason)
+        time.sleep(seconds)
+
+    try:
+        with remote.call() as tier:
+            done = publish(
+                tier,
+                offers,
+                release=lambda: release(remote),
+                seconds=session.config.push_seconds,
+                tell=tell,
+                wait=wait,
+                dry_run=dry_run,
+            )
+    except (CachekitError, OSError) as error:
+        reason = error if isinstance(error, CachekitError) else CachekitError(str(error))
+        seconds = time.monotonic() - start
+        if not dry_run:
+            for offer in offers:
+                remote.keep_pending(offer.shared.record, f"{reason.message}: {reason.cause}")
+        session.journal.emit(
+            "push.failed", tier=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
+        )
+        return Pushed(remote.name, None, reason, seconds)
+    seconds = time.monotonic() - start
+    if not dry_run:
+        remote.refresh()
+        remote.settled(keys)
+        session.journal.emit(
+            "push.end",
+            tier=remote.name,
+            keys=keys,
+            records=len(done.records),
+            files=len(done.files),
+            bytes=done.size,
+            tries=done.tries,
+            seconds=round(seconds, 3),
+        )
+    return Pushed(remote.name, done, None, seconds)

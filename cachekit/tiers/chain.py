@@ -1,0 +1,150 @@
+"""The shared caches of a run, in order: the first that has a record serves it.
+
+`local:rw,team:r` names the local store first, then what `[tiers.team]` in cachekit.toml says, read-only. A tier can
+also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cachekit.errors import AuthError, RemoteError, UsageError
+from cachekit.journal import Journal
+from cachekit.record import DamagedRecordError
+from cachekit.tiers.breaker import SkippedError
+from cachekit.tiers.layout import LOCAL
+from cachekit.tiers.remote import Found, Remote
+
+ADDRESS = re.compile(r"^(?:hf://|s3://|file://|/|~|\.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One entry of a chain.
+
+    Attributes:
+        name: As it was written: a name or an address.
+        address: Where it is; empty for the local store.
+        readable: Hits are taken from it.
+        writable: What is new is put there.
+        options: Further settings of its table: `endpoint`, `region`.
+    """
+
+    name: str
+    address: str
+    readable: bool
+    writable: bool
+    options: Mapping[str, str]
+
+
+def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
+    """Read a chain.
+
+    Args:
+        entries: `NAME[:r|w|rw]` each; `r` where nothing is said, but `rw` for the local store.
+        tables: What names stand for: an `url`, and options.
+
+    Raises:
+        UsageError: A name that no table has, one that stands twice, or no local store in the first place.
+    """
+    links = []
+    for entry in entries:
+        matched = re.fullmatch(r"(.+?)(?::(r|w|rw))?", entry.strip())
+        name, policy = (matched[1], matched[2]) if matched else (entry, None)
+        if name == LOCAL:
+            if (policy or "rw") != "rw":
+                raise UsageError(
+                    f"{entry}: the local store is always read and written",
+                    hint="for one that must not change, make its folder read-only; it still serves its hits",
+                )
+            links.append(Link(LOCAL, "", readable=True, writable=True, options={}))
+            continue
+        table = tables.get(name)
+        if table is None and not ADDRESS.match(name):
+            known = ", ".join(sorted({LOCAL, *tables}))
+            raise UsageError(
+                f"no cache is called {name!r}",
+                cause=f"known are {known}, and addresses: hf://OWNER/NAME, s3://BUCKET/PREFIX, /FOLDER",
+                hint=f'add [tiers.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
+            )
+        options = {key: str(value) for key, value in (table or {}).items() if key != "url"}
+        address = str(table["url"]) if table else name
+        links.append(
+            Link(name, address, readable="r" in (policy or "r"), writable="w" in (policy or "r"), options=options)
+        )
+    names = [link.name for link in links]
+    if names[:1] != [LOCAL] or len(set(names)) < len(names):
+        raise UsageError(
+            f"the chain {','.join(entries)} cannot be used",
+            cause="it begins with the local store, and each cache stands in it once",
+            hint="--cache local:rw,NAME:r",
+        )
+    return tuple(links)
+
+
+class Chain:
+    """The shared caches of a run, nearest first.
+
+    Args:
+        remotes: Without the local store.
+        journal: Told once about each that fails.
+    """
+
+    def __init__(self, remotes: Sequence[Remote] = (), journal: Journal | None = None) -> None:
+        self._remotes = tuple(remotes)
+        self._journal = journal or Journal(None, "")
+        self._told: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._remotes)
+
+    @property
+    def readable(self) -> tuple[Remote, ...]:
+        """Those that hits are taken from."""
+        return tuple(remote for remote in self._remotes if remote.readable)
+
+    @property
+    def writable(self) -> tuple[Remote, ...]:
+        """Those that take what is new."""
+        return tuple(remote for remote in self._remotes if remote.writable)
+
+    def above(self, remote: Remote) -> tuple[Remote, ...]:
+        """Those nearer than this one, which a hit fills."""
+        return tuple(other for other in self._remotes[: self._remotes.index(remote)] if other.writable)
+
+    def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
+        """The record of a key from the first that has it; one that fails is told, and passed over.
+
+        Args:
+            directory: The compiler's.
+            model_type: As in the record.
+            key: The key.
+            anew: Ask, whatever is remembered.
+        """
+        for remote in self.readable:
+            try:
+                found = remote.find(directory, model_type, key, anew=anew)
+            except (RemoteError, AuthError) as error:
+                self.failed(remote, error)
+            except DamagedRecordError as error:
+                self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(error))
+            else:
+                if found is not None:
+                    return found
+        return None
+
+    def failed(self, remote: Remote, error: RemoteError | AuthError) -> None:
+        """Tell, once in a run, that a cache is not used."""
+        if remote.name in self._told:
+            return
+        self._told.add(remote.name)
+        self._journal.emit(
+            "remote.failed",
+            tier=remote.name,
+            code=error.code,
+            reason=error.cause or error.message,
+            hint=error.hint,
+            skipped=isinstance(error, SkippedError),
+        )

@@ -1,0 +1,56 @@
+"""The adapter for an address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cachekit.errors import UsageError
+from cachekit.tiers.chain import Link
+from cachekit.tiers.port import Tier
+
+
+def needs_network(link: Link) -> bool:
+    """Whether it opens sockets; a mounted folder is the system's business."""
+    return link.address.startswith(("hf://", "s3://"))
+
+
+def make(link: Link) -> Tier:
+    """A tier for an entry of the chain; nothing is connected yet.
+
+    Raises:
+        UsageError: The address is none, or an option is unknown.
+        CompilerUnavailableError: A package that it needs is not installed.
+    """
+    address, options = link.address, dict(link.options)
+    if address.startswith("hf://"):
+        return _hub(address, options)
+    if address.startswith("s3://"):
+        from cachekit.tiers.s3 import S3Tier
+
+        _only(link, {"endpoint", "region"})
+        return S3Tier(address, endpoint=options.get("endpoint", ""), region=options.get("region", ""))
+    from cachekit.tiers.folder import FolderTier
+
+    _only(link, set())
+    return FolderTier(Path(address.removeprefix("file://")).expanduser())
+
+
+def _only(link: Link, known: set[str]) -> None:
+    unknown = sorted(set(link.options) - known)
+    if unknown:
+        raise UsageError(
+            f"tier {link.name}: unknown setting {unknown[0]!r}",
+            cause=f"{link.address} takes {', '.join(sorted(known)) or 'no settings beside url'}",
+            hint="remove the line",
+        )
+
+
+def _hub(address: str, options: Mapping[str, str]) -> Tier:
+    if address.startswith("hf://buckets/"):
+        from cachekit.tiers.bucket import BucketTier
+
+        return BucketTier(address, endpoint=options.get("endpoint", ""))
+    from cachekit.tiers.hub.repo import HubTier
+
+    return HubTier(address, endpoint=options.get("endpoint", ""))
