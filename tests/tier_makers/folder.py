@@ -1,0 +1,21 @@
+"""Shared folders: the real thing is a folder of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cachekit.tiers.folder import FolderTier
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Callable[[], FolderTier]]:
+    """Yield a function that opens the folder once more."""
+    shared = folder / "shared"
+    shared.mkdir(parents=True, exist_ok=True)
+
+    def make() -> FolderTier:
+        return FolderTier(shared)
+
+    yield make
