@@ -211,7 +211,7 @@ class Generations:
         return self._plain(_ANY if limit == _NO_DATA else limit)
 
     def _plain(self, limit: int) -> State:
-        """The state of a document that something else put there, such as whoever copied a cache repo into the folder."""
+        """The state of a document that something else put there: whoever copied a cache repo into the folder."""
         try:
             with self._root.folder(self._above) as above:
                 handle = open_file(above, self._name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from cachekit.tiers.folder import FolderTier
@@ -14,8 +15,4 @@ def serve(folder: Path) -> Iterator[Callable[[], FolderTier]]:
     """Yield a function that opens the folder once more."""
     shared = folder / "shared"
     shared.mkdir(parents=True, exist_ok=True)
-
-    def make() -> FolderTier:
-        return FolderTier(shared)
-
-    yield make
+    yield partial(FolderTier, shared)  # which can travel to a fresh process
