@@ -39,6 +39,8 @@ from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.record import File, Module, Provenance, Record
 from cachekit.store import Store
+from cachekit.tiers.chain import Chain
+from cachekit.tiers.remote import Remote
 from cachekit.training import ProcessLauncher, Result
 
 TESTS = Path(__file__).parent
@@ -188,18 +190,28 @@ class Watched:
         inline: Run the worker in this process.
         wait: Seconds to wait for others.
         journal: Write the journal too.
+        shared: Shared caches, nearest first: (tier, "r", "w" or "rw").
+        lease: Seconds of a lease on a shared cache.
+        push: Seconds that a push may take.
     """
 
-    def __init__(self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None):
+    def __init__(
+        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20
+    ):
         self.events = []
         self.journal = journal or Journal(None, "test")
         self.journal.listen(self.events.append)
         self.compiler = compiler or StandIn()
         self.store = Store(Path(home), self.journal)
-        flags = {"home": home, "live_dir": live, "wait_seconds": wait}
+        flags = {
+            "home": home, "live_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
+        }  # fmt: skip
         settings = config.load(flags, environ={}, cwd=TESTS)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
-        self.session = Session(settings, self.journal, self.store, self.compiler, launcher)
+        memory = self.store.layout.remotes
+        remotes = [Remote(tier, memory, readable="r" in may, writable="w" in may) for tier, may in shared]
+        chain = Chain(remotes, self.journal)
+        self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 
     def prepare(self, wanted=None):
         return prepare(wanted or recipe(), self.compiler)

@@ -118,6 +118,7 @@ def warm(
         with live_root(session, prepared.key, None, shared) as live:
             result, seen = run_job(session, prepared, live, "trial", found=False)
             record = _keep(session, prepared, live, seen)
+        push(session, [record], session.chain.writable, replaces=recache)
         compiled = max(seen.compiled, 1) if shared is None else seen.compiled
         return _done(session, Warmed(planned, record, compiled, time.monotonic() - start, waited, result))
 

@@ -70,6 +70,12 @@ class Breaker:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
+    def reset(self) -> None:
+        """Try it again at once: a person asks for it."""
+        self._broken = ""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
     def _skipped(self, reason: str) -> SkippedError:
         return SkippedError(
             f"{self._name} is left alone for now", cause=reason, hint=f"it is tried again after {PAUSE:.0f} s"

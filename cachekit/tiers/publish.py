@@ -225,6 +225,8 @@ def _merged(offer: Offer, found: Document | None) -> tuple[Shared | None, str]:
         return offer.shared, token  # nobody can use what is there
     if found and theirs is None:
         return None, token  # a later cachekit's record
+    if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
+        return offer.shared, token  # another key's
     merged = offer.shared if offer.replaces else document.merge(offer.shared, theirs)
     if theirs is not None and document.write(merged) == document.write(theirs):
         return None, token

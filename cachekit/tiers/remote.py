@@ -80,6 +80,11 @@ class Remote:
                 self._revision = tier.revision()
         return self._revision
 
+    def retry(self) -> None:
+        """Ask again although it failed a moment ago: a person wants it."""
+        self._breaker.reset()
+        self.refresh()
+
     def refresh(self) -> None:
         """Look at the present state from now on: while waiting for somebody, after a push."""
         self._revision = None

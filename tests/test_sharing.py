@@ -1,0 +1,439 @@
+"""A team shares a cache: what one member warmed the others find, on every kind of tier, whatever happens in between."""
+
+import hashlib
+import json
+import random
+from contextlib import contextmanager
+
+import pytest
+from standins import StandIn, Watched, compiles, expected, find, make_record, publish, recipe, served
+from tier_processes import KINDS, serve
+
+from cachekit.actions.plan import plan
+from cachekit.actions.push import push
+from cachekit.actions.train import train
+from cachekit.actions.warm import warm
+from cachekit.errors import MissError, RemoteError
+from cachekit.record import encode
+from cachekit.tiers import document, layout
+from cachekit.tiers.port import Change, Write
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+@pytest.fixture(params=KINDS)
+def make(request, tmp_path):
+    """Opens the same tier anew, as another machine would."""
+    with serve(request.param, tmp_path / "server") as opened:
+        yield opened
+
+
+@pytest.fixture
+def member(tmp_path, make):
+    """A member of the team: a home of its own, and the shared cache."""
+
+    def join(name, may="rw", **options):
+        return Watched(tmp_path / name, shared=[(make(), may)], **options)
+
+    return join
+
+
+class Counted:
+    """A tier that writes down what is asked of it."""
+
+    def __init__(self, tier):
+        self._tier = tier
+        self.calls = []
+
+    def __getattr__(self, name):
+        value = getattr(self._tier, name)
+        if not callable(value):
+            return value
+
+        def call(*arguments, **options):
+            self.calls.append(name)
+            return value(*arguments, **options)
+
+        return call
+
+
+class Broken(Counted):
+    """A tier of which some calls fail."""
+
+    def __init__(self, tier, *failing, error=RemoteError):
+        super().__init__(tier)
+        self.failing, self._error = set(failing), error
+
+    def __getattr__(self, name):
+        if name in self.failing or ("all" in self.failing and callable(getattr(self._tier, name))):
+
+            def fail(*_, **__):
+                self.calls.append(name)
+                raise self._error("it is away", cause="the cable is cut")
+
+            return fail
+        return super().__getattr__(name)
+
+
+# One warms, the others find
+
+
+@pytest.mark.feature("R1")
+def test_what_one_member_warmed_the_others_find(member, log):
+    ann, bob = member("ann"), member("bob")
+    made = warm(ann.session, ann.prepare())
+    planned = plan(bob.prepare(), bob.store, bob.session.chain)
+    assert planned.hit
+    assert planned.tier == bob.session.chain.readable[0].name
+    assert planned.fetch == made.record.size
+    done = warm(bob.session, bob.prepare())
+    assert (made.compiled, done.compiled) == (3, 0)
+    assert len(compiles(log)) == 1
+    assert done.record == made.record
+    assert bob.restored("k", done.record) == ann.restored("k", made.record)
+    # From now on it needs nobody.
+    alone = Watched(bob.store.layout.home)
+    assert plan(alone.prepare(), alone.store).record == made.record
+
+
+def test_a_training_takes_what_a_member_warmed(member, log, tmp_path):
+    ann, bob = member("ann"), member("bob")
+    warm(ann.session, ann.prepare())
+    done = train(bob.session, bob.prepare(), output_dir=tmp_path / "out", require_warm=True)
+    assert done.compiled == 0
+    assert done.warmed is None
+    assert len(compiles(log)) == 1
+
+
+def test_what_compiles_in_a_training_is_shared_too(member, tmp_path, log):
+    ann = member("ann", compiler=StandIn(extra=1))
+    warm(ann.session, ann.prepare())
+    trained = train(ann.session, ann.prepare(), output_dir=tmp_path / "out")
+    assert trained.compiled == 1
+    bob = member("bob", compiler=StandIn(extra=1))
+    again = train(bob.session, bob.prepare(), output_dir=tmp_path / "out2", require_warm=True)
+    assert again.compiled == 0
+
+
+@pytest.mark.feature("M1")
+def test_who_may_only_read_writes_nothing(tmp_path, make, log):
+    tier = Counted(make())
+    bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
+    assert warm(bob.session, bob.prepare()).compiled == 3
+    train(bob.session, bob.prepare(), output_dir=tmp_path / "out")
+    assert not {"upload", "commit"} & set(tier.calls)
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    assert not plan(ann.prepare(), ann.store, ann.session.chain).hit
+
+
+def test_who_may_only_write_takes_no_hits(tmp_path, make, log):
+    for name in ("ann", "bob"):
+        one = Watched(tmp_path / name, shared=[(make(), "w")])
+        assert warm(one.session, one.prepare()).compiled == 3
+    assert len(compiles(log)) == 2
+
+
+@pytest.mark.feature("R1")
+def test_a_hit_fills_the_nearer_caches(tmp_path, make, log):
+    far = make()
+    ann = Watched(tmp_path / "ann", shared=[(far, "rw")])
+    warm(ann.session, ann.prepare())
+    with serve("folder", tmp_path / "near") as near:
+        bob = Watched(tmp_path / "bob", shared=[(near(), "rw"), (make(), "r")])
+        assert warm(bob.session, bob.prepare()).compiled == 0
+        carl = Watched(tmp_path / "carl", shared=[(near(), "r")])
+        assert plan(carl.prepare(), carl.store, carl.session.chain).hit
+    assert len(compiles(log)) == 1
+
+
+def test_a_store_that_was_warm_before_there_was_a_shared_cache_is_offered(tmp_path, member, log):
+    alone = Watched(tmp_path / "ann")
+    warm(alone.session, alone.prepare())
+    ann, bob = member("ann"), member("bob")
+    assert warm(ann.session, ann.prepare()).compiled == 0
+    assert warm(bob.session, bob.prepare()).compiled == 0
+    assert len(compiles(log)) == 1
+
+
+def test_recache_replaces_what_is_shared(member):
+    ann, bob = member("ann", compiler=StandIn(salt="old")), member("bob", compiler=StandIn(salt="new"))
+    old = warm(ann.session, ann.prepare()).record
+    new = warm(bob.session, bob.prepare(), recache=True).record
+    carl = member("carl")
+    assert warm(carl.session, carl.prepare()).record == new != old
+    assert carl.restored("k", new) == bob.restored("k", new)
+
+
+# Little is asked and sent
+
+
+@pytest.mark.feature("R2")
+def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    record = publish(ann.store, make_record())
+    push(ann.session, [record], ann.session.chain.writable)
+    tier = Counted(make())
+    again = Watched(tmp_path / "ann", shared=[(tier, "rw")])
+    (pushed,) = push(again.session, [record], again.session.chain.writable)
+    if tier.calls != ["stat"]:  # where a tier knows no digests, it must read
+        assert tier.calls == ["stat", "revision", "stat", "read"]
+        assert again.session.chain.writable[0].tier.name.startswith(("hf://buckets", "/"))
+    assert pushed.published.unchanged == 1
+    assert pushed.published.files == ()
+
+
+def test_only_what_is_missing_is_fetched(member, tmp_path):
+    ann, bob = member("ann"), member("bob")
+    for watched, made in ((ann, make_record(1, ("a", "b"), size=9000)), (bob, make_record(2, ("a", "c"), size=9000))):
+        publish(watched.store, made)
+    first = make_record(1, ("a", "b"), size=9000)
+    push(ann.session, [first[0]], ann.session.chain.writable)
+    found = bob.session.chain.find(first[0].directory, first[0].model_type, first[0].key)
+    from cachekit.actions.pull import pull
+
+    done = pull(bob.session, found)
+    assert (done.files, done.size, done.present) == (1, 9000, 9000)
+    assert served(bob.store, find(bob.store, first[0])) == expected(first)
+
+
+def test_tiny_files_come_with_the_record(member):
+    ann, bob = member("ann"), member("bob")
+    made = make_record(size=100)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    tier = Counted(bob.session.chain.readable[0].tier)
+    bob.session.chain.readable[0].tier = tier
+    from cachekit.actions.pull import pull
+
+    pull(bob.session, bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    assert "chunks" not in tier.calls
+    assert served(bob.store, find(bob.store, made[0])) == expected(made)
+
+
+@pytest.mark.feature("N1")
+def test_what_is_not_there_is_remembered_for_a_while(tmp_path, make):
+    for _ in range(3):
+        tier = Counted(make())
+        bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
+        for batch in range(1, 6):
+            assert not plan(bob.prepare(recipe(batch)), bob.store, bob.session.chain).hit
+        assert tier.calls.count("read") in {0, 5}
+    assert tier.calls == []
+    # Whoever asks for it gets a fresh answer.
+    prepared = bob.prepare(recipe(1))
+    place = prepared.fingerprint.directory, prepared.model_type, prepared.key
+    assert bob.session.chain.find(*place, anew=True) is None
+    assert "read" in tier.calls
+
+
+# Nothing wrong is believed
+
+
+def damage_of(kind, raw):
+    rng = random.Random(kind)
+    place = rng.randrange(len(raw))
+    return {
+        "flip": raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :],
+        "short": raw[:-1],
+        "long": raw + b"\0",
+        "empty": b"",
+    }[kind]
+
+
+@contextmanager
+def serving(tier, path, raw):
+    """Make the tier serve other bytes for one path, as a broken disk or a stranger would."""
+
+    class Lying(Counted):
+        def chunks(self, asked, revision, start=0):
+            if asked != path:
+                yield from tier.chunks(asked, revision, start)
+            else:
+                yield from (raw[at : at + 1000] for at in range(start, len(raw), 1000))
+
+    yield Lying(tier)
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("kind", ["flip", "short", "long", "empty"])
+def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
+    ann = member("ann")
+    made = make_record(size=9000)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
+        bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
+        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        from cachekit.actions.obtain import obtain
+
+        assert obtain(bob.session, found) is None
+    assert find(bob.store, made[0]) is None
+    assert bob.told("remote.damaged")
+    assert [path for path in (tmp_path / "bob" / "v1" / "partial").glob("*") if path.stat().st_size] == [] or kind
+    # The next one, from a sound cache, is not disturbed by what arrived.
+    carl = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    assert served(carl.store, record) == expected(made)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:-20],
+        lambda raw: b"[" * 100_000,
+        lambda raw: b"null",
+        lambda raw: raw.replace(b'"graphs"', b'"grophs"'),
+        lambda raw: json.dumps({**json.loads(raw), "inline": {"a" * 64: "AAAA"}}).encode(),
+        lambda raw: json.dumps({**json.loads(raw), "inline": []}).encode(),
+        lambda raw: json.dumps({**json.loads(raw), "places": {"a" * 64: "../../etc/passwd"}}).encode(),
+        lambda raw: json.dumps(
+            {
+                **json.loads(raw),
+                "places": {json.loads(raw)["record"]["modules"][0]["files"][0]["sha256"]: "/etc/passwd"},
+            }
+        ).encode(),
+        lambda raw: document.write(document.Shared(make_record(7)[0])),
+    ],
+)
+def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
+    tier = make()
+    made = make_record()
+    path = layout.path_of(made[0])
+    raw = spoil(document.write(document.Shared(made[0])))
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, raw, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.told("remote.damaged")
+    # A push puts a good one in its place.
+    publish(bob.store, made)
+    push(bob.session, [made[0]], bob.session.chain.writable)
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    found = carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    assert found.shared.record == made[0]
+
+
+def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
+    made = make_record()
+    body = json.loads(encode(made[0]))["record"] | {"schema": 2}
+    from cachekit.key import canonical_json
+
+    raw = json.dumps({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}).encode()
+    tier, path = make(), layout.path_of(made[0])
+    tier.commit(Change("later [1]", writes=[Write(path, raw, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert not bob.told("remote.damaged")
+    publish(bob.store, made)
+    push(bob.session, [made[0]], bob.session.chain.writable)
+    assert make().read(path, make().revision(), 1 << 20).data == raw
+
+
+def test_two_builds_of_one_module_both_stay_whole(member):
+    """A compiler that is not deterministic: others fetched the first build's bytes by its digests."""
+    ann, bob = member("ann", compiler=StandIn(salt="one")), member("bob", compiler=StandIn(salt="two"))
+    # Other recipes, so other records, but modules of the same names.
+    one = make_record(1, ("a",), size=9000)
+    two = (make_record(2, ("a",), size=9000)[0], {})
+    other = bytes(9000)
+    file = type(two[0].files[0])(two[0].files[0].path, 9000, hashlib.sha256(other).hexdigest())
+    from msgspec import structs
+
+    module = structs.replace(two[0].modules[0], files=(file,))
+    two = (structs.replace(two[0], modules=(module,)), {file.sha256: other})
+    assert one[0].modules[0].name == two[0].modules[0].name
+    for watched, made in ((ann, one), (bob, two)):
+        publish(watched.store, made)
+        (pushed,) = push(watched.session, [made[0]], watched.session.chain.writable)
+        assert pushed.error is None
+    carl = member("carl", "r")
+    from cachekit.actions.obtain import obtain
+
+    for made in (one, two):
+        record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+        assert served(carl.store, record) == expected(made)
+
+
+# Outages
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("failing", ["revision", "read", "chunks", "upload", "commit", "stat", "all"])
+def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    warm(ann.session, ann.prepare())
+    tier = Broken(make(), failing)
+    bob = Watched(tmp_path / "bob", shared=[(tier, "rw")])
+    done = train(bob.session, bob.prepare(recipe(4)), output_dir=tmp_path / "out")
+    assert done.result.steps
+    assert plan(bob.prepare(recipe(4)), bob.store).hit
+    hit = warm(bob.session, bob.prepare())
+    assert hit.record.key == bob.prepare().key
+    told = [event for event in bob.events if event["event"] in {"remote.failed", "push.failed"}]
+    assert told
+    assert "the cable is cut" in json.dumps(told)
+
+
+@pytest.mark.feature("R4")
+def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
+    tier = Broken(make(), "all")
+    for _ in range(3):
+        bob = Watched(tmp_path / "bob", shared=[(tier, "rw")])
+        assert not plan(bob.prepare(), bob.store, bob.session.chain).hit
+        assert len(bob.told("remote.failed")) == 1
+    assert len(tier.calls) == 1
+
+
+def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log):
+    tier = Broken(make(), "commit")
+    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], push=0)
+    record = warm(ann.session, ann.prepare()).record
+    remote = ann.session.chain.writable[0]
+    assert remote.pending() == {record.key: (record.directory, record.model_type)}
+    tier.failing.clear()
+    later = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    later.session.chain.writable[0].retry()
+    push(later.session, [record], later.session.chain.writable)
+    assert later.session.chain.writable[0].pending() == {}
+    bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    assert plan(bob.prepare(), bob.store, bob.session.chain).hit
+
+
+def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
+    ann = member("ann")
+    made = make_record(artifacts=("a",), size=5_000_000)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+
+    class Cut(Counted):
+        def chunks(self, path, revision, start=0):
+            for number, data in enumerate(self._tier.chunks(path, revision, start)):
+                yield data[:1000]
+                if number == 0:
+                    raise KeyboardInterrupt
+
+    from cachekit.actions.pull import pull
+
+    bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
+    place = made[0].directory, made[0].model_type, made[0].key
+    with pytest.raises(KeyboardInterrupt):
+        pull(bob.session, bob.session.chain.find(*place))
+    tier = make()
+    again = Watched(tmp_path / "bob", shared=[(tier, "r")])
+    starts = []
+    whole = tier.chunks
+    tier.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
+    pull(again.session, again.session.chain.find(*place))
+    assert starts == [1000]
+    assert served(again.store, find(again.store, made[0])) == expected(made)
+
+
+def test_require_warm_fails_where_the_cache_has_it_not(member):
+    bob = member("bob")
+    with pytest.raises(MissError):
+        warm(bob.session, bob.prepare(), require_warm=True)
