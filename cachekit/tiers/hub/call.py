@@ -51,6 +51,7 @@ class Call:
         sent: Bytes of files that went over the line.
         over: Nobody waits for it any more.
         blind: What it sends cannot be seen moving; then `slack`, in bytes, is what it may send at a slow pace.
+        answer: To a commit, as far as the session shows it (0.x).
     """
 
     limits: Limits
@@ -63,6 +64,7 @@ class Call:
     over: bool = False
     blind: bool = False
     slack: int = 0
+    answer: bytes = b""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def progress(self, size: int = 0) -> None:

@@ -210,14 +210,14 @@ class HubTier:
             if not operations:
                 return revision
             with send.watched(call):
-                info = api.create_commit(
-                    operations=operations, commit_message=change.title, revision=self._branch,
-                    parent_commit=revision, num_threads=send.THREADS, **self._repo,
+                made = send.commit(
+                    api, self._repo, call, operations=operations, commit_message=change.title,
+                    revision=self._branch, parent_commit=revision,
                 )  # fmt: skip
-            if not call.committing and info.oid != revision:  # nothing to change, the client says: but at another head
+            if not call.committing and made != revision:  # nothing to change, the client says: but at another head
                 raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
             send.refuse_ignored(operations)
-            return str(info.oid)
+            return made
 
         made = self._send(committing, call)
         if not _COMMIT.fullmatch(made):

@@ -198,6 +198,7 @@ def _adapter_class() -> Any:
                     pieces = response.raw.stream(PIECE, decode_content=True)
                     data = b"".join(_bounded(pieces, 2 * call.limits.read))
                     response.raw.release_conn()
+                    call.answer = data if call.committing else b""
                     response.raw = BytesIO(data)
             except (requests.RequestException, HTTPError) as error:
                 early = _is_early(error)
