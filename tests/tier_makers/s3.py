@@ -1,0 +1,21 @@
+"""S3: moto's server. The tiers find it by the usual variables of AWS, which processes started meanwhile inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cachekit.tiers.port import Tier
+from cachekit.tiers.s3 import S3Tier
+from s3_server import s3_server
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment().items():
+            patch.setenv(name, value)
+        yield lambda: S3Tier(f"s3://{server.bucket}/team/cache")
