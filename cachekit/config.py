@@ -55,7 +55,7 @@ class Config:
         keep_logs: How many days run logs and journals are kept.
         cache: The chain of caches, `NAME[:r|w|rw]` each, the local store first; see `tiers.chain`.
         tiers: What names in it stand for: `url`, and options of the adapter.
-        lease_seconds: How long a silent instance may hold the right to compile a key for the fleet.
+        lease_seconds: How long a silent machine may hold the right to compile a key for the fleet; 0 chooses.
         push_seconds: How long a push may take, with waiting for a busy cache.
         settings: The same values with their origins.
     """
@@ -138,7 +138,7 @@ _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "keep_logs": (_days, "days that run logs and journals are kept"),
     "cache": (_chain, "the caches in order, each with what may be done there: local:rw,NAME:r"),
     "tiers": (_tables, "what the names of shared caches stand for"),
-    "lease_seconds": (_seconds, "how long a silent instance keeps the right to compile a key for all"),
+    "lease_seconds": (_seconds, "how long a silent machine keeps the right to compile a key for all; 0 chooses"),
     "push_seconds": (_seconds, "how long a push may take, with waiting for a busy cache"),
 }
 
@@ -154,7 +154,7 @@ def _defaults() -> dict[str, Any]:
         "keep_logs": 90,
         "cache": ("local:rw",),
         "tiers": {},
-        "lease_seconds": 1800.0,
+        "lease_seconds": 0.0,
         "push_seconds": 900.0,
     }
 

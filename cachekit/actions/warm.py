@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cachekit.actions.fleet import ALONE, Turn, turn
 from cachekit.actions.live import LiveRoot, live_root
-from cachekit.actions.obtain import have
+from cachekit.actions.obtain import have, obtain
 from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
@@ -113,14 +115,23 @@ def warm(
             meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited))
-        shared = session.compiler.live_root(prepared.recipe)
-        session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
-        with live_root(session, prepared.key, None, shared) as live:
-            result, seen = run_job(session, prepared, live, "trial", found=False)
-            record = _keep(session, prepared, live, seen)
-        push(session, [record], session.chain.writable, replaces=recache)
-        compiled = max(seen.compiled, 1) if shared is None else seen.compiled
-        return _done(session, Warmed(planned, record, compiled, time.monotonic() - start, waited, result))
+        with nullcontext(ALONE) if recache else turn(session, prepared, planned.expected_seconds) as mine:
+            if mine.found and (record := obtain(session, mine.found)):
+                done = Warmed(planned, record, 0, 0.0)
+            else:
+                done = _compile(session, prepared, planned, mine, replaces=recache)
+        seconds = time.monotonic() - start
+        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited))
+
+
+def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
+    shared = session.compiler.live_root(prepared.recipe)
+    session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
+    with live_root(session, prepared.key, None, shared) as live:
+        result, seen = run_job(session, prepared, live, "trial", found=False)
+        record = _keep(session, prepared, live, seen)
+    push(session, [record], session.chain.writable, release=mine.release, replaces=replaces)
+    return Warmed(planned, record, max(seen.compiled, 1) if shared is None else seen.compiled, 0.0, worker=result)
 
 
 def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) -> Record:

@@ -42,6 +42,12 @@ class Breaker:
         self._now = now
         self._broken = ""  # in this run: the reason; without a writable store it is all there is
 
+    @property
+    def broken(self) -> str:
+        """Why the tier is left alone now; empty where it is in use."""
+        until, reason = self._state()
+        return self._broken or (reason if self._now() < until else "")
+
     @contextmanager
     def call(self) -> Iterator[None]:
         """Talk to the tier inside of the block.
@@ -51,11 +57,9 @@ class Breaker:
             RemoteError: It fails now; it is left alone from here on. What only concerns one change (a conflict, too
                 many commits) passes through and leaves it in use.
         """
-        if self._broken:
-            raise self._skipped(self._broken)
+        if broken := self.broken:
+            raise self._skipped(broken)
         until, reason = self._state()
-        if self._now() < until:
-            raise self._skipped(reason)
         with self._probe(wanted=until > 0) as mine:
             if not mine:
                 raise self._skipped(f"{reason}; another process is trying it")

@@ -97,7 +97,7 @@ class FolderTier:
 
         return self._bounded(look)
 
-    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:  # noqa: ARG002
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
         below: dict[tuple[str, ...], list[tuple[str, str]]] = {}
         for path in paths:
@@ -151,7 +151,7 @@ class FolderTier:
         document = Generations(self._root, steps_of(path)).read(1 << 30)
         return None if document is None else Entry(path, len(document.data))
 
-    def list(self, folder: str, revision: str) -> Iterator[Entry]:  # noqa: ARG002
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
         """All files below a folder; links, and what is cachekit's own business, are left out."""
         waiting = [steps_of(folder) if folder else ()]
         self.revision()
@@ -193,12 +193,12 @@ class FolderTier:
                     entries.append(entry)
         return entries, folders
 
-    def read(self, path: str, revision: str, limit: int) -> Document | None:  # noqa: ARG002
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document whole."""
         document = Generations(self._root, steps_of(path))
         return self._bounded(lambda: document.read(limit))
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:  # noqa: ARG002
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file."""
         *above, name = steps_of(path)
 
@@ -230,7 +230,7 @@ class FolderTier:
             if not hangs:  # closing may hang as well, and a number in use by a thread is not ours to free
                 os.close(handle)
 
-    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:  # noqa: ARG002
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Link the files to their places, each whole; those that are there already are compared."""
         if not files:
             return
@@ -316,7 +316,7 @@ class FolderTier:
             raise
         return scratch, name, handle
 
-    def commit(self, change: Change, revision: str) -> str:  # noqa: ARG002
+    def commit(self, change: Change, revision: str) -> str:
         """Swap the documents, one after the other, when all of them are in the state that they are built on."""
         self._sweep()
         documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]

@@ -80,6 +80,10 @@ class Remote:
                 self._revision = tier.revision()
         return self._revision
 
+    def usable(self) -> bool:
+        """Whether it would be asked now: it did not fail a moment ago."""
+        return not self._breaker.broken
+
     def retry(self) -> None:
         """Ask again although it failed a moment ago: a person wants it."""
         self._breaker.reset()

@@ -125,7 +125,7 @@ class Swapped:
             return Seen(revision, found, {})
         return Seen(revision, None, {self._path: found})
 
-    def take(self, seen: Seen, watch: Watch) -> Found | None:  # noqa: ARG002
+    def take(self, seen: Seen, watch: Watch) -> Found | None:
         """Swap it."""
         there = seen.others.get(self._path)
         generation = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def make(link: Link) -> Tier:
     """
     address, options = link.address, dict(link.options)
     if address.startswith("hf://"):
+        _only(link, {"endpoint"})
         return _hub(address, options)
     if address.startswith("s3://"):
         from cachekit.tiers.s3 import S3Tier
@@ -46,11 +48,22 @@ def _only(link: Link, known: set[str]) -> None:
         )
 
 
+_REPO = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
+
+
 def _hub(address: str, options: Mapping[str, str]) -> Tier:
+    endpoint = options.get("endpoint") or None
     if address.startswith("hf://buckets/"):
         from cachekit.tiers.bucket import BucketTier
 
-        return BucketTier(address, endpoint=options.get("endpoint", ""))
-    from cachekit.tiers.hub.repo import HubTier
+        return BucketTier(address, endpoint=endpoint)
+    matched = _REPO.fullmatch(address)
+    if not matched:
+        raise UsageError(
+            f"{address} is no address of a repo",
+            hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
+        )
+    from cachekit.tiers.hub import HubTier
 
-    return HubTier(address, endpoint=options.get("endpoint", ""))
+    kind, repo, branch = matched.groups()
+    return HubTier(repo, kind="dataset" if kind == "datasets" else "model", branch=branch or "main", endpoint=endpoint)

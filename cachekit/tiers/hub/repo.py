@@ -106,7 +106,7 @@ class HubTier:
             batch = wanted[at : at + STAT_BATCH]
 
             def infos(api: Any, batch: list[str] = batch) -> list[Entry]:
-                answer = api.get_paths_info(paths=batch, revision=revision, expand=False, **self._repo)
+                answer = api.get_paths_info(paths=batch, revision=revision or self._branch, expand=False, **self._repo)
                 return [entry for entry in map(_entry, answer) if entry]
 
             asked = set(batch)
@@ -120,7 +120,7 @@ class HubTier:
 
         def tree(api: Any) -> Iterator[Any]:
             answer: Iterator[Any] = api.list_repo_tree(
-                path_in_repo=below, recursive=True, expand=False, revision=revision, **self._repo
+                path_in_repo=below, recursive=True, expand=False, revision=revision or self._branch, **self._repo
             )
             return map(_entry, answer)
 
@@ -136,7 +136,7 @@ class HubTier:
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document; one request, two where git LFS holds it."""
         call = Call(self._limits, streams=True)
-        address = self._client.address(_checked(path), revision)
+        address = self._client.address(_checked(path), revision or self._branch)
 
         def whole(_: Any) -> bytes:
             pieces: list[bytes] = []
@@ -163,7 +163,7 @@ class HubTier:
         """A file's bytes; two requests."""
         call = Call(self._limits, streams=True)
         with self._client.failing(call):
-            address = self._client.address(_checked(path), revision)
+            address = self._client.address(_checked(path), revision or self._branch)
             yield from chunks(address, self._client.headers(), start, call)
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:

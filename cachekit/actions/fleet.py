@@ -1,0 +1,87 @@
+"""One compile per fleet: of all machines that share a cache, one compiles a key and the others wait for its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cachekit.actions.prepare import Prepared
+from cachekit.actions.session import Session
+from cachekit.errors import AuthError, RemoteError
+from cachekit.record import DamagedRecordError
+from cachekit.tiers.claim import Claim
+from cachekit.tiers.lease import Lead, Lease
+from cachekit.tiers.port import Write
+from cachekit.tiers.remote import Found, Remote
+
+LEASE = 60.0  # seconds; a holder that lives says so every third of it
+SCARCE_LEASE = 1800.0  # at least, where commits are too scarce for signs of life
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whose turn it is to compile.
+
+    Attributes:
+        waited: Seconds that this machine waited for another.
+        found: What the other one published meanwhile; None: it is this machine's turn.
+    """
+
+    waited: float
+    found: Found | None
+    _remote: Remote | None
+    _lead: Lead | None
+
+    def release(self, remote: Remote) -> Write | None:
+        """What gives the lease back, for the push to the cache that it lies on."""
+        return self._lead.release_write() if self._lead is not None and remote is self._remote else None
+
+
+ALONE = Turn(0.0, None, None, None)  # nobody is asked
+
+
+@contextmanager
+def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -> Iterator[Turn]:
+    """Wait until nobody else of the fleet compiles this key; without a shared cache that is at once.
+
+    Args:
+        session: Collaborators.
+        prepared: What is to be compiled.
+        expected_seconds: How long that takes, where it is known.
+
+    Raises:
+        WaitedTooLongError: Another machine compiles it beyond the deadline.
+    """
+    remote = next((one for one in session.chain.writable if one.readable and one.usable()), None)
+    if remote is None:
+        yield ALONE
+        return
+    seconds = session.config.lease_seconds or LEASE
+    if remote.tier.scarce and not session.config.lease_seconds:
+        seconds = max(SCARCE_LEASE, 2 * (expected_seconds or 0.0))
+    lease = Lease(remote.tier, prepared.key, prepared.recipe.name, seconds)
+    found: Found | None = None
+    told = ""
+
+    def waiting(holder: Claim | None, waited: float) -> None:
+        nonlocal told
+        name = str(holder or "an unknown machine")
+        if holder is not None and holder.owner.id != told:
+            told = holder.owner.id
+            session.journal.emit("flight.wait", key=prepared.key, holder=name)
+        session.journal.show("flight.waiting", holder=name, waited=waited)
+
+    def published() -> bool:
+        nonlocal found
+        remote.refresh()
+        try:
+            found = remote.find(prepared.fingerprint.directory, prepared.model_type, prepared.key, anew=True)
+        except DamagedRecordError:
+            found = None
+        return found is not None
+
+    with lease.lead(session.config.wait_seconds, waiting, published) as lead:
+        if isinstance(lead.trouble, RemoteError | AuthError):
+            session.chain.failed(remote, lead.trouble)
+        yield Turn(lead.waited, found if lead.finished else None, remote, lead)
