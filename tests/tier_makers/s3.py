@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from s3_server import s3_server
 
 from cachekit.tiers.port import Tier
 from cachekit.tiers.s3 import S3Tier
-from s3_server import s3_server
 
 
 @contextmanager

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from s3_server import KEY, SECRET, make_bucket
 
 from cachekit import leash
 from cachekit.tiers.port import Tier
 from cachekit.tiers.s3 import S3Tier
-from s3_server import KEY, SECRET, make_bucket
 
 STARTS = 120.0  # seconds at most
 
