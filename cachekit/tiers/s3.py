@@ -104,7 +104,7 @@ class S3Tier:
 
         folder = folder.strip("/")
         pages = streamed(
-            lambda: obstore.list(self._stores.reads, folder or None, chunk_size=_PAGE), self._soon, self._what("list")
+            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, self._what("list")
         )
         try:
             for page in pages:
@@ -202,14 +202,14 @@ class S3Tier:
         """The first entries from a name on."""
         import obstore
 
-        pages = obstore.list(self._stores.reads, folder or None, offset=first[:-1] or None, chunk_size=_PAGE)
+        pages = obstore.list(self._stores.asks, folder or None, offset=first[:-1] or None, chunk_size=_PAGE)
         return next(pages, ())  # no more is asked for
 
     def _head(self, path: str) -> _Found | None:
         import obstore
 
         try:
-            result = self._do("look", lambda: obstore.get(self._stores.reads, path, options={"head": True}))
+            result = self._do("look", lambda: obstore.get(self._stores.asks, path, options={"head": True}))
         except FileNotFoundError:
             return None
         sha256 = result.attributes.get(_SHA256, "")
@@ -300,7 +300,7 @@ class S3Tier:
         try:
             self._put(write.path, data, write.token)
         except AlreadyExistsError:
-            removed = self._raw(write.path)
+            removed = self._raw(write.path, len(REMOVED))
             if write.token != ABSENT or not removed or removed.data != REMOVED:
                 raise self._changed(write) from None
             self._write(Write(write.path, write.data, removed.token))
@@ -313,10 +313,10 @@ class S3Tier:
 
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
         """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
-        if type(error) is not RemoteError or "reached" in error.cause or 400 <= status < 500:  # noqa: PLR2004
+        if type(error) is not RemoteError or error.cause == client.UNREACHED or 400 <= status < 500:  # noqa: PLR2004
             raise error
         try:
-            now = self._raw(write.path)
+            now = self._raw(write.path, len(data))
         except Exception:  # noqa: BLE001 - what counts is the first error
             now = None
         if not now or now.data != data:
@@ -332,13 +332,14 @@ class S3Tier:
         )
         bounded(put, self._soon + 1, self._what("write"))
 
-    def _raw(self, path: str) -> Document | None:
-        """A document, or the marker in the place of one."""
+    def _raw(self, path: str, limit: int) -> Document | None:
+        """A document, or the marker in the place of one; without its bytes where these are more than so many."""
         import obstore
 
         def get() -> Document:
             result = obstore.get(self._stores.reads, path)
-            return Document(bytes(result.bytes()), self._token(result.meta["e_tag"]))
+            data = bytes(result.bytes()) if result.meta["size"] <= limit else b""
+            return Document(data, self._token(result.meta["e_tag"]))
 
         try:
             return self._do("read", get)

@@ -31,6 +31,7 @@ _OWN_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE",
 )  # fmt: skip
+UNREACHED = "it cannot be reached"  # the cause where nothing was sent
 _DENIED = {401, 403}
 _BUSY = {429, 503}
 _DENIED_CODES = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
@@ -41,11 +42,13 @@ class Stores:
     """The same place with different patience.
 
     Attributes:
-        reads: Tries again by itself, a little; an answer has to begin in time, its body may take long.
+        asks: For small answers: tries again by itself, a little.
+        reads: The same for bytes: an answer has to begin in time, its body may take long.
         sends: For artifacts, whose writing may be repeated: tries again, a request may take long.
         writes: For documents: one try, as a second one could not tell its own first success from a conflict.
     """
 
+    asks: S3Store
     reads: S3Store
     sends: S3Store
     writes: S3Store
@@ -109,6 +112,7 @@ def connect(bucket: str, prefix: str, limits: Limits, *, endpoint: str, region: 
     seconds = timedelta(seconds=limits.connect + limits.read)
     whole = timedelta(seconds=limits.connect + limits.commit)
     return Stores(
+        asks=store(limits.read, seconds, 3),
         reads=store(limits.read, LONGEST, 3),
         sends=store(limits.commit, whole, 3),
         writes=store(limits.read, seconds, 0),
@@ -198,6 +202,6 @@ def translated(error: BaseException, name: str, what: str) -> CachekitError:
     if answer:
         return RemoteError(f"{message}: it failed", cause=answer)
     kind = re.search(r"kind: (Connect|Timeout|Request|Decode|Interrupted|Unknown)\b", str(error))
-    reasons = {"Connect": "it cannot be reached", "Timeout": "no answer in time"}
+    reasons = {"Connect": UNREACHED, "Timeout": "no answer in time"}
     cause = reasons.get(kind[1], "the line was cut") if kind else type(error).__name__
     return RemoteError(f"{message}: it failed", cause=cause)

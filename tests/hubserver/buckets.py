@@ -8,6 +8,7 @@ writer of a name wins: there is no condition. Not done: moving, `list_buckets`, 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -169,8 +170,15 @@ def resolve(hub: HubServer, request: Request, *, repo: str, path: str) -> Respon
 
 @ROUTES.on("GET", "/cdn/xetfile/{oid}/{name}")
 def download(hub: HubServer, request: Request, *, oid: str, name: str) -> Response:
-    """A bucket's file for a client that does not speak Xet; whole, whatever range was asked for."""
+    """A bucket's file for a client that does not speak Xet: whole, or from some byte on."""
     file = hub.cas.get(oid)
     if not file or not hub.signer.valid(f"xetfile {oid}", request.option("grant")):
         raise HubError(403, "Request has expired or is not signed")
-    return Response(200, {"Content-Type": "application/octet-stream"}, b"".join(hub.cas.bytes(file)))
+    data, headers = b"".join(hub.cas.bytes(file)), {"Content-Type": "application/octet-stream"}
+    if not (wanted := re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range") or "")):
+        return Response(200, headers, data)
+    start = int(wanted[1])
+    if start >= len(data):
+        return Response(416, {"Content-Range": f"bytes */{len(data)}"})
+    headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+    return Response(206, headers, data[start:])

@@ -1,0 +1,44 @@
+"""A Storage Bucket on the test Hub, through the installed huggingface_hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hubserver import HubServer
+
+from cachekit.tiers.bucket import BucketTier
+from cachekit.tiers.port import Limits, Tier
+
+BUCKET = "team/cache"
+
+
+@contextmanager
+def bucket_hub(folder: Path) -> Iterator[HubServer]:
+    """A test Hub with an empty bucket, and the client in this process online."""
+    import huggingface_hub
+    import huggingface_hub.constants
+
+    if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
+        pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
+    with HubServer(folder) as hub, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "0")
+        patch.setenv("NO_PROXY", "127.0.0.1,localhost")
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # which it read when it was imported
+        huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token).create_bucket(BUCKET, private=True)
+        hub.log.clear()
+        yield hub
+
+
+def make_tier(hub: HubServer, *, limits: Limits | None = None, token: str | None = None) -> BucketTier:
+    return BucketTier(
+        f"hf://buckets/{BUCKET}/some/where", limits=limits, endpoint=hub.endpoint, token=token or hub.token
+    )
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
+    with bucket_hub(folder) as hub:
+        yield lambda: make_tier(hub)
