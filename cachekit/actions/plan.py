@@ -99,13 +99,20 @@ def change_dict(change: Change) -> dict[str, Any]:
     return {"name": change.name, **{side: value for side, value in sides.items() if value is not ABSENT}}
 
 
-def plan(prepared: Prepared, store: Store, chain: Chain | None = None) -> Plan:
-    """Look the key up, here and on the shared caches; on a miss, find the nearest record."""
+def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: bool = False) -> Plan:
+    """Look the key up, here and on the shared caches; on a miss, find the nearest record.
+
+    Args:
+        prepared: The recipe.
+        store: The local store.
+        chain: The shared caches.
+        anew: Ask those, whatever is remembered of what they had not.
+    """
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
     record = store.lookup(prepared.key, *place[:2])
     if record is not None:
         return Plan(prepared, record)
-    found = chain.find(*place) if chain else None
+    found = chain.find(*place, anew=anew) if chain else None
     if found is not None:
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))

@@ -111,9 +111,9 @@ class _Fetch:
         """Fetch them; their paths and the digests of their pieces, by SHA-256."""
         if not files:
             return {}
-        with _lanes(min(LANES, len(files)), self._stop) as lanes:
+        with lanes(min(LANES, len(files)), self._stop) as pool:
             futures: dict[Future[tuple[Path, tuple[str, ...]]], File] = {
-                lanes.submit(self._one, file, path): file for file, path in files
+                pool.submit(self._one, file, path): file for file, path in files
             }
             pending = set(futures)
             while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
@@ -184,13 +184,14 @@ class _Fetch:
 
 
 @contextmanager
-def _lanes(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
+def lanes(count: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
     """Threads that do not outlive an error: what they fetch is left where it is."""
-    lanes = ThreadPoolExecutor(count, thread_name_prefix="pull")
+    pool = ThreadPoolExecutor(count, thread_name_prefix="pull")
     try:
-        yield lanes
+        yield pool
     except BaseException:
-        stop.set()
-        lanes.shutdown(wait=False, cancel_futures=True)
+        if stop is not None:
+            stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
         raise
-    lanes.shutdown()
+    pool.shutdown()

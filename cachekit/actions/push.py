@@ -56,6 +56,7 @@ def push(
     remotes: Sequence[Remote],
     *,
     release: Callable[[Remote], Write | None] = lambda _: None,
+    public: bool = False,
     replaces: bool = False,
     dry_run: bool = False,
 ) -> list[Pushed]:
@@ -66,6 +67,7 @@ def push(
         records: Of the store.
         remotes: Where to.
         release: The lease to give back on a cache in the same change.
+        public: Put them also where anybody can read them.
         replaces: Put them in the place of others of the same keys.
         dry_run: Only find out what would be sent.
 
@@ -73,7 +75,7 @@ def push(
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
     offers = [_offer(session, record, replaces=replaces) for record in records]
-    return [_push(session, remote, offers, release, dry_run=dry_run) for remote in remotes]
+    return [_push(session, remote, offers, release, public=public, dry_run=dry_run) for remote in remotes]
 
 
 def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
@@ -97,6 +99,7 @@ def _push(
     offers: Sequence[Offer],
     release: Callable[[Remote], Write | None],
     *,
+    public: bool,
     dry_run: bool,
 ) -> Pushed:
     start = time.monotonic()
@@ -123,6 +126,7 @@ def _push(
                 seconds=session.config.push_seconds,
                 tell=tell,
                 wait=wait,
+                public=public,
                 dry_run=dry_run,
             )
     except (CachekitError, OSError) as error:

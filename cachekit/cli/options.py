@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -195,6 +195,38 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
         ],
         journal,
     )
+
+
+def need_chain(remotes: Sequence[object], verb: str) -> None:
+    """Raise where no shared cache may be read, or written.
+
+    Raises:
+        UsageError: There is none.
+    """
+    from cachekit.errors import UsageError
+
+    if not remotes:
+        raise UsageError(
+            f"no shared cache is named that may be {verb}",
+            hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
+        )
+
+
+def key_of(config: Config, name: str, overrides: list[str] | None) -> str:
+    """The key of a recipe; anything else is taken for the beginning of a key."""
+    from cachekit import zoo
+    from cachekit.actions.prepare import prepare
+    from cachekit.compilers import select
+    from cachekit.errors import UnknownNameError
+
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        if len(name) >= 4 and not set(name.lower()) - set("0123456789abcdef"):  # noqa: PLR2004
+            return name
+        raise
+    loaded, _ = load_recipe(name, overrides)
+    return prepare(loaded, select(loaded.compiler.name, config.compiler), name).key
 
 
 def check_output(folder: Path) -> None:

@@ -92,6 +92,36 @@ class Progress:
     def _on_flight_waiting(self, event: dict[str, Any]) -> None:
         self._now(f"still waiting for {event['holder']}", rarely=True)
 
+    def _on_pull_start(self, event: dict[str, Any]) -> None:
+        self._line(f"fetching {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, from {event['tier']}")
+
+    def _on_pull_progress(self, event: dict[str, Any]) -> None:
+        self._now(f"fetched {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
+
+    def _on_pull_files(self, event: dict[str, Any]) -> None:
+        self._now(f"fetched {event['done']} of {out.count(event['of'], 'file')}", rarely=True)
+
+    def _on_push_progress(self, event: dict[str, Any]) -> None:
+        self._now(f"sent {out.size(event['bytes'])} to {event['tier']}", rarely=True)
+
+    def _on_push_wait(self, event: dict[str, Any]) -> None:
+        self._now(f"{event['reason']}; again in {out.duration(event['seconds'])}", rarely=event["seconds"] < 1)
+
+    def _on_push_end(self, event: dict[str, Any]) -> None:
+        if event["records"] or event["files"]:
+            self._line(f"pushed {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, to {event['tier']}")
+
+    def _on_push_failed(self, event: dict[str, Any]) -> None:
+        cause = f" ({event['cause']})" if event["cause"] else ""
+        out.warning(f"not pushed: {event['reason']}{cause}; later: cachekit push --pending")
+
+    def _on_remote_failed(self, event: dict[str, Any]) -> None:
+        hint = f"; {event['hint']}" if event["hint"] and not event["skipped"] else ""
+        out.warning(f"{event['tier']} is not used: {event['reason']}{hint}")
+
+    def _on_remote_damaged(self, event: dict[str, Any]) -> None:
+        out.warning(f"{event['tier']} has a damaged entry for {event['key'][:16]}: {event['reason']}")
+
     def _on_compile_start(self, event: dict[str, Any]) -> None:
         self._compiling_since = time.monotonic()
         self._expected = event.get("expected_seconds")

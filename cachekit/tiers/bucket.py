@@ -54,6 +54,7 @@ class BucketTier:
 
     compares = False
     scarce = False
+    public = False
 
     def __init__(
         self, name: str, *, limits: Limits | None = None, endpoint: str = "", token: str | None = None

@@ -96,6 +96,7 @@ class Chain:
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
+        self._failure: RemoteError | AuthError | None = None
 
     def __bool__(self) -> bool:
         return bool(self._remotes)
@@ -135,8 +136,14 @@ class Chain:
                     return found
         return None
 
+    def raise_failure(self) -> None:
+        """Raise what the first cache that failed in this run failed with; nothing where none did."""
+        if self._failure is not None:
+            raise self._failure
+
     def failed(self, remote: Remote, error: RemoteError | AuthError) -> None:
         """Tell, once in a run, that a cache is not used."""
+        self._failure = self._failure or error
         if remote.name in self._told:
             return
         self._told.add(remote.name)

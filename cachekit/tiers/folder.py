@@ -80,6 +80,7 @@ class FolderTier:
 
     compares = True
     scarce = False
+    public = False
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)

@@ -166,11 +166,13 @@ class Tier(Protocol):
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
             and leases are claimed another way.
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+        public: Anybody can read it, as far as `revision` found out.
     """
 
     name: str
     compares: bool
     scarce: bool
+    public: bool
 
     def revision(self) -> str:
         """The present state, for reading and for building on: a commit. Empty where there are no versions.

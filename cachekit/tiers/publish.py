@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cachekit.errors import RemoteError
+from cachekit.errors import RemoteError, UsageError
 from cachekit.record import DamagedRecordError
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.document import Shared
@@ -91,6 +91,7 @@ def publish(
     seconds: float = 900.0,
     tell: Tell = lambda _: None,
     wait: Wait = lambda seconds, _: time.sleep(seconds),
+    public: bool = False,
     dry_run: bool = False,
 ) -> Published:
     """Make records visible on a tier.
@@ -102,9 +103,11 @@ def publish(
         seconds: The deadline: busy tiers are waited for, races are run again.
         tell: Called with bytes sent.
         wait: Sleeps, and tells why.
+        public: Put it there also where anybody can read it.
         dry_run: Only find out what would be written.
 
     Raises:
+        UsageError: Anybody can read it, and that was not allowed.
         RemoteError: The tier fails, or is busy beyond the deadline. Nothing partial is visible; what was sent is kept
             where the tier can do that.
         AuthError: The token may not write.
@@ -119,6 +122,12 @@ def publish(
         pause, reason = 0.0, ""
         try:
             revision = tier.revision()
+            if offers and tier.public and not (public or dry_run):
+                raise UsageError(
+                    f"anybody can read {tier.name}",
+                    cause="what is pushed there tells who made it, and where",
+                    hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
+                )
             draft = _draft(tier, offers, revision, taken)
             done = Published(
                 revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt

@@ -80,6 +80,11 @@ class Remote:
                 self._revision = tier.revision()
         return self._revision
 
+    @property
+    def public(self) -> bool:
+        """Whether anybody can read it, as far as the tier said so far."""
+        return self.tier.public
+
     def usable(self) -> bool:
         """Whether it would be asked now: it did not fail a moment ago."""
         return not self._breaker.broken

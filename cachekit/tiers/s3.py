@@ -80,6 +80,7 @@ class S3Tier:
 
     compares = True
     scarce = False
+    public = False
 
     def __init__(self, name: str, *, limits: Limits | None = None, endpoint: str = "", region: str = "") -> None:
         bucket, prefix = client.parse(name)

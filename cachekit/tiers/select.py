@@ -56,7 +56,7 @@ def _hub(address: str, options: Mapping[str, str]) -> Tier:
     if address.startswith("hf://buckets/"):
         from cachekit.tiers.bucket import BucketTier
 
-        return BucketTier(address, endpoint=endpoint)
+        return BucketTier(address, endpoint=endpoint or "")
     matched = _REPO.fullmatch(address)
     if not matched:
         raise UsageError(

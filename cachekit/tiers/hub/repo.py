@@ -60,6 +60,7 @@ class HubTier:
 
     compares = True
     scarce = True
+    public = False
 
     def __init__(
         self,
@@ -91,9 +92,11 @@ class HubTier:
         """The head of the branch, or the commit behind the tag; one request."""
 
         def head(api: Any) -> Any:
-            return api.repo_info(revision=self._branch, expand=["sha"], **self._repo).sha
+            return api.repo_info(revision=self._branch, expand=["sha", "private"], **self._repo)
 
-        found = self._client.ask(head)
+        info = self._client.ask(head)
+        self.public = info.private is False
+        found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
             raise RemoteError(f"{self.name} names no commit as its head", cause=repr(found)[:100])
         return found

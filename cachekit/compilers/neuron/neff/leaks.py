@@ -100,17 +100,21 @@ class Scanner:
             NeffError: The body cannot be read.
         """
         self._owners(member)
-        left = min(self._left, self._limits.scanned_binary if member.name.endswith(BINARY) else self._left)
+        self.body(member.name, member.size, pieces)
+
+    def body(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
+        """Look through any file's bytes, as far as the limits go."""
+        left = min(self._left, self._limits.scanned_binary if name.endswith(BINARY) else self._left)
         seen = 0
         tail = b""
         if left > 0:
             for piece in pieces:
                 seen += len(piece)
-                tail = self._look(tail + piece, plain(member.name), last=seen >= member.size)
+                tail = self._look(tail + piece, plain(name), last=seen >= size)
                 if seen >= left or len(self._found) >= COUNTED:
                     break
         self._left -= seen
-        self._complete = self._complete and (seen >= member.size or member.name.endswith(BINARY))
+        self._complete = self._complete and (seen >= size or name.endswith(BINARY))
 
     def stopped(self) -> None:
         """Note that not everything came by."""

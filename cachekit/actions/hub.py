@@ -1,0 +1,117 @@
+"""Set up a shared cache: make it or look at it, and name it in the project's settings."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.errors import AuthError, UsageError
+from cachekit.tiers import layout
+from cachekit.tiers.hub import Place, create, look
+from cachekit.tiers.port import Tier
+
+NAME = "hub"  # of the tier in the settings
+FILE = "cachekit.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A cache repo that the project uses from now on.
+
+    Attributes:
+        place: The repo.
+        file: The settings that name it.
+        may: What this project does there: `r` or `rw`.
+    """
+
+    place: Place
+    file: Path
+    may: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "repo": self.place.repo,
+            "kind": self.place.kind,
+            "url": self.place.url,
+            "private": self.place.private,
+            "new": self.place.new,
+            "file": str(self.file),
+            "cache": f"local:rw,{NAME}:{self.may}",
+        }
+
+
+def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Place:
+    """Make a cache repo, private unless said otherwise; one that is there is used as it is.
+
+    Raises:
+        UsageError: No repo can be called that, or it is there and not as private as asked for.
+        RemoteError, AuthError: The Hub cannot be asked, or refuses.
+    """
+    place = create(repo, kind=kind, private=not public, endpoint=endpoint or None)
+    if not place.private and not public:
+        raise UsageError(
+            f"{repo} is there already, and anybody can read it",
+            hint=f"make it private at {place.url}, choose another name, or say --public",
+        )
+    return place
+
+
+def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> Used:
+    """Name a cache repo in `cachekit.toml` of a folder.
+
+    Raises:
+        UsageError: The file names another one, or cannot be written.
+        RemoteError, AuthError: The Hub cannot be asked, or has no such repo for this token.
+    """
+    place = look(repo, kind=kind, endpoint=endpoint or None)
+    if place is None:
+        raise AuthError(
+            f"there is no repo {repo}, or this token may not see it",
+            hint=f"make it with `cachekit hub create {repo}`, or log in with `hf auth login`",
+        )
+    return Used(place, write_settings(folder / FILE, place, may), may)
+
+
+def write_settings(path: Path, place: Place, may: str) -> Path:
+    """Add the cache to a settings file, whose other lines stay.
+
+    Raises:
+        UsageError: It has a chain or a tier of that name already, or cannot be written.
+    """
+    address = f"hf://{'datasets/' if place.kind == 'dataset' else ''}{place.repo}"
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if re.search(rf"^\s*(cache\s*=|\[tiers\.{NAME}\])", text, re.MULTILINE):
+            if f'url = "{address}"' in text and f'"local:rw,{NAME}:{may}"' in text:
+                return path
+            raise UsageError(
+                f"{path} names a cache already",
+                hint=f'edit it: cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{address}"',
+            )
+        # A key after a table would belong to it: ours goes first.
+        head = f'cache = "local:rw,{NAME}:{may}"\n'
+        path.write_text(f'{head}{text}\n[tiers.{NAME}]\nurl = "{address}"\n', encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", cause=error.strerror or str(error)) from error
+    return path
+
+
+def contents(tier: Tier) -> list[dict[str, Any]]:
+    """What a shared cache holds: records by compiler and model type.
+
+    Raises:
+        RemoteError, AuthError: It cannot be asked.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for entry in tier.list(layout.RECORDS, tier.revision()):
+        parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
+        if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
+            counts[parts[0], parts[1]] += 1
+    return [
+        {"directory": directory, "model_type": model, "records": count}
+        for (directory, model), count in sorted(counts.items())
+    ]

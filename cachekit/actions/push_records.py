@@ -1,0 +1,68 @@
+"""What `cachekit push` does: choose records, show what a public cache would be told, and put them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cachekit.actions.inspect import find
+from cachekit.actions.leaks import leaks_of
+from cachekit.actions.push import Pushed, push
+from cachekit.actions.session import Session
+from cachekit.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A push, with what it tells strangers.
+
+    Attributes:
+        pushed: What became of it.
+        leaks: What the records tell about who made them, where anybody may read the cache.
+    """
+
+    pushed: Pushed
+    leaks: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {**self.pushed.as_dict(), "leaks": list(self.leaks)}
+
+
+def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Record]:
+    """The records that a push is about.
+
+    Raises:
+        UnknownNameError: A key names none.
+    """
+    if keys:
+        return [find(session.store, key) for key in keys]
+    records = list(session.store.records())
+    if pending:
+        kept = {key for remote in session.chain.writable for key in remote.pending()}
+        return [record for record in records if record.key in kept]
+    return records
+
+
+def push_records(
+    session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool
+) -> list[Reported]:
+    """Put records on every cache that may be written; see `push`.
+
+    Args:
+        session: Collaborators.
+        records: Of the store.
+        public: On a cache that anybody can read, too.
+        replaces: In the place of others of the same keys.
+        dry_run: Only say what would be sent.
+    """
+    for remote in session.chain.writable:
+        remote.retry()
+    done = push(session, records, session.chain.writable, public=public, replaces=replaces, dry_run=dry_run)
+    reports = []
+    for one, remote in zip(done, session.chain.writable, strict=True):
+        open_to_all = remote.public and (dry_run or public or one.error is not None)
+        leaks = leaks_of(session.store, records) if open_to_all else ()
+        reports.append(Reported(one, tuple(leaks)))
+    return reports

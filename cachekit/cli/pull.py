@@ -1,0 +1,98 @@
+"""`cachekit pull`: bring what a recipe needs from a shared cache into the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "pull"
+
+Recipes = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        metavar="RECIPE...", help="YAML files, or names of `cachekit zoo`.", autocompletion=options.complete_recipe
+    ),
+]
+ModuleNames = Annotated[
+    Optional[list[str]],
+    typer.Option("--module", metavar="NAME", help="A module by its name, without a record. Repeatable."),
+]
+AllOf = Annotated[
+    Optional[str],
+    typer.Option("--all-of", metavar="DIR", help="Every finished module of a compiler: neuronxcc-<version>."),
+]
+
+
+def command(
+    recipes: Recipes = None,
+    overrides: options.Overrides = None,
+    module: ModuleNames = None,
+    all_of: AllOf = None,
+    dry_run: options.DryRun = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    cache: options.Cache = None,
+    toolchain: options.Toolchain = None,
+    instance: options.Instance = None,
+) -> int:
+    """Fetch what recipes need, so that they run without the network. Exit 3 where no cache has it.
+
+    Example:  cachekit pull bert --cache local:rw,hf://team/cache:r
+    """
+    from cachekit.actions.prepare import prepare
+    from cachekit.actions.pull_modules import pull_modules
+    from cachekit.actions.pull_recipes import pull_recipe
+    from cachekit.compilers.neuron.neff import check
+    from cachekit.errors import MissError, UsageError
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    if not (recipes or module or all_of):
+        raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
+    config = options.load_config(home, compiler, cache=cache)
+    results: list[dict[str, Any]] = []
+    missed: list[str] = []
+    for name in recipes or ():
+        loaded, _ = options.load_recipe(name, overrides)
+        with options.session(
+            config, loaded, "" if dry_run else NAME, toolchain=toolchain, instance=instance
+        ) as session:
+            options.need_chain(session.chain.readable, "read")
+            done = pull_recipe(session, prepare(loaded, session.compiler, name), dry_run=dry_run)
+        results.append(done.as_dict())
+        missed += [name] if done.state == "absent" else []
+    if module or all_of:
+        with options.session(config, None, "" if dry_run else NAME) as session:
+            options.need_chain(session.chain.readable, "read")
+            found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
+        results += [done.as_dict() for done in found]
+        missed += [done.name for done in found if done.state == "absent"]
+    if not (missed and out.wants_json()):
+        out.data({"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]))
+    if missed:
+        raise MissError(
+            f"no shared cache has {', '.join(missed)}",
+            hint="warm it, with the cache writable: --cache local:rw,NAME:rw",
+        )
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """Pulls for people."""
+    lines = []
+    for one in document["pulled"]:
+        words = {
+            "fetched": f"{out.count(one['files'], 'file')}, {out.size(one['bytes'])} from {one['tier']} "
+            f"in {out.duration(one['seconds'])}; {out.size(one['present'])} was here",
+            "would-fetch": f"{out.size(one['bytes'])} to fetch from {one['tier']}",
+            "present": f"in the store already, {out.size(one['present'])}",
+            "absent": "in no shared cache",
+        }[one["state"]]
+        key = f"  key {one['key'][:16]}" if one["key"] else ""
+        lines.append(f"{one['name']}: {words}{key}")
+    return lines

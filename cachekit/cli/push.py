@@ -1,0 +1,78 @@
+"""`cachekit push`: put records of the store on the shared caches."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "push"
+SHOWN = 12  # files, for people
+
+Names = Annotated[
+    Optional[list[str]],
+    typer.Argument(metavar="RECIPE|KEY...", help="Recipes, or keys of `cachekit ls`; all records by default."),
+]
+Pending = Annotated[bool, typer.Option("--pending", help="Only what could not be pushed before.")]
+Public = Annotated[bool, typer.Option("--public", help="Push to a cache that anybody can read, too.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Put records in the place of others of the same keys.")]
+
+
+def command(
+    names: Names = None,
+    overrides: options.Overrides = None,
+    pending: Pending = False,
+    public: Public = False,
+    replace: Replace = False,
+    dry_run: options.DryRun = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    cache: options.Cache = None,
+) -> int:
+    """Put what the store has on the shared caches that may be written: only what is new there.
+
+    A cache that anybody can read needs --public, and what it would tell about this machine is shown first.
+
+    Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
+    """
+    from cachekit.actions.push_records import chosen, push_records
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    config = options.load_config(home, compiler, cache=cache)
+    with options.session(config, None, "" if dry_run else NAME) as session:
+        options.need_chain(session.chain.writable, "written")
+        keys = [options.key_of(config, name, overrides) for name in names or ()]
+        done = push_records(
+            session, chosen(session, keys, pending=pending), public=public, replaces=replace, dry_run=dry_run
+        )
+    document = {"dry_run": dry_run, "pushed": [one.as_dict() for one in done]}
+    failure = next((one.pushed.error for one in done if one.pushed.error), None)
+    if failure is None or not out.wants_json():
+        out.data(document, human, lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]))
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """Pushes for people."""
+    lines = []
+    for one in document["pushed"]:
+        if one["error"]:
+            lines.append(f"{one['tier']}: failed: {one['error']['message']}")
+            continue
+        would = "would be " if document["dry_run"] else ""
+        new = f"{out.count(len(one['records']), 'record')} and {out.count(len(one['files']), 'file')} {would}sent"
+        lines.append(f"{one['tier']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
+        lines += [f"  tells: {leak}" for leak in one["leaks"]]
+        if document["dry_run"]:
+            lines += [f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"][:SHOWN]]
+            if len(one["files"]) > SHOWN:
+                lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")
+            lines += [f"     record  {path}" for path in one["records"][:SHOWN]]
+    return lines
