@@ -16,8 +16,10 @@ MEANINGS = {
     1: "failed",
     2: "usage: options, recipe, data",
     3: "not warm (--require-warm)",
+    4: "a shared cache refuses this token",
     5: "damaged bytes",
     6: "the compiler failed",
+    7: "a shared cache cannot be reached",
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C)",
 }

@@ -34,9 +34,10 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
 ) -> int:
-    """Put what the store has on the shared caches that may be written: only what is new there.
+    """Put what is new in the store on the shared caches.
 
-    A cache that anybody can read needs --public, and what it would tell about this machine is shown first.
+    On those that may be written. A cache that anybody can read needs --public, and what it would tell about this
+    machine is shown first.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """

@@ -1,0 +1,261 @@
+"""A team's cache from the command line, over a test Hub: two members with a home each, in processes of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_session import DRIVER, RECIPE, Answer, environment, golden, the_error
+from hubserver import HubServer
+
+pytest_plugins = ["cli_session"]
+
+
+@pytest.fixture(scope="module")
+def shared_hub(tmp_path_factory):
+    with HubServer(tmp_path_factory.mktemp("hub")) as running:
+        yield running
+
+
+@pytest.fixture
+def hub(shared_hub):
+    shared_hub.log.clear()
+    yield shared_hub
+    shared_hub.faults.clear()
+
+
+class Member:
+    """A member of the team: a folder with the project, a home, the environment of the Hub."""
+
+    def __init__(self, folder: Path, hub: HubServer, worker: Path, token: str | None = None) -> None:
+        self.work, self.home = folder / "work", folder / "home"
+        (self.work / "data").mkdir(parents=True)
+        (self.work / "tiny.yaml").write_text(RECIPE)
+        (self.work / "data" / "train.csv").write_text("text,label\nthe sea is still,calm\nSTOP NOW,loud\n")
+        self._worker = worker
+        self.variables: dict[str, str | None] = {
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_TOKEN": token or hub.token,
+            "HF_HUB_OFFLINE": None,
+            "HF_HOME": str(folder / "hf"),
+            "CACHEKIT_HOME": str(self.home),
+            "COLUMNS": "80",
+            "OMP_NUM_THREADS": "2",
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+        }
+
+    def __call__(self, *arguments: str, code: int = 0) -> Answer:
+        run = subprocess.run(
+            [sys.executable, "-c", DRIVER, str(self._worker), *arguments],
+            cwd=self.work, env=environment(**self.variables), capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+        return Answer(run.returncode, run.stdout, run.stderr)
+
+
+@pytest.fixture
+def join(tmp_path, hub, worker):
+    def member(name: str, token: str | None = None) -> Member:
+        return Member(tmp_path / name, hub, worker, token)
+
+    return member
+
+
+@pytest.fixture
+def repo(hub, request):
+    name = f"cache-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]}"
+    return hub.repo(f"team/{name}")
+
+
+def steady(text: str, repo_name: str) -> str:
+    text = text.replace(repo_name, "team/cache")
+    text = re.sub(r"http://127\.0\.0\.1:\d+", "https://huggingface.co", text)
+    text = re.sub(r"[\w./-]*/work/cachekit\.toml", "<work>/cachekit.toml", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "f" * 64, text)
+    text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
+    text = re.sub(r"(inductor-\S+?/)[\w-]+(/)", r"\1TARGET\2", text)
+    text = re.sub(r"inductor-[\d.]+", "inductor-VERSION", text)
+    return re.sub(r"\b(in|took|compiling;.*took) \d+\.\d s", r"\1 0.0 s", text)
+
+
+# One warms, the others find
+
+
+@pytest.mark.feature("R1", "K3")
+def test_a_team_compiles_once(join, repo, hub):
+    ann, bob = join("ann"), join("bob")
+    made = ann("hub", "use", repo.name)
+    assert "cachekit.toml" in made.out
+    (bob.work / "cachekit.toml").write_text((ann.work / "cachekit.toml").read_text())  # as a repository would bring it
+    warmed = ann("warm", "tiny.yaml")
+    assert "compiled 3 graphs" in warmed.out
+    planned = bob("plan", "tiny.yaml", "--format", "json").json
+    assert (planned["status"], planned["tier"]) == ("hit", f"hf://{repo.name}")
+    assert planned["fetch_bytes"] == planned["bytes"] > 0
+    trained = bob("train", "tiny.yaml", "--require-warm", "--format", "json").json
+    assert trained["compiled"] == 0
+    # And without the network from now on.
+    hub.log.clear()
+    assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["tier"] == "local"
+    assert hub.log.entries() == []
+
+
+def test_a_warm_costs_two_commits(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    ann("warm", "tiny.yaml")
+    assert hub.count("POST */commit/*") == 2
+    files = repo.files()
+    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
+    assert "README.md" in files
+    hub.log.clear()
+    ann("warm", "tiny.yaml")
+    assert [f"{entry.method} {entry.path}".split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
+
+
+def test_the_words_of_a_team(join, repo):
+    ann, bob = join("ann"), join("bob")
+    words = []
+    for member, *arguments in (
+        (ann, "hub", "use", repo.name),
+        (ann, "warm", "tiny.yaml"),
+        (ann, "push", "--dry-run"),
+        (bob, "hub", "use", repo.name, "--read-only"),
+        (bob, "hub", "ls"),
+        (bob, "plan", "tiny.yaml"),
+        (bob, "pull", "tiny.yaml", "--dry-run"),
+        (bob, "pull", "tiny.yaml"),
+        (bob, "pull", "tiny.yaml"),
+    ):
+        answer = member(*arguments)
+        command = " ".join(["cachekit", *arguments])
+        words.append(f"$ {command}\n{answer.out}--\n{answer.err}")
+    golden("sharing", steady("\n".join(words), repo.name))
+
+
+def test_every_answer_is_json_too(join, repo):
+    ann, bob = join("ann"), join("bob")
+    for member in (ann, bob):
+        member("hub", "use", repo.name, "--format", "json")
+    ann("warm", "tiny.yaml", "--format", "json")
+    dry = ann("push", "--dry-run", "--format", "json").json
+    assert dry["pushed"][0]["unchanged"] == 1
+    (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
+    assert (pulled["state"], pulled["files"]) == ("fetched", 1)
+    (listed,) = bob("hub", "ls", "--format", "json").json
+    assert [row["records"] for row in listed["records"]] == [1]
+    error = bob(
+        "pull",
+        "tiny.yaml",
+        "--set",
+        "training.seed=7",
+        "--set",
+        "training.max_seq_length=4",
+        "--format",
+        "json",
+        code=3,
+    )
+    assert json.loads(error.out or error.err)["error"]["code"] == "not-warm"
+
+
+# What people get wrong
+
+
+def test_a_token_that_may_not_see_the_repo(join, repo):
+    bob = join("bob", "hf_outsider")
+    code, message, _, hint = the_error(bob("hub", "use", repo.name, code=4))
+    assert code == "auth"
+    assert repo.name in message
+    assert "hf auth login" in hint
+    bob("pull", "tiny.yaml", "--cache", f"local:rw,hf://{repo.name}:r", code=4)
+
+
+@pytest.mark.feature("M1")
+def test_a_token_that_may_only_read(join, repo, hub):
+    ann, bob = join("ann"), join("bob", "hf_reader")
+    for member in (ann, bob):
+        member("hub", "use", repo.name)
+    warmed = bob("warm", "tiny.yaml")  # works, and says that nobody else has it now
+    assert "not pushed" in warmed.err
+    code, *_ = the_error(bob("push", code=4), before=1)
+    assert code == "auth"
+    ann("warm", "tiny.yaml")
+    assert bob("pull", "tiny.yaml").code == 0
+
+
+def test_a_public_repo_is_not_filled_by_mistake(join, hub):
+    repo = hub.repo("team/open-to-all")
+    repo.private = False
+    ann = join("ann")
+    used = ann("hub", "use", repo.name)
+    assert "PUBLIC" in used.out
+    warmed = ann("warm", "tiny.yaml")
+    assert "anybody can read" in warmed.err
+    shown = ann("push", "--dry-run")
+    assert "tells: who made them" in shown.out
+    the_error(ann("push", code=2), before=1)
+    assert [path for path in repo.files() if path.startswith("cachekit/v1/records")] == []
+    ann("push", "--public")
+    assert [path for path in repo.files() if path.startswith("cachekit/v1/records")]
+
+
+@pytest.mark.parametrize(
+    "chain",
+    ["hub:rw", "local:rw,nobody:r", "local:rw,hf://one-word:r", "local:r", "local,local", "local:rw,s3://:r", ""],
+)
+def test_a_chain_that_cannot_be(join, chain):
+    bob = join("bob")
+    if chain:
+        code, *_ = the_error(bob("plan", "tiny.yaml", "--cache", chain, code=2))
+        assert code == "usage"
+    else:
+        bob.variables["CACHEKIT_CACHE"] = ","
+        the_error(bob("plan", "tiny.yaml", code=2))
+
+
+def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections and never answers
+        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        warmed = ann("warm", "tiny.yaml")
+    assert "compiled 3 graphs" in warmed.out
+    assert warmed.err.count("is not used") == 1
+    ann.variables["HF_ENDPOINT"] = hub.endpoint
+    assert ann("push", "--pending").code == 0
+    bob = join("bob")
+    bob("hub", "use", repo.name)
+    assert bob("plan", "tiny.yaml", "--format", "json").json["status"] == "hit"
+
+
+@pytest.mark.feature("R5")
+def test_offline_opens_no_connection(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    hub.log.clear()
+    for arguments in (["plan", "tiny.yaml", "--offline"], ["warm", "tiny.yaml", "--offline"]):
+        ann(*arguments)
+    ann.variables["HF_HUB_OFFLINE"] = "1"
+    ann("train", "tiny.yaml")
+    assert hub.log.entries() == []
+
+
+def test_no_token_is_written_anywhere(join, repo, hub):
+    token = "hf_outsider"
+    for name, secret in (("ann", hub.token), ("bob", token)):
+        member = join(name, secret)
+        member.work.joinpath("cachekit.toml").write_text(
+            f'cache = "local:rw,hub:rw"\n[tiers.hub]\nurl = "hf://{repo.name}"\n'
+        )
+        answers = [member("warm", "tiny.yaml", "-vv"), member("config"), member("env")]
+        answers.append(member("push", "-vv", code=0 if secret == hub.token else 4))
+        said = "".join(answer.out + answer.err for answer in answers)
+        files = [path.read_bytes() for path in (member.home).rglob("*") if path.is_file()]
+        assert secret not in said
+        assert not [raw for raw in files if secret.encode() in raw]
