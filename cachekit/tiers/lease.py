@@ -235,8 +235,15 @@ class Lease:
     def _take(self, lead: Lead, seen: Seen, watch: Watch, began: float) -> bool:
         found = seen.mine  # there already where an answer was lost
         if found is None or not _holds(found):
-            lead._maybe = True  # noqa: SLF001 - the two are one thing in two pieces
-            found = self._seat.take(seen, watch)
+            before = lead._maybe  # noqa: SLF001 - the two are one thing in two pieces
+            lead._maybe = True  # noqa: SLF001 - also when this is interrupted
+            try:
+                found = self._seat.take(seen, watch)
+            except UncertainError:
+                raise
+            except RemoteError:
+                lead._maybe = before or not self._tier.compares  # noqa: SLF001 - it did not happen
+                raise
         if found is None:
             return False
         lead._hold(found, began)  # noqa: SLF001
