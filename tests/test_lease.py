@@ -197,6 +197,17 @@ class TestHolder:
         assert tier.commits == before + 1
         assert is_published(tier, job)
 
+    def test_a_release_that_the_caller_did(self, make, job):
+        tier = Cut(make())
+        with Lease(tier, job.key, "", 60.0, settle=0.1).lead(0, silent, never) as lead:
+            revision = tier.revision()
+            assert lead.release_write(revision) == lead.release_write()
+            publish(tier, job, lead)
+            lead.removed()
+            assert not lead.held
+            tier.error = RemoteError("asked once more")
+        assert not tier.refused
+
     def test_a_failed_compile_leaves_nothing(self, make, tier, job):
         with (
             pytest.raises(RuntimeError),
