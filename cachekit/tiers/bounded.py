@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, Optional, TypeVar
 
 T = TypeVar("T")
 STUCK = 8  # threads that may hang before further calls are refused at once
@@ -68,18 +69,22 @@ class _Job(Generic[T]):
         return self._result
 
 
+_Box = SimpleQueue[Optional[_Job[object]]]
+
+
 class Workers:
     """Daemon threads that are used again: a call costs a hand-over, not a thread.
 
     A thread whose work hangs is left alone; it comes back when the kernel lets it. Daemons, so that a process can end
-    while one hangs.
+    while one hangs. Idle threads end with this object.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[SimpleQueue[_Job[object]]] = []
+        self._idle: list[_Box] = []
         self._stuck = 0
         self._pid = os.getpid()
+        weakref.finalize(self, _dismiss, self._idle).atexit = False
 
     def call(self, work: Callable[[], T], seconds: float) -> T:
         """The result of the work, or what it raised.
@@ -108,21 +113,26 @@ class Workers:
                     self._stuck += 1
             raise
 
-    def _box(self) -> SimpleQueue[_Job[object]]:
+    def _box(self) -> _Box:
         with self._lock:
             if self._pid != os.getpid():  # threads do not survive a fork
-                self._idle, self._stuck, self._pid = [], 0, os.getpid()
+                self._idle.clear()
+                self._stuck, self._pid = 0, os.getpid()
             if self._stuck >= STUCK:
                 raise OverdueError
             if self._idle:
                 return self._idle.pop()
-        box: SimpleQueue[_Job[object]] = SimpleQueue()
+        box: _Box = SimpleQueue()
         threading.Thread(target=_serve, args=(box,), name="cachekit-folder", daemon=True).start()
         return box
 
 
-def _serve(box: SimpleQueue[_Job[object]]) -> None:
-    while True:
-        job = box.get()
+def _serve(box: _Box) -> None:
+    while (job := box.get()) is not None:
         job.run()
         del job  # what it holds is not kept until the next one comes
+
+
+def _dismiss(idle: list[_Box]) -> None:
+    for box in idle:
+        box.put(None)

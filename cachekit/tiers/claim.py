@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
 import uuid
 from datetime import datetime, timezone
 from typing import Annotated
@@ -80,8 +81,7 @@ def myself() -> Owner:
 
 def claim(key: str, owner: Owner, seconds: float, recipe: str, generation: int = 1, *, held: bool = True) -> Claim:
     """A new claim."""
-    since = datetime.now(timezone.utc).timestamp()
-    return Claim(key, owner, generation, 0, min(seconds, LONGEST), since, recipe[:256], held)
+    return Claim(key, owner, generation, 0, min(seconds, LONGEST), time.time(), recipe[:256], held)
 
 
 def encode(one: Claim) -> bytes:

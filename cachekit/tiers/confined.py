@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import stat
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from cachekit.record import RelativePath
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
 STALE = 3600.0  # seconds, by the file system's own clock, after which a file of a writer is taken for abandoned
+_SWEPT = 256  # files that one sweep looks at, chosen by chance: it must not take long on a slow mount
 ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ESTALE)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -171,9 +173,8 @@ def sweep(folder: int, now: float, prefix: str = "") -> None:
         now: The file system's time: that of a file just written there. Clocks of other machines are not asked.
         prefix: Of the names.
     """
-    for name in os.listdir(folder):
-        if not name.startswith(prefix):
-            continue
+    names = [name for name in os.listdir(folder) if name.startswith(prefix)]
+    for name in random.sample(names, min(len(names), _SWEPT)):
         with suppress(OSError):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE:

@@ -52,6 +52,7 @@ from cachekit.tiers.turn import turn
 T = TypeVar("T")
 _PIECE = 4 << 20
 _BATCH = 256  # files that one bounded call looks at
+_EVERY = 64  # changes of this process between two sweeps
 _CHANGES = f"{OURS}changes"
 
 _HINTS = {
@@ -87,7 +88,7 @@ class FolderTier:
         self._root = Root(path)
         self._limits = limits or Limits()
         self._workers = Workers()
-        self._swept = False
+        self._changes = 0
 
     def revision(self) -> str:
         """Empty: a folder has no versions. Says whether it is there."""
@@ -233,9 +234,6 @@ class FolderTier:
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Link the files to their places, each whole; those that are there already are compared."""
-        if not files:
-            return
-        self._sweep()
         taken = []
         folders: set[tuple[str, ...]] = set()
         for file in files:
@@ -249,6 +247,8 @@ class FolderTier:
                 folders.add(steps[:-1])
         for folder in sorted(folders):
             self._bounded(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
+        if files:
+            self._sweep()
         if taken:
             raise ConflictError(f"other bytes lie at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1))
 
@@ -319,10 +319,10 @@ class FolderTier:
 
     def commit(self, change: Change, revision: str) -> str:
         """Swap the documents, one after the other, when all of them are in the state that they are built on."""
-        self._sweep()
         documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]
         point = Point()
         self._bounded(lambda: self._commit(change.title, documents, point), self._limits.commit, point)
+        self._sweep()
         return ""
 
     def _commit(self, title: str, documents: Sequence[tuple[Generations, Write]], point: Point) -> None:
@@ -331,7 +331,6 @@ class FolderTier:
                 document.check(write.token)
             for document, write in documents:
                 document.swap(write.token, write.data, point.go)
-            point.go()
             with suppress(OSError), self._root.folder((_CHANGES,), make=True) as changes:
                 os.close(os.open(_mark(title), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=changes))
 
@@ -354,10 +353,10 @@ class FolderTier:
         return self._bounded(look)
 
     def _sweep(self) -> None:
-        """Remove what killed writers left, once in a tier's life."""
-        if self._swept:
+        """Remove what killed writers left: after a tier's first change, and now and then."""
+        self._changes += 1
+        if self._changes % _EVERY != 1:
             return
-        self._swept = True
 
         def clean() -> None:
             scratch, name, handle = self._begin()
@@ -369,7 +368,8 @@ class FolderTier:
             finally:
                 _end(scratch, name, handle)
 
-        self._bounded(clean)
+        with suppress(RemoteError, AuthError):  # what was asked for is done
+            self._bounded(clean)
 
     def _bounded(
         self, work: Callable[[], T], seconds: float = 0.0, point: Point | None = None, *, absent: bool = False

@@ -299,7 +299,12 @@ def _load(folder: int, number: int, limit: int) -> State | None:
                 head = json.loads(line)
                 identity, removed = str(head["id"]), bool(head["removed"])
                 before = tuple(str(one) for one in head["before"])
-            except (ValueError, KeyError, TypeError):  # not ours, or damaged: a document that others can replace
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                RecursionError,
+            ):  # not ours, or damaged: a document that others can replace
                 identity, removed, before, newline, line = "damaged", False, (), b"", b""
             if removed or limit == _NO_DATA:
                 return State(number, identity, before, not removed)

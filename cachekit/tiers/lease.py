@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cachekit.errors import CachekitError, RemoteError, WaitedTooLongError
+from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, WaitedTooLongError
 from cachekit.tiers.claim import Claim, myself
-from cachekit.tiers.port import BusyError, Change, ConflictError, Tier, UncertainError, Write
-from cachekit.tiers.seats import Claimed, Found, Seat, Seen, Swapped, Watch
+from cachekit.tiers.port import BusyError, ConflictError, Tier, UncertainError, Write
+from cachekit.tiers.seats import Claimed, Found, Seat, Seen, Swapped, Watch, changing
 
 SETTLE = 2.0  # seconds until all see a claim, on tiers without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
@@ -40,14 +40,14 @@ class Lead:
         trouble: Why there is no lease although there is something to compile; None where there is one.
     """
 
-    def __init__(self, tier: Tier, seat: Seat, seconds: float) -> None:
+    def __init__(self, tier: Tier, seat: Seat, key: str, seconds: float) -> None:
         self.waited = 0.0
         self.finished = False
         self.trouble: CachekitError | None = None
         self._tier = tier
         self._seat = seat
+        self._key = key
         self._seconds = seconds
-        self._lock = threading.Lock()
         self._found: Found | None = None
         self._alive = 0.0
         self._lost = False
@@ -60,19 +60,30 @@ class Lead:
         """Whether the lease is this process's, as far as it knows: False after it slept for longer than the lease."""
         return self._found is not None and not self._lost and time.monotonic() - self._alive <= self._seconds
 
-    def release_write(self) -> Write | None:
+    def release_write(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
 
-        Ask again after a conflict. None where there is no lease to remove, or the tier cannot be asked.
+        Ask again after a conflict, and say `removed` after the commit.
+
+        Args:
+            revision: That the commit is built on; the present one where it is not given.
+
+        Returns:
+            None where there is no lease to remove, or the tier cannot be asked.
         """
         self._end_heart()
         if self._found is None or self._lost:
             return None
         try:
-            mine = self._seat.look().mine
-        except CachekitError:
+            mine = self._seat.look(revision).mine
+        except (RemoteError, AuthError, IntegrityError):
             return None
         return None if mine is None else self._seat.removal(mine)
+
+    def removed(self) -> None:
+        """Know that the caller's own commit removed the lease: leaving the block asks the tier nothing then."""
+        self._end_heart()
+        self._found, self._maybe = None, False
 
     def release(self) -> bool:
         """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
@@ -89,7 +100,8 @@ class Lead:
                 if seen.mine is None:
                     self._found = None
                     return True
-                self._tier.commit(Change(_title(seen.mine), writes=[self._seat.removal(seen.mine)]), seen.revision)
+                change = changing("releases", self._key, [self._seat.removal(seen.mine)])
+                self._tier.commit(change, seen.revision)
             except (ConflictError, BusyError, UncertainError) as error:
                 time.sleep(random.uniform(0.5, 1) * min(5.0, max(0.05 * 2**attempt, getattr(error, "wait", 0.0))))  # noqa: S311
             except CachekitError:
@@ -125,11 +137,6 @@ class Lead:
             self._heart.join(min(10.0, self._seconds))
 
 
-def _title(found: Found) -> str:
-    owner = found.claim.owner.id if found.claim else ""
-    return f"cachekit: releases a lease [{owner} {time.monotonic_ns()}]"
-
-
 class Lease:
     """The lease of one key.
 
@@ -147,6 +154,7 @@ class Lease:
         self, tier: Tier, key: str, recipe: str, seconds: float, *, poll: float = 0.0, settle: float = SETTLE
     ) -> None:
         self._tier = tier
+        self._key = key
         self._recipe = recipe
         self._seconds = seconds
         self._poll = poll or (min(SCARCE_POLL, seconds / 5) if tier.scarce else min(5.0, max(0.05, seconds / 10)))
@@ -175,7 +183,7 @@ class Lease:
         Raises:
             WaitedTooLongError: Somebody else holds it, and the deadline passed.
         """
-        lead = Lead(self._tier, self._seat, self._seconds)
+        lead = Lead(self._tier, self._seat, self._key, self._seconds)
         try:
             self._acquire(lead, wait_seconds, on_wait, done)
             yield lead
@@ -198,11 +206,7 @@ class Lease:
                 if _is(done):
                     lead.finished = True
                     return
-                if waiting:
-                    well = began
-                    self._wait(lead, seen, left, wait_seconds, on_wait)
-                    pause = min(pause, max(left.values()) + 0.01, max(0.0, wait_seconds - lead.waited))
-                elif self._take(lead, seen, watch, began):
+                if not waiting and self._take(lead, seen, watch, began):
                     self._look_again(lead, done)
                     return
             except ConflictError as error:
@@ -212,16 +216,19 @@ class Lease:
                 trouble = error
                 waiting = bool(waiting)
                 pause = max(pause, random.uniform(1.0, 1.5) * min(error.wait, _LONGEST_WAIT))  # noqa: S311
-            except WaitedTooLongError:
-                raise
             except RemoteError as error:
                 trouble = error
                 if waiting is None:  # it never answered
                     lead.trouble = error
                     return
-            except CachekitError as error:  # asking again would not help
+            except (AuthError, IntegrityError) as error:  # asking again would not help
                 lead.trouble = error
                 return
+            else:
+                if waiting:
+                    well = began
+                    self._wait(lead, seen, left, wait_seconds, on_wait)
+                    pause = min(pause, max(left.values()) + 0.01, max(0.0, wait_seconds - lead.waited))
             if trouble is not None and time.monotonic() + pause - well > self._patience(trouble, waiting=bool(waiting)):
                 lead.trouble = trouble
                 return
@@ -230,13 +237,22 @@ class Lease:
     def _patience(self, trouble: CachekitError, *, waiting: bool) -> float:
         """How long a tier that answered before may give such answers, before one compiles without it."""
         again = isinstance(trouble, (ConflictError, BusyError, UncertainError))
-        return min(_PATIENCE, self._seconds) if again or waiting else min(_BRIEFLY, self._seconds)
+        if again:
+            return _PATIENCE
+        return min(_PATIENCE, self._seconds) if waiting else min(_BRIEFLY, self._seconds)
 
     def _take(self, lead: Lead, seen: Seen, watch: Watch, began: float) -> bool:
         found = seen.mine  # there already where an answer was lost
         if found is None or not _holds(found):
-            lead._maybe = True  # noqa: SLF001 - the two are one thing in two pieces
-            found = self._seat.take(seen, watch)
+            before = lead._maybe  # noqa: SLF001 - the two are one thing in two pieces
+            lead._maybe = True  # noqa: SLF001 - also when this is interrupted
+            try:
+                found = self._seat.take(seen, watch)
+            except UncertainError:
+                raise
+            except RemoteError:
+                lead._maybe = before or not self._tier.compares  # noqa: SLF001 - it did not happen
+                raise
         if found is None:
             return False
         lead._hold(found, began)  # noqa: SLF001
@@ -268,7 +284,7 @@ class Lease:
 def _is(done: Callable[[], bool]) -> bool:
     try:
         return done()
-    except CachekitError:  # not known
+    except (RemoteError, AuthError, IntegrityError):  # not known
         return False
 
 

@@ -99,7 +99,8 @@ class Seat(Protocol):
         ...
 
 
-def _changing(what: str, key: str, writes: list[Write]) -> Change:
+def changing(what: str, key: str, writes: list[Write]) -> Change:
+    """A change of leases, with a title that no other has."""
     return Change(f"cachekit: {what} the lease of {key[:16]} [{uuid.uuid4().hex}]", writes=writes)
 
 
@@ -144,7 +145,7 @@ class Swapped:
             return self.look().mine
 
     def _write(self, what: str, mine: Claim, token: str, revision: str) -> Found | None:
-        change = _changing(what, self._key, [Write(self._path, encode(mine), token)])
+        change = changing(what, self._key, [Write(self._path, encode(mine), token)])
         return self.look(self._tier.commit(change, revision)).mine
 
     def removal(self, held: Found) -> Write:
@@ -201,7 +202,7 @@ class Claimed:
             return None
         if dead:
             removals = [Write(path, None, seen.others[path].token) for path in dead]
-            self._tier.commit(_changing("clears", self._key, removals), self._tier.revision())
+            self._tier.commit(changing("clears", self._key, removals), self._tier.revision())
         return self.look().mine
 
     def _is_beaten(self, watch: Watch, *, held: bool) -> bool:
@@ -216,7 +217,7 @@ class Claimed:
     def _step_back(self) -> None:
         mine = self.look().mine
         if mine is not None:
-            change = _changing("leaves", self._key, [self.removal(mine)])
+            change = changing("leaves", self._key, [self.removal(mine)])
             self._tier.commit(change, self._tier.revision())
 
     def renew(self, held: Found) -> Found | None:
@@ -230,7 +231,7 @@ class Claimed:
     def _write(self, what: str, mine: Claim) -> None:
         there = self._tier.read(self._path, self._tier.revision(), LARGEST)
         write = Write(self._path, encode(mine), ABSENT if there is None else there.token)
-        self._tier.commit(_changing(what, self._key, [write]), self._tier.revision())
+        self._tier.commit(changing(what, self._key, [write]), self._tier.revision())
 
     def removal(self, held: Found) -> Write:
         """The write that removes the own claim."""

@@ -99,9 +99,10 @@ def _is_dead(owner: bytes) -> bool:
         claim = json.loads(owner)
         if claim["host"] != _host():
             return False
-        os.kill(int(claim["pid"]), 0)
-    except ProcessLookupError:
-        return True
-    except (ValueError, KeyError, TypeError, OSError, OverflowError):
+        # The name in parentheses may hold anything; the state follows it.
+        state = Path(f"/proc/{int(claim['pid'])}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return Path("/proc/self/stat").exists()
+    except (ValueError, KeyError, TypeError, IndexError, OSError, RecursionError):
         return False
-    return False
+    return state in "ZX"  # killed, and not buried yet

@@ -1,0 +1,629 @@
+"""What only a shared folder can do wrong: links, mounts that hang, permissions, writers that are killed."""
+
+import errno
+import hashlib
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tier_processes import count, ending, is_sealed, put, rewrite, sealed, started, swap, title, upload, write
+
+from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
+from cachekit.tiers import turn
+from cachekit.tiers.folder import FolderTier
+from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, Limits, UncertainError, Write
+
+OLD = time.time() - 2 * 3600
+
+
+@pytest.fixture
+def shared(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def tier(shared):
+    return FolderTier(shared)
+
+
+def read(tier, path):
+    return tier.read(path, "", 1 << 20)
+
+
+def listed(tier, folder=""):
+    return sorted(entry.path for entry in tier.list(folder, ""))
+
+
+def own(shared):
+    """Files that cachekit keeps for itself."""
+    return sorted(
+        path for path in shared.rglob("*") if path.is_file() and ".cachekit-" in str(path.relative_to(shared))
+    )
+
+
+class TestForPeople:
+    def test_documents_lie_at_their_path(self, tier, shared):
+        write(tier, "README.md", b"# card", ABSENT)
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"{}", ABSENT)
+        assert (shared / "README.md").read_bytes() == b"# card"
+        write(tier, "README.md", b"# new card", read(tier, "README.md").token)
+        assert (shared / "README.md").read_bytes() == b"# new card"
+        write(tier, "README.md", None, read(tier, "README.md").token)
+        assert not (shared / "README.md").exists()
+        assert listed(tier) == ["cachekit/v1/records/x/bert/k.json"]
+
+    def test_artifacts_lie_at_their_path(self, tier, shared):
+        put(tier, {"neuronxcc-2/MODULE_1+2/model.neff": b"neff"})
+        assert (shared / "neuronxcc-2/MODULE_1+2/model.neff").read_bytes() == b"neff"
+        assert [path.name for path in (shared / "neuronxcc-2/MODULE_1+2").iterdir()] == ["model.neff"]
+
+    def test_a_document_that_somebody_copied_here(self, tier, shared):
+        (shared / "README.md").write_bytes(b"from a repo")
+        document = read(tier, "README.md")
+        assert document.data == b"from a repo"
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"x", ABSENT)
+        write(tier, "README.md", b"new", document.token)
+        assert (shared / "README.md").read_bytes() == b"new"
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"x", document.token)
+
+    def test_a_folder_that_somebody_emptied(self, tier, shared):
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"{}", ABSENT)
+        stale = read(tier, "cachekit/v1/records/x/bert/k.json").token
+        subprocess.run(["rm", "-r", shared / "cachekit"], check=True)
+        assert read(tier, "cachekit/v1/records/x/bert/k.json") is None
+        with pytest.raises(ConflictError):
+            write(tier, "cachekit/v1/records/x/bert/k.json", b"[]", stale)
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"[]", ABSENT)
+        assert read(tier, "cachekit/v1/records/x/bert/k.json").data == b"[]"
+
+    @pytest.mark.parametrize("mode", [0o2775, 0o700, 0o755])
+    @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+    def test_permissions_are_those_of_the_folder(self, shared, mode, umask):
+        shared.chmod(mode)
+        before = os.umask(umask)
+        try:
+            tier = FolderTier(shared)
+            put(tier, {"a/b/file": b"x"})
+            write(tier, "c/d.json", b"{}", ABSENT)
+        finally:
+            os.umask(before)
+        for path in shared.rglob("*"):
+            found = stat.S_IMODE(path.stat().st_mode)
+            if path.is_dir():
+                assert found == mode, path
+        assert stat.S_IMODE((shared / "a/b/file").stat().st_mode) == mode & 0o444
+        assert stat.S_IMODE((shared / "c/d.json").stat().st_mode) == mode & 0o666
+
+
+class TestLinks:
+    @pytest.fixture
+    def outside(self, shared, tmp_path):
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "secret").write_bytes(b"secret")
+        (shared / "door").symlink_to(outside)
+        (shared / "file").symlink_to(outside / "secret")
+        (shared / "loop").symlink_to("loop")
+        os.mkfifo(shared / "pipe")
+        return outside
+
+    @pytest.mark.parametrize("path", ["door/secret", "file", "loop", "pipe"])
+    def test_nothing_is_read_through_one(self, tier, outside, path):
+        assert tier.stat([path], "") == {}
+        assert read(tier, path) is None
+        with pytest.raises(FileNotFoundError):
+            list(tier.chunks(path, ""))
+        assert listed(tier) == []
+        assert listed(tier, "door") == []
+
+    @pytest.mark.parametrize("path", ["door/new", "door/secret", "file", "loop", "door/deep/new"])
+    def test_nothing_is_written_through_one(self, tier, shared, outside, path):
+        with pytest.raises(CachekitError):
+            put(tier, {path: b"secret"})
+        with suppress(CachekitError):
+            write(tier, path, b"evil", ABSENT)
+        assert [path.name for path in outside.iterdir()] == ["secret"]
+        assert (outside / "secret").read_bytes() == b"secret"
+
+    def test_a_link_in_the_place_of_our_own_folder(self, tier, shared, outside):
+        (shared / ".cachekit-tmp").symlink_to(outside)
+        (shared / ".cachekit-doc-x.json").symlink_to(outside)
+        for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"x", ABSENT)):
+            with pytest.raises(RemoteError):
+                attempt()
+        assert [path.name for path in outside.iterdir()] == ["secret"]
+
+    def test_the_folder_itself_may_be_one(self, shared, tmp_path):
+        (tmp_path / "link").symlink_to(shared)
+        put(FolderTier(tmp_path / "link"), {"a": b"a"})
+        assert (shared / "a").read_bytes() == b"a"
+
+    @pytest.mark.parametrize("path", [".cachekit-doc-x.json/000000000009", "a/.cachekit-tmp/x", ".cachekit-lock"])
+    def test_our_own_names_are_nobody_elses(self, tier, path):
+        with pytest.raises(UsageError):
+            put(tier, {path: b"x"})
+        with pytest.raises(UsageError):
+            read(tier, path)
+
+    def test_names_that_no_record_can_hold(self, tier, shared):
+        (shared / "back\\slash").write_bytes(b"x")
+        Path(os.fsdecode(os.fsencode(shared) + b"/\xff\xfe")).write_bytes(b"x")
+        (shared / "good").write_bytes(b"x")
+        assert listed(tier) == ["good"]
+
+    def test_something_else_on_the_way(self, tier):
+        put(tier, {"a": b"a", "b/c": b"c"})
+        for path in ("a/b", "b"):
+            with pytest.raises(ConflictError):
+                put(tier, {path: b"x"})
+        put(tier, {"fine": b"x"})
+
+    def test_the_rest_of_an_upload_arrives(self, tier):
+        put(tier, {"b": b"theirs"})
+        with pytest.raises(ConflictError, match="at b"):
+            tier.upload([upload(name, b"mine") for name in "abc"], "", lambda _: None)
+        assert listed(tier) == ["a", "b", "c"]
+
+
+class TestTrouble:
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        tier = FolderTier(tmp_path / "mount" / "cache")
+        attempts = [
+            tier.revision,
+            lambda: tier.stat(["a"], ""),
+            lambda: read(tier, "a"),
+            lambda: listed(tier),
+            lambda: list(tier.chunks("a", "")),
+            lambda: put(tier, {"a": b"a"}),
+            lambda: write(tier, "a", b"a", ABSENT),
+            lambda: tier.happened("a"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(RemoteError) as caught:
+                attempt()
+            assert "mount" in caught.value.hint
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_vanishes(self, tier, shared):
+        put(tier, {"a": b"x" * 10})
+        shared.rename(shared.parent / "gone")
+        with pytest.raises(RemoteError):
+            put(tier, {"b": b"b"})
+        with pytest.raises(RemoteError):
+            read(tier, "a")
+
+    def test_one_that_may_not_be_written_to(self, tier, shared, tmp_path):
+        """In a process without root's rights."""
+        put(tier, {"a": b"a"})
+        write(tier, "x.json", b"x", ABSENT)
+        code = """
+import os, sys
+from cachekit.tiers.folder import FolderTier
+from tier_processes import put, write
+from cachekit.errors import AuthError
+from pathlib import Path
+tier = FolderTier(Path(sys.argv[2]))  # what is imported late is imported now
+put(tier, {"a": b"a"})
+write(tier, "x.json", b"x", "")
+tier = FolderTier(Path(sys.argv[1]))
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+assert tier.read("x.json", "", 10).data == b"x"
+assert b"".join(tier.chunks("a", "")) == b"a"
+token = tier.read("x.json", "", 10).token
+for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"y", token)):
+    try:
+        attempt()
+    except AuthError as error:
+        assert ":r" in error.hint, error.hint
+    else:
+        sys.exit("was allowed")
+"""
+        for path in [shared, *shared.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        above = shared
+        while (above := above.parent) != above.parent:
+            if above.is_relative_to(tempfile.gettempdir()):  # pytest's own are closed to others
+                above.chmod(above.stat().st_mode | 0o011)
+        here = Path(__file__).parent
+        ended = subprocess.run(
+            [sys.executable, "-c", code, shared, tmp_path],
+            env={**os.environ, "PYTHONPATH": f"{here.parent}:{here}", "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for path in [shared, *shared.rglob("*")]:
+            if path.is_dir():
+                path.chmod(0o755)
+        assert ended.returncode == 0, ended.stderr
+        assert listed(tier) == ["a", "x.json"]
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+    def test_a_disk_that_fails(self, tier, shared, monkeypatch, number):
+        write(tier, "x.json", b"x", ABSENT)
+        token = read(tier, "x.json").token
+
+        def fail(*args, **kwargs):
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr("cachekit.tiers.confined.os.write", fail)
+            for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"y" * 100, token)):
+                with pytest.raises((RemoteError, AuthError)) as caught:
+                    attempt()
+                assert caught.value.hint
+                assert caught.value.cause == os.strerror(number)
+        assert listed(tier) == ["x.json"]
+        assert read(tier, "x.json").data == b"x"
+        assert not [path for path in own(shared) if "-new-" in path.name]
+
+    def test_an_answer_to_the_link_that_is_lost(self, tier, monkeypatch):
+        """The link is made, and the file system says EIO."""
+        real = os.link
+
+        def lose(source, target, **kwargs):
+            real(source, target, **kwargs)
+            if target != ".cachekit-lock":
+                raise OSError(errno.EIO, "lost")
+
+        monkeypatch.setattr("cachekit.tiers.confined.os.link", lose)
+        with pytest.raises(UncertainError):
+            write(tier, "x.json", b"x", ABSENT)
+        assert read(tier, "x.json").data == b"x"
+
+    def test_a_link_that_nfs_asked_for_twice(self, tier, monkeypatch):
+        real = os.link
+
+        def twice(source, target, **kwargs):
+            real(source, target, **kwargs)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr("cachekit.tiers.confined.os.link", twice)
+        write(tier, "x.json", b"x", ABSENT)
+        put(tier, {"a": b"a"})
+        assert listed(tier) == ["a", "x.json"]
+
+    def test_wrong_bytes_are_not_published(self, tier, tmp_path):
+        (tmp_path / "source").write_bytes(b"other")
+        file = upload("a", b"bytes")
+        for source in (b"other", b"short", tmp_path / "source"):
+            with pytest.raises(IntegrityError):
+                tier.upload([type(file)("a", 5, file.sha256, source)], "", lambda _: None)
+        assert listed(tier) == []
+
+
+@contextmanager
+def hanging(monkeypatch, name, when=lambda *args: True):
+    """A system call that does not return until the block is left."""
+    release = threading.Event()
+    real = getattr(os, name)
+
+    def hang(*args, **kwargs):
+        if threading.current_thread().name == "cachekit-folder" and when(*args):
+            release.wait()
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, hang)
+        try:
+            yield
+        finally:
+            release.set()
+
+
+def workers():
+    return sum(thread.name == "cachekit-folder" for thread in threading.enumerate())
+
+
+class TestDeadMounts:
+    @pytest.fixture
+    def tier(self, shared):
+        put(FolderTier(shared), {"a": b"a"})
+        return FolderTier(shared, Limits(read=0.2, commit=0.4))
+
+    @pytest.mark.feature("R4")
+    def test_every_call_ends(self, tier, monkeypatch):
+        before = workers()
+        with hanging(monkeypatch, "open"):
+            for attempt in (
+                tier.revision,
+                lambda: tier.stat(["a"], ""),
+                lambda: read(tier, "a"),
+                lambda: listed(tier),
+                lambda: list(tier.chunks("a", "")),
+                lambda: tier.upload([upload("b", b"b")], "", lambda _: None),
+                lambda: tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
+                lambda: tier.happened("x"),
+                *[tier.revision] * 20,  # by then nothing more is tried
+            ):
+                with pytest.raises(RemoteError, match="does not answer") as caught:
+                    attempt()
+                assert not isinstance(caught.value, UncertainError)
+            assert workers() - before <= 10
+        while True:  # and comes back when the mount does
+            with suppress(RemoteError):
+                assert read(tier, "a").data == b"a"
+                break
+            time.sleep(0.02)
+
+    def test_reading_that_hangs_in_the_middle(self, tier, shared, monkeypatch):
+        put(FolderTier(shared), {"large": b"x" * (9 << 20)})
+        pieces = tier.chunks("large", "")
+        first = next(pieces)
+        with hanging(monkeypatch, "pread"), pytest.raises(RemoteError):
+            next(pieces)
+        assert b"".join(tier.chunks("large", "", len(first))) == b"x" * ((9 << 20) - len(first))
+
+    def test_a_commit_that_hangs_before_it_decides(self, tier, monkeypatch):
+        with (
+            hanging(monkeypatch, "fsync"),
+            pytest.raises(RemoteError) as caught,
+        ):
+            tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), "")
+        assert not isinstance(caught.value, UncertainError)
+        deadline = time.monotonic() + 1  # what was given up on must not happen later
+        while time.monotonic() < deadline:
+            assert read(tier, "x.json") is None
+            time.sleep(0.05)
+
+    def test_a_commit_that_hangs_while_it_decides(self, tier, monkeypatch):
+        what = title()
+        with (
+            hanging(monkeypatch, "link", lambda source, target: target.isdecimal()),
+            pytest.raises(UncertainError),
+        ):
+            tier.commit(Change(what, writes=[Write("x.json", b"x", ABSENT)]), "")
+        while not tier.happened(what):
+            time.sleep(0.02)
+        assert read(tier, "x.json").data == b"x"
+
+    def test_threads_end_with_the_tier(self, shared):
+        before = set(threading.enumerate())
+        tiers = [FolderTier(shared) for _ in range(20)]
+        for tier in tiers:
+            tier.revision()
+        new = set(threading.enumerate()) - before
+        assert len(new) == 20
+        del tier, tiers
+        for thread in new:
+            thread.join()
+
+    def test_a_process_can_end_while_one_hangs(self, shared):
+        code = """
+import os, sys, threading
+from pathlib import Path
+from cachekit.tiers.folder import FolderTier
+from cachekit.tiers.port import Limits
+from cachekit.errors import RemoteError
+os.open = lambda *args, **kwargs: threading.Event().wait()
+try:
+    FolderTier(Path(sys.argv[1]), Limits(read=0.1)).revision()
+except RemoteError:
+    print("ended")
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", code, shared], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert ended.stdout == "ended\n"
+
+    def test_a_fork_has_workers_of_its_own(self, tier):
+        assert read(tier, "a").data == b"a"
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os._exit(0 if read(tier, "a").data == b"a" else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class TestWriters:
+    def test_old_generations_are_removed(self, tier, shared):
+        for number in range(50):
+            swap(tier, "x.json", lambda data, number=number: b"%d" % number)
+        files = own(shared)
+        assert sum(".cachekit-doc-" in str(path) for path in files) == 2
+        assert not [path for path in files if "-new-" in path.name]
+
+    def test_what_killed_writers_left_is_removed(self, shared):
+        tier = FolderTier(shared)
+        put(tier, {"a": b"a"})
+        swap(tier, "x.json", lambda _: b"1")
+        for folder in (".cachekit-tmp", ".cachekit-doc-x.json"):
+            for name, age in ((".cachekit-new-old", OLD), (".cachekit-new-young", time.time())):
+                (shared / folder / name).write_bytes(b"x" * 100)
+                os.utime(shared / folder / name, (age, age))
+        marks = list((shared / ".cachekit-changes").iterdir())
+        assert len(marks) == 2
+        for mark in marks:
+            os.utime(mark, (OLD, OLD))
+        swap(FolderTier(shared), "x.json", lambda data: data + b"2")
+        left = {str(path.relative_to(shared)) for path in own(shared)}
+        assert {path for path in left if "-new-" in path} == {
+            ".cachekit-tmp/.cachekit-new-young",
+            ".cachekit-doc-x.json/.cachekit-new-young",
+        }
+        assert len(list((shared / ".cachekit-changes").iterdir())) == 1
+        assert not {str(mark.relative_to(shared)) for mark in marks} & left
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
+    def test_a_writer_that_slept_before_it_decided(self, shared, monkeypatch, steps):
+        """Its number has become free again meanwhile, and yet it must not believe that it won."""
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.tiers.folder.turn", nobody_waits)
+        write(slow, "x.json", b"0", ABSENT)
+        token = read(slow, "x.json").token
+        real = os.link
+
+        def sleep_first(source, target, **kwargs):
+            monkeypatch.setattr(os, "link", real)
+            for number in range(steps):
+                swap(fast, "x.json", lambda _, number=number: b"fast %d" % number)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr(os, "link", sleep_first)
+        with pytest.raises(ConflictError if steps < 30 else UncertainError):
+            write(slow, "x.json", b"slow", token)
+        assert read(slow, "x.json").data == b"fast %d" % (steps - 1)
+        swap(slow, "x.json", lambda data: data + b", slow")
+        assert read(fast, "x.json").data == b"fast %d, slow" % (steps - 1)
+        assert (shared / "x.json").read_bytes() == b"fast %d, slow" % (steps - 1)
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
+    def test_a_writer_that_slept_after_it_decided(self, shared, monkeypatch, steps):
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.tiers.folder.turn", nobody_waits)
+        write(slow, "x.json", b"0", ABSENT)
+        token = read(slow, "x.json").token
+        real = os.link
+
+        def sleep_then(source, target, **kwargs):
+            monkeypatch.setattr(os, "link", real)
+            real(source, target, **kwargs)
+            for number in range(steps):
+                swap(fast, "x.json", lambda data, number=number: data + b" %d" % number)
+
+        monkeypatch.setattr(os, "link", sleep_then)
+        if steps > 30:
+            with pytest.raises(UncertainError):
+                write(slow, "x.json", b"slow", token)
+        else:
+            write(slow, "x.json", b"slow", token)
+        assert read(slow, "x.json").data.startswith(b"slow 0")
+        assert (shared / "x.json").read_bytes() == read(slow, "x.json").data
+
+    @pytest.mark.feature("R3")
+    def test_the_swap_needs_no_lock(self, shared):
+        with ending(
+            [started(partial(FolderTier, shared), count_without_turns, "x.json", 20) for _ in range(6)]
+        ) as all_:
+            for process in all_:
+                process.join()
+        assert [process.exitcode for process in all_] == [0] * 6
+        assert read(FolderTier(shared), "x.json").data == b"120"
+        assert (shared / "x.json").read_bytes() == b"120"
+
+    def test_a_copy_that_a_killed_writer_did_not_make(self, tier, shared):
+        write(tier, "r/x.json", b"one", ABSENT)
+        write(tier, "r/y.json", b"one", ABSENT)
+        (shared / "r/x.json").unlink()
+        (shared / "r/y.json").write_bytes(b"half")
+        assert tier.stat(["r/x.json"], "")["r/x.json"].size == 3
+        assert listed(tier, "r") == ["r/x.json", "r/y.json"]
+        assert read(tier, "r/y.json").data == b"one"
+        assert (shared / "r/x.json").read_bytes() == (shared / "r/y.json").read_bytes() == b"one"
+
+    @pytest.mark.parametrize("raw", [b"", b"no head", b"{}\nx", b'{"id": 1}\n', b"[" * 5000, b"\xff\n"])
+    def test_a_generation_that_is_damaged(self, tier, shared, raw):
+        write(tier, "x.json", b"one", ABSENT)
+        (shared / ".cachekit-doc-x.json/000000000007").write_bytes(raw)
+        document = read(tier, "x.json")
+        assert document.data == raw
+        write(tier, "x.json", b"two", document.token)
+        assert read(tier, "x.json").data == b"two"
+
+    @pytest.mark.parametrize("data", [b"from another machine", b"[" * 1024, b'{"host": 1}', b"[]", b'{"pid": "x"}'])
+    def test_a_lock_that_another_machine_left(self, tier, shared, monkeypatch, data):
+        monkeypatch.setattr("cachekit.tiers.turn.DEAD", 0.2)
+        (shared / ".cachekit-lock").write_bytes(data)
+        write(tier, "x.json", b"x", ABSENT)
+        assert not (shared / ".cachekit-lock").exists()
+
+    @pytest.mark.parametrize("buried", [True, False])
+    def test_a_lock_that_a_killed_process_left(self, tier, shared, monkeypatch, buried):
+        """Known to be dead on its own host: nobody waits for it, which this test would do for ever."""
+        monkeypatch.setattr("cachekit.tiers.turn.DEAD", float("inf"))
+        child = os.fork()
+        if child == 0:
+            (shared / ".cachekit-lock").write_bytes(
+                json.dumps({"host": turn._host(), "pid": os.getpid(), "id": "x"}).encode()
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        if buried:
+            os.waitpid(child, 0)
+        write(tier, "x.json", b"x", ABSENT)
+        if not buried:
+            os.waitpid(child, 0)
+        assert not (shared / ".cachekit-lock").exists()
+
+    def test_a_lock_that_lives(self, shared):
+        lock = shared / ".cachekit-lock"
+        stop = threading.Event()
+
+        def live():
+            while not stop.wait(0.01):
+                (shared / "next").write_bytes(os.urandom(8))
+                (shared / "next").rename(lock)
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            while not lock.exists():
+                time.sleep(0.01)
+            with pytest.raises(BusyError):
+                write(FolderTier(shared, Limits(commit=0.6)), "x.json", b"x", ABSENT)
+        finally:
+            stop.set()
+            thread.join()
+        assert listed(FolderTier(shared)) == []
+
+    @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.slow)])
+    @pytest.mark.feature("R3")
+    def test_writers_killed_at_any_moment(self, shared, rounds):
+        make = partial(FolderTier, shared)
+        tier = make()
+        chance = random.Random(4)
+        write(tier, "x.json", sealed(0, 10), ABSENT)
+        for _ in range(rounds):
+            with ending([started(make, rewrite, "x.json", 100_000), started(make, put_for_ever)]) as writers:
+                before = read(tier, "x.json").data
+                while read(tier, "x.json").data == before and writers[0].is_alive():
+                    pass
+                time.sleep(chance.random() * 0.2)
+                for writer in writers:
+                    os.kill(writer.pid, signal.SIGKILL)
+            assert is_sealed(read(tier, "x.json").data)
+            for entry in tier.list("a", ""):
+                assert b"".join(tier.chunks(entry.path, "")) == large(int(entry.path.rpartition("/")[2]))
+        swap(tier, "x.json", lambda _: sealed(7, 7))
+        assert (shared / "x.json").read_bytes() == sealed(7, 7)
+
+
+@contextmanager
+def nobody_waits(root, seconds):
+    yield
+
+
+def count_without_turns(make, path, times):
+    import cachekit.tiers.folder
+
+    cachekit.tiers.folder.turn = nobody_waits
+    count(make, path, times)
+
+
+def large(number):
+    return hashlib.sha256(b"%d" % number).digest() * 50_000
+
+
+def put_for_ever(make):
+    tier = make()
+    number = random.SystemRandom().randrange(10**9)
+    while True:
+        put(tier, {f"a/{number}": large(number)})
+        number += 1
