@@ -14,6 +14,7 @@ What the client (0.36 to 2.4) does here that matters:
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from cachekit.tiers.port import Upload
 
 SAMPLE = 512  # bytes, by which the Hub tells text from binary
 THREADS = 5
+TRIES = "HF_XET_CLIENT_RETRY_MAX_ATTEMPTS"  # hf_xet's own: 5 by default, over two minutes
 DOCUMENT_LIMIT = 1 << 20  # bytes; the Hub keeps text of up to 10 MB in git itself
 
 
@@ -147,6 +149,8 @@ def _replace_reporter() -> bool:
         from huggingface_hub.utils._runtime import is_xet_available
     except ImportError:  # without hf_xet, in 0.x
         return False
+    if not _can_abort():
+        os.environ.setdefault(TRIES, "3")  # what it does not give up, later uploads of this process wait for
     names = [name for name in ("XetUploadProgressReporter", "XetProgressReporter") if hasattr(module, name)]
     for name in names:
         if not hasattr(getattr(module, name), MARK):
@@ -193,10 +197,15 @@ def _number(holder: Any, name: str) -> int:
     return int(value) if isinstance(value, (int, float)) else 0
 
 
+def _can_abort() -> bool:
+    from huggingface_hub.utils import _xet
+
+    return hasattr(_xet, "abort_xet_session")
+
+
 def abandon() -> None:
-    """End what Xet does in its own threads, where the client can."""
-    try:
+    """End what Xet does in its own threads, where the client can: not in 0.x."""
+    if _can_abort():
         from huggingface_hub.utils._xet import abort_xet_session
-    except ImportError:
-        return
-    abort_xet_session()
+
+        abort_xet_session()
