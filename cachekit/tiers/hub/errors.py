@@ -24,6 +24,7 @@ _TOKENS = re.compile(r"\b(hf|api_org|hf_oauth)_[A-Za-z0-9_.-]+")
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _USER = re.compile(r"(https?://)[^/@\s]*@")
 _BEARER = re.compile(r"(?i)\bbearer\s+\S+")
+_XET_REFUSED = re.compile(r"(401 Unauthorized|403 Forbidden).*xet-write-token")  # hf_xet has no class for it
 _WINDOW = re.compile(r"r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)")
 
 
@@ -60,6 +61,8 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
         return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE")
     if "LocalTokenNotFoundError" in names:
         return AuthError(f"no token for {place}", hint=LOGIN)
+    if _XET_REFUSED.search(cause):
+        return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} write to this repo")
     if call.committing and (lost is None or lost.sent):
         return UncertainError(f"the answer to a commit to {place} was lost", cause=cause)
     if lost is not None and not lost.sent:

@@ -14,20 +14,21 @@ What the client (0.36 to 2.4) does here that matters:
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cachekit.errors import RemoteError
-from cachekit.tiers.hub.call import Call
+from cachekit.tiers.hub.call import Call, current
+from cachekit.tiers.hub.session import MARK
 from cachekit.tiers.port import Upload
 
 SAMPLE = 512  # bytes, by which the Hub tells text from binary
 THREADS = 5
+TRIES = "HF_XET_CLIENT_RETRY_MAX_ATTEMPTS"  # hf_xet's own: 5 by default, over two minutes
 DOCUMENT_LIMIT = 1 << 20  # bytes; the Hub keeps text of up to 10 MB in git itself
-_REPORTER = threading.Lock()
 
 
 def addition(file: Upload, mode: str | None = None) -> Any:
@@ -120,69 +121,91 @@ def refuse_ignored(operations: Sequence[Any]) -> None:
 
 @contextmanager
 def watched(call: Call) -> Iterator[None]:
-    """Xet's progress goes to the call and not to the terminal; what it does is given up when nobody waits.
+    """Nothing of the client's bars gets to the terminal; Xet's progress goes to the call.
 
-    Where no progress can be had (bars are off in the environment, or the client changed), there is the time only.
+    Where none can be had (bars are off in the environment, or the client changed), there is the time only.
     """
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    with _REPORTER:
-        module = _reporters()
-        names = [n for n in ("XetUploadProgressReporter", "XetProgressReporter") if hasattr(module, n)]
-        bars_off = are_progress_bars_disabled()
-        kept = {name: getattr(module, name) for name in names}
-        for name in names:
-            setattr(module, name, lambda *_, **__: _Reporter(call))
-        call.blind = bars_off or not names
-        if not names and not bars_off:
-            disable_progress_bars()
-        try:
-            yield
-        finally:
-            for name, reporter in kept.items():
-                setattr(module, name, reporter)
-            if not names and not bars_off:
-                enable_progress_bars()
-
-
-def _reporters() -> Any:
-    """The client's module of Xet's progress bars; None where Xet is not used."""
+    off, seen = are_progress_bars_disabled(), _replace_reporter()
+    call.blind = off or not seen
+    if off or seen:
+        yield
+        return
+    disable_progress_bars()
     try:
-        from huggingface_hub.utils import _xet_progress_reporting
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _replace_reporter() -> bool:
+    """Put ours in place of the client's bars for Xet, once; whether it will be asked.
+
+    It stays there: a thread that hangs in Xet may never give back what it took. Uploads of others get their bars.
+    """
+    try:
+        from huggingface_hub.utils import _xet_progress_reporting as module
         from huggingface_hub.utils._runtime import is_xet_available
-    except ImportError:
-        return None
-    return _xet_progress_reporting if is_xet_available() else None
+    except ImportError:  # without hf_xet, in 0.x
+        return False
+    if not _can_abort():
+        os.environ.setdefault(TRIES, "3")  # what it does not give up, later uploads of this process wait for
+    names = [name for name in ("XetUploadProgressReporter", "XetProgressReporter") if hasattr(module, name)]
+    for name in names:
+        if not hasattr(getattr(module, name), MARK):
+            setattr(module, name, _reporter_or(getattr(module, name)))
+    return bool(names) and is_xet_available()
+
+
+def _reporter_or(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def make(*args: Any, **options: Any) -> Any:
+        call = current()
+        return _Reporter(call) if call else theirs(*args, **options)
+
+    setattr(make, MARK, True)
+    return make
 
 
 class _Reporter:
-    """In place of the client's bars: `hf_xet` calls it with totals (later versions) or increments (0.x)."""
+    """In place of the client's bars: `hf_xet` calls it ten times a second with totals, or with increments (0.x)."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._sent = 0
-        self._state: list[str] = []
+        self._sent, self._most = 0, -1
 
     def update_progress(self, total_update: Any, item_updates: Any) -> None:
         """Called by name in 0.x: the names are `hf_xet`'s."""
-        sent = getattr(total_update, "total_transfer_bytes_completion_increment", None)
-        if sent is None:
-            completed = int(getattr(total_update, "total_transfer_bytes_completed", 0))
-            sent, self._sent = max(0, completed - self._sent), max(completed, self._sent)
-        names = ("total_bytes_completed", "total_transfer_bytes_completed", "shard")
-        state = [str(getattr(total_update, name, None)) for name in names]
-        if sent or state != self._state:
-            self._state = state
-            self._call.progress(int(sent))
+        del item_updates
+        sent = _number(total_update, "total_transfer_bytes_completion_increment")
+        completed = _number(total_update, "total_transfer_bytes_completed")
+        sent = sent or max(0, completed - self._sent)
+        self._sent += sent
+        shard = getattr(total_update, "shard", None)
+        names = ("total_shards_completed", "total_shard_validation_entries_completed")
+        moved = completed + _number(total_update, "total_bytes_completed") + sum(_number(shard, name) for name in names)
+        if moved > self._most:  # what is sent again is no progress
+            self._most = moved
+            self._call.progress(sent)
 
     def close(self, *_: Any) -> None:
         """As the client's bars have it."""
 
 
+def _number(holder: Any, name: str) -> int:
+    value = getattr(holder, name, 0)
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _can_abort() -> bool:
+    from huggingface_hub.utils import _xet
+
+    return hasattr(_xet, "abort_xet_session")
+
+
 def abandon() -> None:
-    """End what Xet does in its own threads, where the client can."""
-    try:
+    """End what Xet does in its own threads, where the client can: not in 0.x."""
+    if _can_abort():
         from huggingface_hub.utils._xet import abort_xet_session
-    except ImportError:
-        return
-    abort_xet_session()
+
+        abort_xet_session()

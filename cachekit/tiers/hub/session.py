@@ -68,10 +68,9 @@ def _library(session: Any) -> ModuleType:
     return sys.modules[next(name for name in names if name in {"requests", "httpx", "httpx2"})]
 
 
-def _refuse(call: Call, response: Any) -> None:
+def _refuse(call: Call, method: str, response: Any) -> None:
     """Raise for an answer after which the client would wait and try again, where it may not."""
-    patient = response.status_code >= 500 and call.tolerates()  # noqa: PLR2004
-    if response.status_code in RETRIED and not patient:
+    if response.status_code in RETRIED and not (response.status_code >= 500 and call.tolerates(method)):  # noqa: PLR2004
         from huggingface_hub.utils import hf_raise_for_status
 
         hf_raise_for_status(response)
@@ -122,7 +121,7 @@ def _bind_httpx(library: ModuleType, client: Any) -> None:
         if call := current():
             if _is_bounded(call, response.status_code):
                 response.stream = received(response.stream, 2 * call.limits.read)
-            _refuse(call, response)
+            _refuse(call, response.request.method, response)
 
     def bounded_send(request: Any, **options: Any) -> Any:
         call = current()
@@ -132,7 +131,7 @@ def _bind_httpx(library: ModuleType, client: Any) -> None:
             return send(request, **options)
         except library.TransportError as error:
             early = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
-            if not early and call.tolerates():
+            if not early and call.tolerates(request.method):
                 raise
             raise LostError(_said(error), sent=not early) from None
         except (library.TooManyRedirects, library.DecodingError) as error:
@@ -202,10 +201,10 @@ def _adapter_class() -> Any:
                     response.raw = BytesIO(data)
             except (requests.RequestException, HTTPError) as error:
                 early = _is_early(error)
-                if not early and call.tolerates():
+                if not early and call.tolerates(request.method):
                     raise
                 raise LostError(_said(error), sent=not early) from None
-            _refuse(call, response)
+            _refuse(call, request.method, response)
             return response
 
         def close(self) -> None:
