@@ -26,6 +26,7 @@ class S3Server:
     Attributes:
         endpoint, bucket: Where.
         requests: `METHOD /path?query`, since the last `clear()`.
+        keys: Access keys that requests were signed with.
         fault: Asked for each request; an answer of it is sent in place of the real one, which is not made.
         lost: Asked for each request; where it says so, the request is carried out and a 500 is the answer.
     """
@@ -33,6 +34,7 @@ class S3Server:
     endpoint: str
     bucket: str
     requests: list[str] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
     fault: Callable[[str], Answer | None] = lambda _: None
     lost: Callable[[str], bool] = lambda _: False
 
@@ -68,6 +70,7 @@ def s3_server() -> Iterator[S3Server]:
         line = f"{environ['REQUEST_METHOD']} {environ.get('RAW_URI', environ['PATH_INFO']).partition('?')[0]}"
         line += f"?{query}" if query else ""
         server.requests.append(line)
+        server.keys.update(re.findall(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", "")))
         if answer := server.fault(line):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start(answer[0], answer[1])
@@ -93,6 +96,7 @@ def s3_server() -> Iterator[S3Server]:
     try:
         make_bucket(server.endpoint, server.bucket)
         server.requests.clear()
+        server.keys.clear()
         yield server
     finally:
         http.shutdown()

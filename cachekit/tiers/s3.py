@@ -314,7 +314,7 @@ class S3Tier:
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
         """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
         if type(error) is not RemoteError or error.cause == client.UNREACHED or 400 <= status < 500:  # noqa: PLR2004
-            raise error
+            raise error from None
         try:
             now = self._raw(write.path, len(data))
         except Exception:  # noqa: BLE001 - what counts is the first error
