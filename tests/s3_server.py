@@ -6,6 +6,7 @@ moto keeps everything in this process and checks no signature: what real servers
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import uuid
@@ -46,6 +47,15 @@ class S3Server:
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET, "NO_PROXY": "127.0.0.1",
         }  # fmt: skip
+
+
+def use(patch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set these, and nothing of AWS beside them."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            patch.delenv(name)
+    for name, value in variables.items():
+        patch.setenv(name, value)
 
 
 def refusal(status: int, code: str, more: str = "") -> Answer:

@@ -86,7 +86,7 @@ class S3Tier:
         self.name = f"s3://{bucket}/{prefix}".rstrip("/")
         self._limits = limits or Limits()
         self._stores = client.connect(bucket, prefix, self._limits, endpoint=endpoint, region=region)
-        self._soon = self._limits.connect + self._limits.read
+        self._soon = 2 * self._limits.connect + self._limits.read  # with the tries that begin within `connect`
         self._seen = False  # the bucket is there
         self._sent: set[tuple[str, str]] = set()
 
@@ -330,7 +330,7 @@ class S3Tier:
         put = partial(
             obstore.put, self._stores.writes, path, data, mode="create" if token == ABSENT else {"e_tag": token}
         )
-        bounded(put, self._soon + 1, self._what("write"))
+        bounded(put, self._soon, self._what("write"))
 
     def _raw(self, path: str, limit: int) -> Document | None:
         """A document, or the marker in the place of one; without its bytes where these are more than so many."""
@@ -360,7 +360,7 @@ class S3Tier:
     def _do(self, doing: str, call: Callable[[], T], progress: Progress | None = None) -> T:
         """A call in bounded time, with our errors; FileNotFoundError for a missing object."""
         try:
-            return bounded(call, self._soon + self._limits.connect, self._what(doing), progress)
+            return bounded(call, self._soon, self._what(doing), progress)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
             if client.is_missing(error):
                 raise FileNotFoundError from None
