@@ -14,7 +14,7 @@ from cachekit.tiers.port import ABSENT, Change, ConflictError, Upload, Write
 from cachekit.tiers.s3 import SINGLE, S3Tier
 
 pytestmark = pytest.mark.slow
-WRITERS, ROUNDS = 16, 40
+WRITERS, ROUNDS = 16, 20
 DOCUMENT = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert/aa.json"
 QUIET = [].append  # tells nobody
 
