@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit.errors import IntegrityError, RemoteError
@@ -41,6 +40,7 @@ from cachekit.tiers.port import (
     Upload,
     Write,
 )  # fmt: skip
+from cachekit.tiers.s3_source import PART, e_tag_of, pieces_of
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -236,7 +236,7 @@ class S3Tier:
             ConflictError: They are not.
         """
         same = found.entry.holds(file.size, file.sha256)
-        if same is None and _e_tag(file, found.e_tag) == found.e_tag:
+        if same is None and e_tag_of(file, found.e_tag) == found.e_tag:
             same = True
         if same is None:
             head = self._head(file.path)
@@ -258,7 +258,7 @@ class S3Tier:
 
         def pieces() -> Iterator[bytes]:
             try:
-                for piece in _pieces(file):
+                for piece in pieces_of(file):
                     yield piece
                     progress()
                     tell(len(piece))
@@ -269,11 +269,11 @@ class S3Tier:
         def put() -> None:
             if file.size > SINGLE:
                 obstore.put(
-                    self._stores.sends, file.path, pieces(), attributes=attributes, chunk_size=client.PART,
+                    self._stores.sends, file.path, pieces(), attributes=attributes, chunk_size=PART,
                     max_concurrency=4, use_multipart=True,
                 )  # fmt: skip
             else:
-                data = b"".join(_pieces(file))
+                data = b"".join(pieces_of(file))
                 obstore.put(self._stores.sends, file.path, data, attributes=attributes, mode="create")
                 tell(len(data))
 
@@ -372,31 +372,3 @@ def _common_folder(paths: Sequence[str]) -> str:
         return ""
     first, last = paths[0].split("/")[:-1], paths[-1].split("/")[:-1]  # what these have in common, all between have
     return "/".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
-
-
-def _pieces(file: Upload) -> Iterator[bytes]:
-    """The file's bytes, in parts; OSError where they are not as many as they were."""
-    size = 0
-    if isinstance(file.source, bytes):
-        size = len(file.source)
-        yield from (file.source[at : at + client.PART] for at in range(0, size, client.PART))
-    else:
-        with Path(file.source).open("rb") as opened:
-            while piece := opened.read(client.PART):
-                size += len(piece)
-                yield piece
-    if size != file.size:
-        raise OSError(f"{file.path} has {size} bytes, and had {file.size}")
-
-
-def _e_tag(file: Upload, like: str) -> str:
-    """The ETag that these bytes have by MD5, in one piece or in parts of ours."""
-    parts = [hashlib.md5(piece, usedforsecurity=False) for piece in _pieces(file)] if "-" in like else []
-    if parts:
-        return (
-            f"{hashlib.md5(b''.join(part.digest() for part in parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
-        )
-    whole = hashlib.md5(usedforsecurity=False)
-    for piece in _pieces(file):
-        whole.update(piece)
-    return whole.hexdigest()

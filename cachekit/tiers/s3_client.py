@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 INSTALL = 'pip install "cachekit-neuron[s3]"'
-PART = 8 << 20  # bytes of a part of a large upload
 LONGEST = timedelta(days=1)  # for a whole request where its pieces are watched instead
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # With any of these obstore knows what to do; the first two go before a profile, as in AWS's own tools.
