@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cachekit.errors import IntegrityError, RemoteError
 from cachekit.tiers import s3_client as client
 from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
+from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
     ABSENT,
     Change,
@@ -102,7 +103,7 @@ class S3Tier:
         """See the port: a request for 1,000 files."""
         import obstore
 
-        folder = folder.strip("/")
+        check([folder] if folder else [])
         pages = streamed(
             lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, self._what("list")
         )
@@ -116,6 +117,7 @@ class S3Tier:
         """See the port."""
         import obstore
 
+        check([path])
         progress = Progress()
 
         def get() -> Document:
@@ -139,6 +141,8 @@ class S3Tier:
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """See the port."""
         import obstore
+
+        check([path])
 
         def get() -> Iterator[bytes]:
             result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
@@ -164,6 +168,7 @@ class S3Tier:
 
     def commit(self, change: Change, revision: str) -> str:
         """See the port, and this module for what is not possible."""
+        check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         if len(change.writes) > 1:
@@ -179,6 +184,7 @@ class S3Tier:
     # Asking.
 
     def _look(self, paths: Sequence[str]) -> dict[str, _Found]:
+        check(paths)
         found: dict[str, _Found] = {}
         left = sorted(set(paths))  # by code point, which is S3's order of UTF-8 too
         pages, wanted, folder = 0, len(left), _common_folder(left)
@@ -296,6 +302,9 @@ class S3Tier:
     def _write(self, write: Write) -> None:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        if write.data is None and write.token == ABSENT:
+            self._check(write)
+            return
         data = REMOVED if write.data is None else write.data
         try:
             self._put(write.path, data, write.token)

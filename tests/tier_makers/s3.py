@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,4 +18,4 @@ from cachekit.tiers.s3 import S3Tier
 def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
     with s3_server() as server, pytest.MonkeyPatch.context() as patch:
         use(patch, server.environment())
-        yield lambda: S3Tier(f"s3://{server.bucket}/team/cache")
+        yield partial(S3Tier, f"s3://{server.bucket}/team/cache")

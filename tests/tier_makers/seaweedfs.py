@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -95,4 +96,4 @@ def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
         patient = S3Tier("s3://cache/warm", limits=Limits(connect=STARTS, read=STARTS, commit=STARTS))
         files = [Upload(str(n), 1, hashlib.sha256(b"x").hexdigest(), b"x") for n in range(32)]
         patient.upload(files, "", lambda _: None)
-        yield lambda: S3Tier("s3://cache/team")
+        yield partial(S3Tier, "s3://cache/team")
