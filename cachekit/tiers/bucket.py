@@ -23,6 +23,7 @@ from typing import Any
 from cachekit.errors import IntegrityError, RemoteError, UsageError
 from cachekit.tiers.bucket_client import BATCH, BucketClient
 from cachekit.tiers.deadline import streamed
+from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
     ABSENT,
     Change,
@@ -79,13 +80,15 @@ class BucketTier:
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
         """See the port: a request for a page of the Hub's, of 1,000 files."""
-        below = self._below + (f"{folder.strip('/')}/" if folder.strip("/") else "")
+        check([folder] if folder else [])
+        below = self._below + (f"{folder}/" if folder else "")
         for item in self._client.tree(below.rstrip("/")):
             if item["path"].startswith(below):  # a server may take it for the beginning of a name
                 yield self._entry(item)
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """See the port."""
+        check([path])
 
         def get() -> Iterator[tuple[bytes, str]]:
             with self._client.opened(self._below + path) as (response, xet):
@@ -107,6 +110,7 @@ class BucketTier:
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """See the port."""
+        check([path])
 
         def get() -> Iterator[tuple[bytes, str]]:
             with self._client.opened(self._below + path, start) as (response, _):
@@ -139,6 +143,7 @@ class BucketTier:
 
     def commit(self, change: Change, revision: str) -> str:
         """See the port: a look, and one request for all documents, in their order."""
+        check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         there = self._look([write.path for write in change.writes])
@@ -165,6 +170,7 @@ class BucketTier:
 
     def _look(self, paths: Sequence[str]) -> dict[str, tuple[Entry, str]]:
         """What exists, and its Xet hash."""
+        check(paths)
         wanted = [self._below + path for path in dict.fromkeys(paths)]
         found = [(self._entry(item), str(item.get("xetHash") or "")) for item in self._client.paths_info(wanted)]
         return {entry.path: (entry, xet) for entry, xet in found}

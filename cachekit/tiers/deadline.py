@@ -141,6 +141,7 @@ def parallel(calls: Sequence[Callable[[], T]], workers: int, what: str) -> list[
             try:
                 outcomes.put((number, call(), None))
             except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+                stop.set()
                 outcomes.put((number, None, error))
 
     for _ in range(min(workers, len(calls))):

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit.errors import IntegrityError, RemoteError
 from cachekit.tiers import s3_client as client
 from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
+from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
     ABSENT,
     Change,
@@ -41,6 +41,7 @@ from cachekit.tiers.port import (
     Upload,
     Write,
 )  # fmt: skip
+from cachekit.tiers.s3_source import PART, e_tag_of, pieces_of
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -87,7 +88,7 @@ class S3Tier:
         self.name = f"s3://{bucket}/{prefix}".rstrip("/")
         self._limits = limits or Limits()
         self._stores = client.connect(bucket, prefix, self._limits, endpoint=endpoint, region=region)
-        self._soon = self._limits.connect + self._limits.read
+        self._soon = 2 * self._limits.connect + self._limits.read  # with the tries that begin within `connect`
         self._seen = False  # the bucket is there
         self._sent: set[tuple[str, str]] = set()
 
@@ -103,7 +104,7 @@ class S3Tier:
         """See the port: a request for 1,000 files."""
         import obstore
 
-        folder = folder.strip("/")
+        check([folder] if folder else [])
         pages = streamed(
             lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, self._what("list")
         )
@@ -117,6 +118,7 @@ class S3Tier:
         """See the port."""
         import obstore
 
+        check([path])
         progress = Progress()
 
         def get() -> Document:
@@ -140,6 +142,8 @@ class S3Tier:
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """See the port."""
         import obstore
+
+        check([path])
 
         def get() -> Iterator[bytes]:
             result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
@@ -165,6 +169,7 @@ class S3Tier:
 
     def commit(self, change: Change, revision: str) -> str:
         """See the port, and this module for what is not possible."""
+        check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         if len(change.writes) > 1:
@@ -180,6 +185,7 @@ class S3Tier:
     # Asking.
 
     def _look(self, paths: Sequence[str]) -> dict[str, _Found]:
+        check(paths)
         found: dict[str, _Found] = {}
         left = sorted(set(paths))  # by code point, which is S3's order of UTF-8 too
         pages, wanted, folder = 0, len(left), _common_folder(left)
@@ -237,7 +243,7 @@ class S3Tier:
             ConflictError: They are not.
         """
         same = found.entry.holds(file.size, file.sha256)
-        if same is None and _e_tag(file, found.e_tag) == found.e_tag:
+        if same is None and e_tag_of(file, found.e_tag) == found.e_tag:
             same = True
         if same is None:
             head = self._head(file.path)
@@ -259,7 +265,7 @@ class S3Tier:
 
         def pieces() -> Iterator[bytes]:
             try:
-                for piece in _pieces(file):
+                for piece in pieces_of(file):
                     yield piece
                     progress()
                     tell(len(piece))
@@ -270,11 +276,11 @@ class S3Tier:
         def put() -> None:
             if file.size > SINGLE:
                 obstore.put(
-                    self._stores.sends, file.path, pieces(), attributes=attributes, chunk_size=client.PART,
+                    self._stores.sends, file.path, pieces(), attributes=attributes, chunk_size=PART,
                     max_concurrency=4, use_multipart=True,
                 )  # fmt: skip
             else:
-                data = b"".join(_pieces(file))
+                data = b"".join(pieces_of(file))
                 obstore.put(self._stores.sends, file.path, data, attributes=attributes, mode="create")
                 tell(len(data))
 
@@ -297,6 +303,9 @@ class S3Tier:
     def _write(self, write: Write) -> None:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        if write.data is None and write.token == ABSENT:
+            self._check(write)
+            return
         data = REMOVED if write.data is None else write.data
         try:
             self._put(write.path, data, write.token)
@@ -315,7 +324,7 @@ class S3Tier:
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
         """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
         if type(error) is not RemoteError or error.cause == client.UNREACHED or 400 <= status < 500:  # noqa: PLR2004
-            raise error
+            raise error from None
         try:
             now = self._raw(write.path, len(data))
         except Exception:  # noqa: BLE001 - what counts is the first error
@@ -331,7 +340,7 @@ class S3Tier:
         put = partial(
             obstore.put, self._stores.writes, path, data, mode="create" if token == ABSENT else {"e_tag": token}
         )
-        bounded(put, self._soon + 1, self._what("write"))
+        bounded(put, self._soon, self._what("write"))
 
     def _raw(self, path: str, limit: int) -> Document | None:
         """A document, or the marker in the place of one; without its bytes where these are more than so many."""
@@ -361,7 +370,7 @@ class S3Tier:
     def _do(self, doing: str, call: Callable[[], T], progress: Progress | None = None) -> T:
         """A call in bounded time, with our errors; FileNotFoundError for a missing object."""
         try:
-            return bounded(call, self._soon + self._limits.connect, self._what(doing), progress)
+            return bounded(call, self._soon, self._what(doing), progress)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
             if client.is_missing(error):
                 raise FileNotFoundError from None
@@ -373,31 +382,3 @@ def _common_folder(paths: Sequence[str]) -> str:
         return ""
     first, last = paths[0].split("/")[:-1], paths[-1].split("/")[:-1]  # what these have in common, all between have
     return "/".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
-
-
-def _pieces(file: Upload) -> Iterator[bytes]:
-    """The file's bytes, in parts; OSError where they are not as many as they were."""
-    size = 0
-    if isinstance(file.source, bytes):
-        size = len(file.source)
-        yield from (file.source[at : at + client.PART] for at in range(0, size, client.PART))
-    else:
-        with Path(file.source).open("rb") as opened:
-            while piece := opened.read(client.PART):
-                size += len(piece)
-                yield piece
-    if size != file.size:
-        raise OSError(f"{file.path} has {size} bytes, and had {file.size}")
-
-
-def _e_tag(file: Upload, like: str) -> str:
-    """The ETag that these bytes have by MD5, in one piece or in parts of ours."""
-    parts = [hashlib.md5(piece, usedforsecurity=False) for piece in _pieces(file)] if "-" in like else []
-    if parts:
-        return (
-            f"{hashlib.md5(b''.join(part.digest() for part in parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
-        )
-    whole = hashlib.md5(usedforsecurity=False)
-    for piece in _pieces(file):
-        whole.update(piece)
-    return whole.hexdigest()

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 INSTALL = 'pip install "cachekit-neuron[s3]"'
-PART = 8 << 20  # bytes of a part of a large upload
 LONGEST = timedelta(days=1)  # for a whole request where its pieces are watched instead
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-# Any of these, and obstore knows what to do: keys, a pod's web identity, a container's role, or no signature at all.
-_OWN_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE",
-)  # fmt: skip
+# With any of these obstore knows what to do; the first two go before a profile, as in AWS's own tools.
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
+_ROLES = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
 UNREACHED = "it cannot be reached"  # the cause where nothing was sent
 _DENIED = {401, 403}
 _BUSY = {429, 503}
@@ -122,7 +123,7 @@ def connect(bucket: str, prefix: str, limits: Limits, *, endpoint: str, region: 
 def _credentials() -> dict[str, Any]:
     """What to tell obstore beside what it finds itself."""
     profile = os.environ.get("AWS_PROFILE", "")
-    if not profile and any(os.environ.get(name) for name in _OWN_CREDENTIALS):
+    if any(os.environ.get(name) for name in (_KEYS if profile else _KEYS + _ROLES)):
         return {}
     home = Path.home() / ".aws"
     keys = _section(Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), profile or "default")

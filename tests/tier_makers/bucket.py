@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,22 @@ def bucket_hub(folder: Path) -> Iterator[HubServer]:
 
 
 def make_tier(hub: HubServer, *, limits: Limits | None = None, token: str | None = None) -> BucketTier:
-    return BucketTier(
-        f"hf://buckets/{BUCKET}/some/where", limits=limits, endpoint=hub.endpoint, token=token or hub.token
-    )
+    return open_tier(hub.endpoint, token or hub.token, limits)
+
+
+def open_tier(endpoint: str, token: str, limits: Limits | None = None) -> BucketTier:
+    return BucketTier(f"hf://buckets/{BUCKET}/some/where", limits=limits, endpoint=endpoint, token=token)
+
+
+def open_elsewhere(endpoint: str, token: str) -> BucketTier:
+    """The same in a process that inherited a variable which keeps the client offline."""
+    import huggingface_hub.constants
+
+    huggingface_hub.constants.HF_HUB_OFFLINE = False
+    return open_tier(endpoint, token)
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
     with bucket_hub(folder) as hub:
-        yield lambda: make_tier(hub)
+        yield partial(open_elsewhere, hub.endpoint, hub.token)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
-from s3_server import s3_server
+from s3_server import s3_server, use
 
 from cachekit.tiers.port import Tier
 from cachekit.tiers.s3 import S3Tier
@@ -16,6 +17,5 @@ from cachekit.tiers.s3 import S3Tier
 @contextmanager
 def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
     with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment().items():
-            patch.setenv(name, value)
-        yield lambda: S3Tier(f"s3://{server.bucket}/team/cache")
+        use(patch, server.environment())
+        yield partial(S3Tier, f"s3://{server.bucket}/team/cache")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,13 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
-from s3_server import KEY, SECRET, make_bucket
+from s3_server import KEY, SECRET, make_bucket, use
 
 from cachekit import leash
-from cachekit.tiers.port import Tier
+from cachekit.tiers.port import Limits, Tier, Upload
 from cachekit.tiers.s3 import S3Tier
 
 STARTS = 120.0  # seconds at most
@@ -80,8 +82,7 @@ def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
             "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET, "NO_PROXY": "127.0.0.1",
         }  # fmt: skip
-        for name, value in variables.items():
-            patch.setenv(name, value)
+        use(patch, variables)
         end = time.monotonic() + STARTS
         while True:  # it listens before its filer is ready
             try:
@@ -91,4 +92,10 @@ def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.5)
-        yield lambda: S3Tier("s3://cache/team")
+        # It makes its volumes at the first writes, and lets writers of one object wait for each other for seconds: on a
+        # busy machine either takes longer than a tier waits.
+        limits = Limits(read=STARTS, commit=STARTS)
+        patient = S3Tier("s3://cache/warm", limits=limits)
+        files = [Upload(str(n), 1, hashlib.sha256(b"x").hexdigest(), b"x") for n in range(32)]
+        patient.upload(files, "", lambda _: None)
+        yield partial(S3Tier, "s3://cache/team", limits=limits)
