@@ -74,7 +74,9 @@ def _run(job: Job, events: Events) -> Result:
 
         runtime.prepare(job.settings)
     with events.timed("data"):
-        splits = data.load(job.recipe.data, job.labels, job.recipe.training.seed)
+        splits = data.load(
+            job.recipe.data, job.labels, job.recipe.training.seed, lambda said: events.emit("note", note=said)
+        )
         counts = {name: len(split) for name, split in splits.items()}
         trainer.check_rows(job.recipe.training, counts["train"])
     with events.timed("model"):
