@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
-from cachekit.errors import DataError, TrainingError
+from cachekit.errors import DataError
 from cachekit.ingredients import eval_batch
 from cachekit.recipe.schema import Training
 from cachekit.training.data import Split
@@ -228,7 +227,6 @@ class Session:
 
         Raises:
             DataError: There are fewer rows than a batch.
-            TrainingError: There is no such checkpoint to resume from.
         """
         trial = self.job.mode == "trial"
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
@@ -251,7 +249,7 @@ class Session:
             callbacks=[progress],
         )
         self.adapt(trainer)
-        checkpoint = self._checkpoint()
+        checkpoint = self.job.resume
         if checkpoint:
             self.events.emit("resume", checkpoint=checkpoint)
         with self.events.timed("train"):
@@ -273,11 +271,3 @@ class Session:
                 if trainer.args.should_save:  # one worker of many
                     tokenizer.save_pretrained(self.output_dir)
         return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)
-
-    def _checkpoint(self) -> str:
-        if self.job.resume != "auto":
-            return self.job.resume
-        last = get_last_checkpoint(self.output_dir)
-        if last is None:
-            raise TrainingError(f"there is no checkpoint in {self.output_dir}", hint="leave --resume out")
-        return str(last)
