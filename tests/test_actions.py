@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from standins import (
     RECIPE_YAML,
     TESTS,
@@ -22,6 +23,7 @@ from standins import (
     overwrite,
     recipe,
     runs,
+    side_by_side,
     tree,
 )
 
@@ -419,6 +421,63 @@ def test_two_trainings_that_both_compile_more_harm_nothing(home, output, warmed)
     record = fresh.lookup(fresh.prepare())
     assert len(record.modules) == len({module.name for module in record.modules}) == 5
     assert fresh.restored(record.key, record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
+
+
+def during_training(watched, action):
+    """Have something happen while the training's worker runs."""
+    told = []
+
+    def listener(event):
+        if event["event"] == "worker.start" and event["mode"] == "train" and not told:
+            told.append(event)
+            action()
+
+    watched.session.journal.listen(listener)
+
+
+def test_what_another_training_adds_meanwhile_stays(home, output, tmp_path, warmed):
+    first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(extra=2))
+    during_training(first, lambda: train(second.session, second.prepare(), output_dir=tmp_path / "other"))
+    done = train(first.session, first.prepare(), output_dir=output)
+    assert (done.compiled, done.record.graphs) == (1, 5)
+    fresh = Watched(home)
+    assert fresh.lookup(fresh.prepare()) == done.record
+    assert fresh.restored(done.record.key, done.record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
+
+
+def test_a_recache_meanwhile_is_not_undone(home, output, warmed):
+    first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(salt="other"))
+    during_training(first, lambda: warm(second.session, second.prepare(), recache=True))
+    done = train(first.session, first.prepare(), output_dir=output)
+    again = {f"standin-1.0/{Path(name).parts[0]}" for name in module_files(second.prepare(), second.compiler)}
+    names = {module.name for module in done.record.modules}
+    assert len(names) == 4
+    assert names > again, "what was compiled anew is there still, with what this training added"
+    fresh = Watched(home)
+    assert fresh.lookup(fresh.prepare()) == done.record
+
+
+def test_graphs_that_the_record_counts_already_are_not_counted_twice(home, output, warmed):
+    watched = Watched(home)
+    watched.store.publish(structs.replace(warmed, modules=warmed.modules[:1]), {})
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, len(done.record.modules), done.record.graphs) == (2, 3, 3)
+
+
+def add_module(home, record, number):
+    """Add a module to a record, as others do at the same time."""
+    store = Watched(home).store
+    module = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}")
+    with store.changing(record.key):
+        now = store.lookup(record.key, record.directory, record.model_type)
+        store.publish(structs.replace(now, modules=(*now.modules, module)), {})
+    return True
+
+
+def test_changes_of_one_record_by_many_processes_are_all_kept(home, warmed):
+    assert all(side_by_side(8, lambda number: add_module(home, warmed, number)))
+    fresh = Watched(home)
+    assert len(fresh.lookup(fresh.prepare()).modules) == 3 + 8
 
 
 def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, output, log, tmp_path, warmed):

@@ -172,6 +172,14 @@ def test_resuming_from_a_checkpoint_compiles_nothing(warmed):
     assert latest["resumed_from"].endswith("checkpoint-6")
 
 
+def test_a_finished_run_that_is_resumed_is_evaluated_on_the_rows_of_now(warmed):
+    """Its checkpoint's log has figures of the same step, over other rows."""
+    first = warmed("train", "tiny.yaml", "--output-dir", "again")
+    resumed = warmed("train", "tiny.yaml", "--resume", "auto", "-o", "again", "--set", "data.max_eval_samples=9")
+    assert first["metrics"]["validation"]["rows"] == 21
+    assert (resumed["steps"], resumed["metrics"]["validation"]["rows"]) == (6, 9)
+
+
 @pytest.mark.feature("K3")
 def test_a_copied_store_serves_another_user_elsewhere(warmed, tmp_path):
     """Other home, user, working directory, temporary folder, locale, hash seed and place of the live root."""

@@ -118,6 +118,13 @@ def test_two_warms_at_once_compile_once(machine):
 
 
 @pytest.mark.feature("N3")
+def test_files_of_the_working_directory_are_not_imported(machine):
+    """Neither by the launcher of the workers nor by the tools around it."""
+    for module in ("argparse", "signal", "subprocess"):
+        (machine.work / f"{module}.py").write_text("raise SystemExit('my own file ran')")
+    assert machine("warm", "tiny.yaml")["status"] == "compiled"
+
+
 def test_a_process_that_knows_nothing_of_cachekit_uses_the_same_root(machine):
     """Its modules are not taken for ours; ours are found by it."""
     machine.host.knobs(compile_seconds=0.3)

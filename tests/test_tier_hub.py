@@ -159,7 +159,9 @@ def test_every_start_of_a_file(tier, hub, repo):
 def test_a_server_without_ranges(tier, hub, repo):
     revision = tier.revision()
     path = hub.repos.objects.path(hashlib.sha256(bytes(range(256)) * 1000).hexdigest())
-    hub.fault("rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"})
+    hub.fault(
+        "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
+    )
     assert b"".join(tier.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
 
 
@@ -613,7 +615,12 @@ def run_python(code, hub, tmp_path, **environment):
         "PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(path for path in sys.path if path),
     } | environment  # fmt: skip
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=variables, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

@@ -14,11 +14,12 @@ from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.push import push
+from cachekit.actions.resume import checkpoint
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, warm
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError, IntegrityError, UsageError
+from cachekit.errors import CachekitError, IntegrityError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
@@ -97,7 +98,7 @@ def train(
         session: Collaborators.
         prepared: The recipe.
         output_dir: Where checkpoints and the model go.
-        resume: `auto` for the last checkpoint there, or a checkpoint's path.
+        resume: `auto` for the newest whole checkpoint there, or a checkpoint's path.
         recache: Compile anew first.
         require_warm: Fail instead of compiling.
 
@@ -107,7 +108,7 @@ def train(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    check_resume(resume, output_dir)
+    resume = checkpoint(resume, output_dir, session.journal)
     planned = plan(prepared, session.store, session.chain)
     warmed, record = None, None if recache else have(session, planned)
     if record is None:
@@ -153,26 +154,6 @@ def train(
     return trained
 
 
-def check_resume(resume: str, output_dir: Path) -> None:
-    """Look for the checkpoint before anything starts.
-
-    Raises:
-        UsageError: There is none to resume from.
-    """
-    if resume == "auto":
-        if not any(output_dir.glob("checkpoint-*/trainer_state.json")):
-            raise UsageError(
-                f"there is no checkpoint in {output_dir}",
-                hint="leave --resume out, or name the folder with --output-dir",
-            )
-    elif resume and not (Path(resume) / "trainer_state.json").is_file():
-        raise UsageError(
-            f"{resume} is no checkpoint",
-            cause="it has no trainer_state.json",
-            hint="name a checkpoint-N folder, or say --resume auto",
-        )
-
-
 def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, seen: Observed) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
     graphs = seen.compiled
@@ -182,15 +163,24 @@ def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, s
     session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises)
     try:
         with session.store.workspace() as workspace:
-            known = {module.name for module in record.modules}
             # Not to copy gigabytes that the store has: only what the run used beyond the record.
-            new = replace(seen, modules=seen.modules - known)
+            new = replace(seen, modules=seen.modules - {module.name for module in record.modules})
             harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, new)
-            modules = [module for module in harvest.modules if module.name not in known] if harvest else []
-            if harvest is not None and modules:
-                record = structs.replace(record, modules=(*record.modules, *modules), graphs=record.graphs + graphs)
-                session.store.publish(record, harvest.files)
-                push(session, [record], session.chain.writable)
+            if harvest is not None:
+                with session.store.changing(record.key):
+                    # Hours may have passed: others have added theirs, or compiled anew.
+                    now = session.store.lookup(record.key, record.directory, record.model_type) or record
+                    known = {module.name for module in now.modules}
+                    modules = [module for module in harvest.modules if module.name not in known]
+                    if modules:
+                        # What the run needed in all: the record may have counted some of what it compiled.
+                        total = max(now.graphs, seen.found + graphs)
+                        now = structs.replace(now, modules=(*now.modules, *modules), graphs=total)
+                        wanted = {file.sha256 for module in modules for file in module.files}
+                        files = {sha256: path for sha256, path in harvest.files.items() if sha256 in wanted}
+                        session.store.publish(now, files)
+                    record = now
+            push(session, [record], session.chain.writable)
     except (CachekitError, OSError) as error:
         session.journal.emit("train.not-kept", reason=str(error))
     return record, built

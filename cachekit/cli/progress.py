@@ -204,6 +204,9 @@ class Progress:
     def _on_worker_evaluating(self, event: dict[str, Any]) -> None:
         self._split = event["split"]
 
+    def _on_resume_passed(self, event: dict[str, Any]) -> None:
+        out.warning(f"{event['checkpoint']} is passed over: {event['reason']}")
+
     def _on_worker_resume(self, event: dict[str, Any]) -> None:
         self._line(f"resuming from {event['checkpoint']}")
 

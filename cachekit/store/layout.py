@@ -6,6 +6,7 @@
       verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
+      locks/<key>.record.lock                            one change of a record at a time
       partial/<sha256>                                   what arrived so far of a blob that is being fetched
       tmp/, live/                                        folders of running processes, swept when their owner is gone
       journal/<month>/<run>.jsonl, logs/                 what happened

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
@@ -18,6 +19,9 @@ from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 from cachekit.store.verify import MISSING, Verifier
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 
 class Store:
@@ -33,6 +37,7 @@ class Store:
         self._verifier = Verifier(self.layout)
         self._journal = journal
         self._told: set[Path] = set()
+        self._changes: dict[str, FileLock] = {}
 
     # Reading
 
@@ -188,6 +193,29 @@ class Store:
         finally:
             scratch.__exit__(None, None, None)
 
+    @contextmanager
+    def changing(self, key: str) -> Iterator[None]:
+        """Hold a key's record for the moment that reading, changing and publishing it takes; others wait.
+
+        May be entered again by the holder: `publish` does. Its lock is another than that of a compile, which may be
+        held for an hour; like that one it is the kernel's, and ends with its holder.
+
+        Raises:
+            StoreError: The lock cannot be made.
+        """
+        from filelock import FileLock
+
+        lock = self._changes.setdefault(key, FileLock(self.layout.locks / f"{key}.record.lock"))
+        try:
+            self.layout.locks.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except OSError as error:
+            raise durable.store_error(self.layout.home, error) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     def publish(
         self,
         record: Record,
@@ -205,6 +233,10 @@ class Store:
             StoreError: Disk full, no permission. Nothing partial is visible.
             IntegrityError: A blob that the record names is in neither place, or is not what it says.
         """
+        with self.changing(record.key):
+            self._publish(record, finished, hashed)
+
+    def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
         files = {file.sha256: file for file in record.files}
         if self.layout.blobs.exists():
             self._restore_index()  # before this record makes a new index look like a whole one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from cachekit import rows
 from cachekit.errors import DataError
 from cachekit.recipe.schema import Data
+from cachekit.training.labels import Numbering, numbering
 
 SPLITS = ("train", "validation", "test")
 
@@ -27,7 +28,7 @@ class Split:
     table: Sequence[Any]
     indices: Sequence[int]
     data: Data
-    number_of: Callable[[Any, str], int] = field(repr=False)
+    number_of: Numbering = field(repr=False)
     name: str = "train"
 
     def __len__(self) -> int:
@@ -47,27 +48,26 @@ class Split:
         return Split(self.table, [self.indices[i] for i in indices], self.data, self.number_of, self.name)
 
 
-def load(data: Data, labels: Sequence[str], seed: int) -> dict[str, Split]:
+def load(data: Data, labels: Sequence[str], seed: int, tell: Callable[[str], None]) -> dict[str, Split]:
     """Load every split that the recipe names, and a validation split in any case.
 
     Args:
         data: The recipe's data section.
         labels: The classes.
         seed: For the sample and the validation rows that are taken from the training rows.
+        tell: Called with what a person should know, a sentence each.
 
     Raises:
         DataError: Missing, unreadable or empty files, no such column, unknown or missing labels, one class only.
     """
-    tables = _from_hub(data) if data.id else _from_files(data)
-    number_of = _numbering(labels)
-    splits = {}
-    for name in SPLITS:
-        if name in tables:
-            table = tables[name]
-            if len(table) == 0:
-                raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
-            _check_labels(table, data.label_column, number_of, name)
-            splits[name] = Split(table, range(len(table)), data, number_of, name)
+    loaded = _from_hub(data) if data.id else _from_files(data)
+    tables = {name: loaded[name] for name in SPLITS if name in loaded}
+    for name, table in tables.items():
+        if len(table) == 0:
+            raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
+    found = {name: _labels(table, data.label_column, name) for name, table in tables.items()}
+    number_of = numbering(labels, found, tell)
+    splits = {name: Split(table, range(len(table)), data, number_of, name) for name, table in tables.items()}
     _check_classes(splits["train"], data.label_column, labels)
     if "validation" not in splits:
         splits["train"], splits["validation"] = _split(splits["train"], data.validation_fraction, seed)
@@ -75,32 +75,11 @@ def load(data: Data, labels: Sequence[str], seed: int) -> dict[str, Split]:
     return {name: _sample(split, limits[name], seed) for name, split in splits.items()}
 
 
-def _numbering(labels: Sequence[str]) -> Callable[[Any, str], int]:
-    by_name = {name: number for number, name in enumerate(labels)}
-
-    def number_of(value: Any, where: str) -> int:
-        text = rows.label_text(value, where)
-        if text in by_name:
-            return by_name[text]
-        # Numbers stand for the classes whose names the recipe gives: the usual form of data sets on the Hub.
-        if text.isdecimal() and int(text) < len(labels):
-            return int(text)
-        raise DataError(
-            f"{where}: unknown label {text!r}",
-            cause=f"labels are {', '.join(labels)}",
-            hint="complete data.labels (or data.num_labels) in the recipe",
-        )
-
-    return number_of
-
-
-def _check_labels(table: Any, column: str, number_of: Callable[[Any, str], int], name: str) -> None:
+def _labels(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
     if hasattr(table, "unique"):  # a datasets.Dataset: its distinct values, not its millions of rows
-        for value in table.unique(column):
-            number_of(value, f"{name} data")
+        yield from ((f"{name} data", value) for value in table.unique(column))
         return
-    for number, row in enumerate(table, start=1):
-        number_of(row[column], f"{name} row {number}")
+    yield from ((f"{name} row {number}", row[column]) for number, row in enumerate(table, start=1))
 
 
 def _check_classes(split: Split, column: str, labels: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ class Events:
         self._lock = threading.Lock()
         self.seconds: dict[str, float] = {}
         self._phase = ""
+        self._failed_in = ""
 
     @property
     def phase(self) -> str:
@@ -34,10 +35,20 @@ class Events:
             self._phase = name
             self.emit("at", phase=name)
 
+    @property
+    def failed_in(self) -> str:
+        """What was going on when the innermost phase was left by an exception; what is going on, without one."""
+        return self._failed_in or self._phase or "start"
+
     def emit(self, event: str, **fields: Any) -> None:
-        """Write one event."""
-        with self._lock:
+        """Write one event; a full disk loses it, and is somebody else's failure."""
+        with self._lock, suppress(OSError):
             self._stream.write(json.dumps({"event": event, **fields}) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(OSError):
+            self._stream.close()
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -47,6 +58,9 @@ class Events:
         start = time.perf_counter()
         try:
             yield
+        except BaseException:
+            self._failed_in = self._failed_in or self._phase
+            raise
         finally:
             self.seconds[phase] = round(self.seconds.get(phase, 0.0) + time.perf_counter() - start, 3)
             self.phase = outer

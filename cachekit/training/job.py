@@ -23,7 +23,7 @@ class Job(Struct, frozen=True):
         output_dir: Where checkpoints and the model go.
         runtime: Module of the compiler's runtime.
         settings: What that runtime is told.
-        resume: `auto` takes the last checkpoint in output_dir, else a checkpoint's path; empty starts anew.
+        resume: A checkpoint's path; empty starts anew.
         compiles_expected: False where everything was restored: the worker reports each compile as a surprise.
     """
 

@@ -17,13 +17,14 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-from cachekit.errors import CachekitError, InterruptedRunError, TrainingError, from_code
+from cachekit import start
+from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.leash import die_with
+from cachekit.training.failure import of_death
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
-LONGEST = 300  # characters of the worker's last words that an error shows
 
 Sink = Callable[[dict[str, Any]], None]
 
@@ -79,7 +80,7 @@ class ProcessLauncher:
     """
 
     def __init__(self, command: Sequence[str] | None = None) -> None:
-        self._command = list(command or [sys.executable, "-m", "cachekit.training.worker"])
+        self._command = list(command or [*start.COMMAND, "cachekit.training.worker"])
 
     def run(
         self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
@@ -119,7 +120,11 @@ class ProcessLauncher:
                 _end(child)
         code = 0 if ended_by_us else child.returncode
         failed = code != 0 if watch is None else watch.failed(code)
-        return _outcome(job, code, log, failed=failed, workers=watch.workers if watch else 1)
+        result = _outcome(job, failed=failed, workers=watch.workers if watch else 1, log=log)
+        if result is None:
+            folders = [job_path.parent, Path(job.output_dir)] if job.mode == "train" else [job_path.parent]
+            raise of_death(code, log, printed, folders)
+        return result
 
     def _start(
         self, command: list[str], output: IO[bytes], environment: Mapping[str, str | None]
@@ -216,7 +221,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _outcome(job: Job, code: int, log: Path, *, failed: bool, workers: int) -> Result:
+def _outcome(job: Job, *, failed: bool, workers: int, log: Path) -> Result | None:
+    """What the workers say; None where one of them did not come to say it."""
     first = Path(job.result)
     result = _read_result(first)
     others = [_read_result(path) for path in sorted(first.parent.glob(f"{first.name}.rank*"))]
@@ -225,7 +231,7 @@ def _outcome(job: Job, code: int, log: Path, *, failed: bool, workers: int) -> R
     if failure is not None:
         raise from_code(failure.code, failure.message, cause=failure.cause, hint=failure.hint or f"see {log}")
     if failed or result is None or sum(one is not None for one in others) + 1 < workers:
-        raise _died(code, log)
+        return None
     return result
 
 
@@ -234,20 +240,3 @@ def _read_result(path: Path) -> Result | None:
         return msgspec.json.decode(path.read_bytes(), type=Result)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _died(code: int, log: Path) -> CachekitError:
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    hint = f"see {log}"
-    if code == -signal.SIGKILL:
-        hint = f"most often the system ran out of memory: lower the batch size or the length; see {log}"
-    # A signal comes from outside: whatever was printed last has nothing to do with it.
-    return TrainingError(f"the training worker died ({how})", cause="" if code < 0 else _tail(log), hint=hint)
-
-
-def _tail(log: Path) -> str:
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip()[:LONGEST] for line in reversed(lines) if line.strip()), "")

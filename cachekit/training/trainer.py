@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
-from cachekit.errors import DataError, TrainingError
+from cachekit.errors import DataError
 from cachekit.ingredients import eval_batch
 from cachekit.recipe.schema import Training
 from cachekit.training.data import Split
@@ -144,6 +143,7 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._watch = watch
         self._steps = 0
         self._since_step = ""
+        self._evaluated: tuple[int, dict[str, float]] = (-1, {})
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A new optimizer step."""
@@ -163,9 +163,12 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         figures = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
         self._events.emit("log", step=state.global_step, **figures)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **kwargs: Any
+    ) -> None:
         """An evaluation is done."""
         self._watch.look()
+        self._evaluated = (state.global_step, dict(metrics or {}))
         self._events.phase, self._since_step = "end of an evaluation", " after an evaluation"
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -174,11 +177,12 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._events.phase, self._since_step = "end of a checkpoint", " after a checkpoint"
         self._events.emit("checkpoint", step=state.global_step)
 
+    def evaluated(self, step: int) -> dict[str, float]:
+        """The figures of this run's evaluation at that step, if it was the last one: no need to evaluate again.
 
-def _evaluated(state: Any) -> dict[str, float]:
-    """The figures of an evaluation at the very last step: the same model need not be evaluated twice."""
-    last = [entry for entry in state.log_history if "eval_accuracy" in entry and entry["step"] == state.global_step]
-    return last[-1] if last else {}
+        Not those of the Trainer's log: that of a checkpoint holds another run's, with other rows perhaps.
+        """
+        return self._evaluated[1] if self._evaluated[0] == step else {}
 
 
 def check_rows(training: Training, rows: int) -> None:
@@ -223,10 +227,10 @@ class Session:
 
         Raises:
             DataError: There are fewer rows than a batch.
-            TrainingError: There is no such checkpoint to resume from.
         """
         trial = self.job.mode == "trial"
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
+        progress = Progress(self.events, watch)
         trainer = FixedShapeTrainer(
             self.events,
             model=self.model,
@@ -242,16 +246,16 @@ class Session:
             eval_dataset=Rows(self.splits["validation"], batch),
             data_collator=self.collator,
             compute_metrics=evaluation,
-            callbacks=[Progress(self.events, watch)],
+            callbacks=[progress],
         )
         self.adapt(trainer)
-        checkpoint = self._checkpoint()
+        checkpoint = self.job.resume
         if checkpoint:
             self.events.emit("resume", checkpoint=checkpoint)
         with self.events.timed("train"):
             state = trainer.train(resume_from_checkpoint=checkpoint or None)
         found: dict[str, dict[str, float | int]] = {}
-        last = _evaluated(trainer.state)  # before any other split adds its own figures to the log
+        last = progress.evaluated(state.global_step)  # before any other split is evaluated
         for name in [name for name in self.splits if name != "train"]:
             figures = last if name == "validation" else {}
             if not figures:
@@ -267,11 +271,3 @@ class Session:
                 if trainer.args.should_save:  # one worker of many
                     tokenizer.save_pretrained(self.output_dir)
         return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)
-
-    def _checkpoint(self) -> str:
-        if self.job.resume != "auto":
-            return self.job.resume
-        last = get_last_checkpoint(self.output_dir)
-        if last is None:
-            raise TrainingError(f"there is no checkpoint in {self.output_dir}", hint="leave --resume out")
-        return str(last)

@@ -1,4 +1,4 @@
-"""The training worker: `python -m cachekit.training.worker JOB.json`, one job in a process of its own.
+"""The training worker: `start.py cachekit.training.worker JOB.json`, one job in a process of its own.
 
 Under torchrun there are several, one a rank; on each node the first one tells events and the result, the others
 only failures.
@@ -6,22 +6,25 @@ only failures.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cachekit.errors import INSTALL, CachekitError
+from cachekit.errors import CachekitError
 from cachekit.ingredients import eval_batch
 from cachekit.leash import die_with
 from cachekit.training.events import CounterWatch, Events
+from cachekit.training.failure import of_exception
 from cachekit.training.job import Failure, Job, Result
+
+RESERVE = 64 << 10  # bytes; a result is smaller
 
 
 def main() -> int:
@@ -30,39 +33,32 @@ def main() -> int:
     job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
     rank = int(os.environ.get("LOCAL_RANK", "0"))  # each node has its own parent to answer to
     target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
+    # On a disk that fills up, this much is there to say so.
+    fresh = target.with_name(f"new-{target.name}")
+    fresh.write_bytes(b" " * RESERVE)
     events = Events(Path(f"{job.events}.rank{rank}") if rank else Path(job.events))
     try:
         result = _run(job, events)
     except CachekitError as error:
-        traceback.print_exc()
+        _trace()
         result = Result(failure=Failure(error.code, error.message, error.cause, error.hint))
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
-        traceback.print_exc()
-        result = Result(failure=_failure(error, events.phase))
-    fresh = target.with_name(f"{target.name}.new")
-    fresh.write_bytes(msgspec.json.encode(result))
+        folders = [Path(job.output_dir)] if job.mode == "train" else []
+        folders += [Path(job.events).parent, Path(tempfile.gettempdir())]
+        result = Result(failure=of_exception(error, events.failed_in, folders))
+        _trace()
+    with fresh.open("r+b") as stream:
+        stream.write(msgspec.json.encode(result))
+        stream.truncate()
     fresh.replace(target)
     events.emit("done")
+    events.close()
     return 1 if result.failure else 0
 
 
-def _failure(error: Exception, phase: str) -> Failure:
-    """Name an exception of torch or transformers as one of our errors."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    said = next((line for line in lines if not line.endswith(":")), "")  # "backend='inductor' raised:" says nothing
-    cause = f"{type(error).__name__}: {said}"[:500]
-    names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for cls in type(error).__mro__}
-    module = type(error).__module__
-    if isinstance(error, ModuleNotFoundError):
-        name = (error.name or str(error)).partition(".")[0]
-        return Failure("compiler-unavailable", f"{name} is not installed", cause, INSTALL)
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return Failure("training-failed", "the disk is full", cause, "free some space, or set training.output_dir")
-    if isinstance(error, MemoryError) or "torch.OutOfMemoryError" in names or "can't allocate memory" in str(error):
-        return Failure("training-failed", "out of memory", cause, "lower the batch size or training.max_seq_length")
-    if module.startswith(("torch._inductor", "torch._dynamo")) or "CppCompileError" in str(error):
-        return Failure("compile-failed", f"the compiler failed in: {phase or 'start'}", cause)
-    return Failure("training-failed", f"training failed in: {phase or 'start'}", cause)
+def _trace() -> None:
+    with suppress(OSError):  # the log's disk is full
+        traceback.print_exc()
 
 
 def _run(job: Job, events: Events) -> Result:
@@ -74,7 +70,9 @@ def _run(job: Job, events: Events) -> Result:
 
         runtime.prepare(job.settings)
     with events.timed("data"):
-        splits = data.load(job.recipe.data, job.labels, job.recipe.training.seed)
+        splits = data.load(
+            job.recipe.data, job.labels, job.recipe.training.seed, lambda said: events.emit("note", note=said)
+        )
         counts = {name: len(split) for name, split in splits.items()}
         trainer.check_rows(job.recipe.training, counts["train"])
     with events.timed("model"):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import leash
+from cachekit import leash, start
 from cachekit.compilers.neuron import compile_entries, facts, locks
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
@@ -114,8 +114,7 @@ class NeuronWatch:
     def _prefix(self) -> list[str]:
         # Also for one worker: without torchrun Transformers hangs from 4.44 on [SDK: BERT tutorial].
         command = [
-            sys.executable,
-            "-m",
+            *start.COMMAND,
             "torch.distributed.run",
             f"--nproc_per_node={self.workers}",
             *self._rendezvous(),

@@ -1,0 +1,106 @@
+"""Which checkpoint to go on from: the newest one that is whole. A run that was killed may have left half of one.
+
+A checkpoint is whole when it has what `transformers.Trainer` writes for a resume, in this order: model, optimizer,
+scheduler, random numbers, state (`Trainer._save_checkpoint`, 4.57 and 5.23). Without the optimizer's file the Trainer
+itself would go on in silence with a fresh one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+STATE = "trainer_state.json"
+_NAME = re.compile(r"checkpoint-(\d+)")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # or an index of several files, under the same name
+_LARGEST_HEADER = 100_000_000  # bytes; the format's own limit [safetensors: format]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of an output folder, newest first, whole or not."""
+    found = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        match = _NAME.fullmatch(path.name)
+        if match and path.is_dir():
+            found[path] = int(match[1])
+    return sorted(found, key=lambda path: found[path], reverse=True)
+
+
+def flaw(checkpoint: Path) -> str:
+    """Why a checkpoint cannot be gone on from; empty where it is whole."""
+    try:
+        return next(_flaws(checkpoint), "")
+    except OSError as error:
+        return f"{Path(error.filename or checkpoint).name} cannot be read: {error.strerror or error}"
+
+
+def _flaws(checkpoint: Path) -> Iterator[str]:
+    state = _json(checkpoint / STATE)
+    if state is None:
+        yield f"it has no {STATE}"
+    elif not isinstance(state.get("global_step"), int):
+        yield f"{STATE} is cut off"
+    yield from _weights(checkpoint)
+    # One of each, or one a rank with the rank in its name.
+    for what, pattern in (("optimizer.pt", "*optimizer*"), ("scheduler.pt", "scheduler*"), ("rng_state", "rng_state*")):
+        files = sorted(checkpoint.glob(pattern))
+        if not files:
+            yield f"it has no {what}"
+        yield from (f"{file.name} is cut off" for file in files if file.suffix in {".pt", ".pth"} and not _saved(file))
+
+
+def _weights(checkpoint: Path) -> Iterator[str]:
+    for name in _WEIGHTS:
+        index = _json(checkpoint / f"{name}.index.json")
+        if index is not None:
+            shards = index.get("weight_map")
+            names = sorted(set(shards.values())) if isinstance(shards, dict) else []
+            if not names:
+                yield f"{name}.index.json is cut off"
+        elif (checkpoint / name).is_file():
+            names = [name]
+        else:
+            continue
+        for shard in map(str, names):
+            file = checkpoint / shard
+            if not file.is_file():
+                yield f"it has no {shard}"
+            elif not (_safetensors(file) if file.suffix == ".safetensors" else _saved(file)):
+                yield f"{shard} is cut off"
+        return
+    yield "it has no weights"
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """A JSON object; an empty one where the file holds something else, None where there is no file."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _saved(file: Path) -> bool:
+    """Whether a file of `torch.save`, a zip archive since torch 1.6, is there to its end, where its table stands."""
+    return zipfile.is_zipfile(file)
+
+
+def _safetensors(file: Path) -> bool:
+    """Whether a file has a header, and all the bytes that the header tells of."""
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        raw = stream.read(size) if size <= _LARGEST_HEADER else b""
+    if len(raw) != size:
+        return False
+    try:
+        tensors = json.loads(raw)
+        ends = [one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"]
+        return file.stat().st_size == 8 + size + max(ends, default=0)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return False

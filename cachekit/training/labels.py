@@ -1,0 +1,91 @@
+"""Which class a row's label means: a name of the recipe's, or a class's number; decided once for a whole data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from cachekit import rows
+from cachekit.errors import DataError
+
+MANY = 5  # labels that a sentence lists
+_LONGEST = 9  # digits; there are never that many classes
+
+Numbering = Callable[[Any, str], int]
+
+
+def numbering(
+    labels: Sequence[str], splits: Mapping[str, Iterable[tuple[str, Any]]], tell: Callable[[str], None]
+) -> Numbering:
+    """Find out how a data set says its classes.
+
+    Where every value is a name, names are meant; else, where every value is a class's number, numbers: the usual form
+    of data sets on the Hub. Never one for this row and the other for that: with the names `1` to `5` and rows that are
+    numbered from 0, `1` would stand for two classes.
+
+    Args:
+        labels: The classes' names, in the order of their numbers.
+        splits: By split, each value with where it stands; every value that will be trained or evaluated on.
+        tell: Called with a sentence where the values could be read both ways, with another result.
+
+    Returns:
+        The class's number for a value; the second argument says where it stands, for errors.
+
+    Raises:
+        DataError: A row has no label, or the values are neither all names nor all numbers.
+    """
+    found: dict[str, str] = {}
+    for values in splits.values():
+        for where, value in values:
+            found.setdefault(rows.label_text(value, where), where)
+    by_name = {name: number for number, name in enumerate(labels)}
+    by_number = {text: int(text) for text in found if _is_number(text) and int(text) < len(labels)}
+    named = [text for text in found if text in by_name]
+    chosen = by_name if len(named) == len(found) else by_number
+    strangers = [text for text in found if text not in by_name and text not in by_number]
+    if strangers:
+        raise _unknown(strangers[0], found[strangers[0]], labels)
+    if any(text not in chosen for text in found):
+        name = next(text for text in named if text not in by_number)
+        number = next(text for text in by_number if text not in by_name)
+        raise DataError(
+            f"some labels are names, and some are numbers: {name!r} in {found[name]}, {number!r} in {found[number]}",
+            cause=f"labels are {_listed(labels)}",
+            hint="use the one or the other in all the data",
+        )
+    if any(by_name[text] != by_number[text] for text in named if text in by_number):
+        tell(_said(chosen is by_name, next((text for text in found if text not in by_name), ""), found, labels))
+
+    def number_of(value: Any, where: str) -> int:
+        text = rows.label_text(value, where)
+        if text not in chosen:
+            raise _unknown(text, where, labels)
+        return chosen[text]
+
+    return number_of
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST
+
+
+def _listed(texts: Iterable[str]) -> str:
+    shown = list(texts)
+    return ", ".join(shown[:MANY]) + (", ..." if len(shown) > MANY else "")
+
+
+def _said(names: bool, no_name: str, found: Mapping[str, str], labels: Sequence[str]) -> str:
+    if names:
+        return f"the labels {_listed(sorted(found))} are read as names of data.labels, not as numbers of classes"
+    return (
+        f"the labels {_listed(sorted(found))} are read as numbers of classes, 0 for {labels[0]!r}: "
+        f"{no_name!r} is no name of data.labels"
+    )
+
+
+def _unknown(text: str, where: str, labels: Sequence[str]) -> DataError:
+    return DataError(
+        f"{where}: unknown label {text!r}",
+        cause=f"labels are {', '.join(labels)}",
+        hint="complete data.labels (or data.num_labels) in the recipe",
+    )
