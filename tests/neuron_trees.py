@@ -10,6 +10,8 @@ from pathlib import Path
 
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.flags import flags_hash
+from cachekit.compilers.neuron.modules import collect
+from cachekit.compilers.neuron.neff import read
 
 COMPILER = "neuronxcc-2.26.6360.0+6f180f47"
 OTHER = "neuronxcc-2.21.33363.0+82129205"
@@ -34,7 +36,7 @@ def neff(seed: int = 0, size: int = 3000) -> bytes:
     return bytes(head) + data
 
 
-def check(path: Path) -> str | None:
+def check(path: Path, _: object = None) -> str | None:
     """The judge of the NEFFs made here."""
     raw = path.read_bytes()
     if len(raw) < 1024 or raw[172:188] != hashlib.md5(raw[1024:]).digest():
@@ -67,6 +69,15 @@ def make(root: Path, state: str = "success", seed: int = 0, compiler: str = COMP
     return folder
 
 
+def make_real(root: Path, path: Path, seed: int = 0) -> Path:
+    """A finished module around a real NEFF: of its compiler, its target, and its own name where it tells one."""
+    found = read(path)
+    folder = make(root, seed=seed, compiler=f"neuronxcc-{found.compiler}", name=found.module if seed < 90 else "")
+    (folder / "model.neff").write_bytes(path.read_bytes())
+    (folder / "compile_flags.json").write_text(json.dumps([f"--target={found.chip}"]))
+    return folder
+
+
 def tree(root: Path) -> dict[str, bytes]:
     """Every file, by path."""
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -75,3 +86,26 @@ def tree(root: Path) -> dict[str, bytes]:
 def entry_of(folder: Path):
     """A module as the scan sees it."""
     return next(entry for entry in scan(folder.parent.parent).entries if entry.path == folder)
+
+
+def taken(root: Path, workspace: Path, judge=check):
+    """What is taken of all that lies in a root."""
+    return collect(scan(root).entries, workspace, judge)
+
+
+def files_of(module, harvest) -> list[Path]:
+    """A module's files, in its order."""
+    return [harvest.files[file.sha256] for file in module.files]
+
+
+def one(folder: Path, workspace: Path, seed: int = 0):
+    """A module as a record has it, and its files."""
+    source = folder / f"source-{seed}"
+    make(source, seed=seed)
+    harvest = taken(source, workspace).harvest
+    return harvest.modules[0], files_of(harvest.modules[0], harvest)
+
+
+def clean(root: Path) -> bool:
+    """Nothing unfinished of ours lies in a root."""
+    return not [path for path in root.rglob("*") if path.name.startswith(".cachekit-")]

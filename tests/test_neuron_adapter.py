@@ -16,12 +16,24 @@ import time
 from pathlib import Path
 
 import pytest
+from neuron_files import make_neff
 from neuron_machine import RECIPE, Machine, end, left_behind, processes_under, until
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, Entry, neuron_host
 
+from cachekit.compilers.neuron import fit
 from cachekit.record import File
 
 FLAGS = "e30acd3a"  # the hash of no flags
+# NEFFs that are whole, and not for the machine of these tests.
+FOREIGN = {
+    "another chip": ({"target": "cayman"}, "it was compiled for trn2"),
+    "an older chip": ({"target": "tonga", "lnc": 1}, "it was compiled for inf1"),
+    "an unknown chip": ({"target": "v5", "lnc": 1}, "which is no chip that is known here"),
+    "two chips": ({"extra": {"kelf-b.json": b'{"target": "cayman"}'}}, "two targets"),
+    "no chip": ({"without": ["kelf-0.json"]}, "nothing in it says which chip"),
+    "another compiler": ({"version": "2.21.33363.0+82129205"}, "it was compiled by 2.21.33363.0"),
+    "another module": ({"name": "MODULE_77+e30acd3a.neff"}, "it was compiled as MODULE_77"),
+}
 OLD = 3600.0  # seconds: no lock of that age belongs to a compile that is about to begin
 
 
@@ -473,19 +485,12 @@ def test_a_damaged_module_in_the_store_is_a_miss(machine, place):
 
 
 @pytest.mark.feature("F6", "K1")
-@pytest.mark.parametrize("what", ["another chip", "another compiler"])
+@pytest.mark.parametrize("what", FOREIGN)
 def test_a_module_for_another_target_is_never_restored(machine, place, what):
     """A record whose digests fit, and whose NEFF is not for this machine: somebody made it so."""
     machine("warm", "tiny.yaml")
-    source = entry(machine, 2).path / "model.hlo_module.pb"
     output = place / "model.neff"
-    program = (
-        "from neuronxcc import neff\nimport sys\nfrom pathlib import Path\n"
-        "data = neff.write(Path(sys.argv[1]).read_bytes(), output='x', target=sys.argv[3], version=sys.argv[4])\n"
-        "Path(sys.argv[2]).write_bytes(data)\n"
-    )
-    chosen = ("trn2", "2.26.6360.0+6f180f47") if what == "another chip" else ("trn1", "2.21.33363.0+82129205")
-    subprocess.run([sys.executable, "-c", program, source, output, *chosen], env=machine.environment, check=True)
+    make_neff(output, **{"version": "2.26.6360.0+6f180f47", "target": "sunda", **FOREIGN[what][0]})
     foreign = publishable(output, place)
 
     def change(module):
@@ -495,11 +500,25 @@ def test_a_module_for_another_target_is_never_restored(machine, place, what):
     machine.rewrite(change, {foreign[0].sha256: foreign[1]})
     other = another(machine, place / "other")
     error = other("train", "tiny.yaml", "--require-warm", code=5)["error"]
-    assert "it was compiled" in error["cause"]
+    assert FOREIGN[what][1] in error["cause"]
     assert not entry(other, 2).path.exists()
     result = other("train", "tiny.yaml")
     assert (result["compiled"], result["found"]) == (0, 3)
     assert "the record cannot be used, and is made anew" in other.said
+
+
+@pytest.mark.feature("F6", "K1")
+@pytest.mark.parametrize("how", [("train",), ("warm", "--recache")])
+def test_a_foreign_neff_in_the_root_is_not_kept(machine, how):
+    """Somebody copied a cache of another machine: Neuron itself takes such a module for a hit."""
+    machine("warm", "tiny.yaml")
+    neff = entry(machine, 2).path / "model.neff"
+    make_neff(neff, version="2.26.6360.0+6f180f47", target="tonga", lnc=1)
+    verb, *options = how
+    assert machine(verb, "tiny.yaml", *options)["status"]
+    assert fit.check(neff, target="trn1") is None
+    recorded_neff = next(file for file in machine.record().modules[1].files if file.path == "model.neff")
+    assert fit.check(next((machine.home / "v1" / "blobs").rglob(recorded_neff.sha256)), target="trn1") is None
 
 
 def publishable(path: Path, folder: Path) -> tuple[File, Path]:

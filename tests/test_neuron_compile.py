@@ -14,7 +14,7 @@ import pytest
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries
+from cachekit.compilers.neuron import compile_entries, fit
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
@@ -220,7 +220,16 @@ def test_silence_is_a_hang_only_where_nothing_compiles(host, tmp_path, lines, ha
     from cachekit.compilers.neuron.watch import NeuronWatch
 
     seen = NeuronWatch(
-        made, tmp_path / "root", ALONE, (), Node(), trial=True, found=False, strict=False, clock=lambda: now[0]
+        made,
+        tmp_path / "root",
+        ALONE,
+        (),
+        Node(),
+        check=fit.check,
+        trial=True,
+        found=False,
+        strict=False,
+        clock=lambda: now[0],
     )
     now[0] = 1e6
     assert not seen.finished(), "the worker has not said that it is done"

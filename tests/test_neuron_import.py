@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from conftest import real_dir
-from neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
+from neuron_trees import COMPILER, OTHER, check, make, make_real, module_name, neff, tree
 from standins import Watched, make_record, overwrite, publish
 
 from cachekit.actions.inspect import ls, show
 from cachekit.actions.neuron_export import export_cache
 from cachekit.actions.neuron_import import import_cache, known_modules
 from cachekit.cli import app, out
+from cachekit.compilers.neuron import fit
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.errors import StoreError, UnknownNameError, UsageError
 
@@ -81,7 +82,7 @@ def test_a_second_import_adds_nothing(store, cache):
     before = tree(store.layout.home)
     # What the store has is not even read again.
     judged = []
-    again = import_cache(store, cache, lambda path: judged.append(path) or check(path))
+    again = import_cache(store, cache, lambda path, said: judged.append(path) or check(path))
     assert added(again) == []
     assert sorted(name for group in again.groups for name in group.known) == WHOLE
     assert again.left == first.left
@@ -136,6 +137,23 @@ def test_a_dry_run_says_the_same_and_writes_nothing(store, cache):
     planned = import_cache(store, cache, check, dry_run=True)
     assert not store.layout.home.exists()
     assert planned.as_dict() | {"dry_run": False} == import_cache(store, cache, check).as_dict()
+
+
+@pytest.mark.feature("S7")
+def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, store):
+    (tmp_path / "secret").write_text("password")
+    beside = make(tmp_path / "cache", seed=1)
+    (beside / "secret.txt").symlink_to(tmp_path / "secret")
+    linked = make(tmp_path / "cache", seed=2)
+    (linked / "model.hlo_module.pb").unlink()
+    (linked / "model.hlo_module.pb").symlink_to(tmp_path / "secret")
+    planned = import_cache(store, tmp_path / "cache", check, dry_run=True)
+    imported = import_cache(store, tmp_path / "cache", check)
+    assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
+    assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
+    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
+    assert [item.path for _, item in imported.left] == [linked]
+    assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
 
 
 def test_one_compilers_folder_can_be_imported(store, cache):
@@ -209,7 +227,7 @@ from cachekit.journal import Journal
 from cachekit.store import Store
 
 calls = 0
-def check(path):
+def check(path, said):
     global calls
     calls += 1
     if calls == 2:
@@ -333,12 +351,10 @@ def test_leftovers_of_a_killed_export_are_swept(filled, tmp_path):
 
 
 def test_real_neffs_go_in_and_out(tmp_path, store):
-    from cachekit.compilers.neuron.neff import check as real_check
-
     for seed, path in enumerate(sorted(real_dir("neff").glob("*.neff"))):
-        (make(tmp_path / "cache", seed=seed) / "model.neff").write_bytes(path.read_bytes())
-    import_cache(store, tmp_path / "cache", real_check)
-    export_cache(store, tmp_path / "out", real_check)
+        make_real(tmp_path / "cache", path, seed)
+    import_cache(store, tmp_path / "cache", fit.check)
+    export_cache(store, tmp_path / "out", fit.check)
     assert tree(tmp_path / "out") == tree(tmp_path / "cache")
 
 
@@ -355,7 +371,7 @@ def golden(name, text):
 @pytest.fixture
 def command(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(out, "_style", out._Style())
-    monkeypatch.setattr("cachekit.compilers.neuron.neff.check", check)
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
     monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
 
     def run(*arguments, code=0):

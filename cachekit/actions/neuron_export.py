@@ -11,7 +11,8 @@ from typing import Any
 from cachekit.actions.inspect import find
 from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import place
-from cachekit.compilers.neuron.modules import Check, Restored, check_module, restore
+from cachekit.compilers.neuron.fit import Check
+from cachekit.compilers.neuron.modules import Restored, check_module, restore
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.record import Module, Record
 from cachekit.store import Store

@@ -17,7 +17,8 @@ from typing import Any
 from cachekit.actions.provenance import provenance
 from cachekit.compilers.neuron import facts, modules
 from cachekit.compilers.neuron.entries import Entry, Scan, scan
-from cachekit.compilers.neuron.modules import Check, Skipped
+from cachekit.compilers.neuron.fit import Check
+from cachekit.compilers.neuron.modules import Collected, Skipped
 from cachekit.errors import UsageError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json, key_of
@@ -118,17 +119,18 @@ def import_cache(store: Store, folder: Path, check: Check, *, dry_run: bool = Fa
             left.append((state, Skipped(entry.module, entry.path, reason)))
         else:
             fit.append(entry)
+    strangers = [(stranger.path, stranger.reason) for stranger in found.strangers]
     groups = []
     for compiler, entries in groupby(fit, lambda entry: entry.compiler):
         candidates = list(entries)
         had = tuple(sorted({entry.module for entry in candidates if entry.module in known}))
         fresh = [entry for entry in candidates if entry.module not in known]
-        group, skipped = (_look if dry_run else _take)(store, compiler, fresh, check)
+        group, rest = (_look if dry_run else _take)(store, compiler, fresh, check)
         groups.append(Group(compiler, group.key, group.added, had, group.size))
-        left += [("refused", item) for item in skipped]
+        left += [("refused", item) for item in rest.skipped]
+        strangers += [(path, "in a module's folder, and none of its files") for path in rest.beside]
     left.sort(key=lambda pair: (pair[1].module, str(pair[1].path)))
-    strangers = tuple((stranger.path, stranger.reason) for stranger in found.strangers)
-    return Imported(folder, dry_run, tuple(groups), tuple(left), strangers)
+    return Imported(folder, dry_run, tuple(groups), tuple(left), tuple(strangers))
 
 
 def _scan(folder: Path) -> Scan:
@@ -159,34 +161,38 @@ def known_modules(store: Store) -> frozenset[str]:
     return frozenset(names)
 
 
-def _look(_: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, list[Skipped]]:
+def _look(_: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, Collected]:
     """What `_take` would take."""
     fit: dict[str, int] = {}
-    skipped = []
+    skipped: list[Skipped] = []
+    beside: list[Path] = []
     for entry in entries:
-        reason = modules.damage(entry, check)
+        if entry.module in fit:
+            reason = "another of the same name was taken"
+        elif not (reason := modules.unreadable(entry)) and (problem := modules.damage(entry, check)):
+            reason = f"{facts.NEFF} cannot be used: {problem}"
         if reason:
-            skipped.append(Skipped(entry.module, entry.path, f"{facts.NEFF} is damaged: {reason}"))
-        elif entry.module in fit:
-            skipped.append(Skipped(entry.module, entry.path, "another of the same name was taken"))
+            skipped.append(Skipped(entry.module, entry.path, reason))
         else:
-            fit[entry.module] = entry.size()
+            fit[entry.module] = sum(file.size for file in entry.files() if file.name in facts.MODULE_FILES)
+            beside += modules.strange(entry)
     key = key_of(_ingredients(compiler, fit)) if fit else ""
-    return Group(compiler, key, tuple(sorted(fit)), (), sum(fit.values())), skipped
+    group = Group(compiler, key, tuple(sorted(fit)), (), sum(fit.values()))
+    return group, Collected(None, tuple(skipped), tuple(beside))
 
 
-def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, list[Skipped]]:
+def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, Collected]:
     with store.workspace() as workspace:
         try:
             taken = modules.collect(entries, workspace, check)
         except OSError as error:
             raise store_error(store.layout.home, error) from error
         if taken.harvest is None:
-            return Group(compiler, "", (), (), 0), list(taken.skipped)
+            return Group(compiler, "", (), (), 0), taken
         record = _record(compiler, taken.harvest.modules)
         store.publish(record, taken.harvest.files)
     names = tuple(module.name for module in record.modules)
-    return Group(compiler, record.key, names, (), record.size), list(taken.skipped)
+    return Group(compiler, record.key, names, (), record.size), taken
 
 
 def _record(compiler: str, found: tuple[Module, ...]) -> Record:

@@ -42,7 +42,7 @@ def command(
     Example:  cachekit export /var/tmp/neuron-compile-cache --record 3f2a91c0
     """
     from cachekit.actions.neuron_export import export_cache, failure
-    from cachekit.compilers.neuron.neff import check
+    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)

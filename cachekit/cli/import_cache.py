@@ -33,7 +33,7 @@ def command(
     Example:  cachekit import /var/tmp/neuron-compile-cache
     """
     from cachekit.actions.neuron_import import import_cache
-    from cachekit.compilers.neuron.neff import check
+    from cachekit.compilers.neuron.fit import check
 
     out.setup(format, quiet=quiet, verbose=verbose)
     verb = NAME if not dry_run else ""

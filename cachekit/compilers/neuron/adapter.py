@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, flags, host, locks, modules, neff, place, root
-from cachekit.compilers.neuron.entries import Scan, read_entry, scan
+from cachekit.compilers.neuron import facts, fit, flags, host, locks, modules, place, root
+from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
+from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Harvest, Node, Observed, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
@@ -163,7 +163,15 @@ class Neuron:
                 hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )
         return NeuronWatch(
-            recipe, live_root, self.machine, self.flags(recipe), self._node, trial=trial, found=found, strict=strict
+            recipe,
+            live_root,
+            self.machine,
+            self.flags(recipe),
+            self._node,
+            check=self._check,
+            trial=trial,
+            found=found,
+            strict=strict,
         )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
@@ -188,7 +196,7 @@ class Neuron:
     ) -> Harvest | None:
         """See the port: what the run reported, found or made; without a report, what is new."""
         names = observed.modules if observed else self.contents(live_root) - before
-        wanted = [read_entry(str(live_root / name), *name.split("/", 1)) for name in sorted(names)]
+        wanted = [self._entry(live_root, name) for name in sorted(names)]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
         found = modules.collect(wanted, workspace, self._check, seconds)
         if observed and found.skipped:  # a record without them would promise what is not so
@@ -202,26 +210,21 @@ class Neuron:
 
     def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
         """See the port. One that is there already stays, and one that another process works on."""
-        compiler = module.name.partition("/")[0].removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
-        return modules.restore(module, files, live_root, check=partial(self._check, compiler=compiler)).size
+        return modules.restore(module, files, live_root, check=self._check).size
 
-    def _check(self, path: Path, compiler: str = "") -> str | None:
-        """Why a NEFF is not to be used on this machine: it is damaged, or was compiled for another.
+    def _check(self, path: Path, said: Claim) -> str | None:
+        """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
+        return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
 
-        Args:
-            path: The file.
-            compiler: The version that it is said to come from; empty asks nothing.
-        """
+    def _entry(self, live_root: Path, name: str) -> Entry:
         try:
-            found = neff.read(path, leaks=False)
-        except neff.NeffError:
-            return neff.check(path)  # whole, perhaps, with contents that nobody here can read
-        wanted = facts.TARGET_CHIPS.get(self.machine.target, "")
-        if wanted and found.chip in facts.TARGET_CHIPS.values() and found.chip != wanted:
-            return f"it was compiled for {found.chip}, and this machine has {self.machine.target}"
-        if compiler and found.compiler and host.public(found.compiler) != host.public(compiler):
-            return f"it was compiled by {found.compiler}, not by {compiler}"
-        return None
+            return read_entry(str(live_root / name), *name.split("/", 1))
+        except OSError as error:  # somebody's cleaner was quicker
+            raise CompileError(
+                f"{name} was compiled or found in this run, and cannot be kept",
+                cause=f"{live_root / name}: {error.strerror}; another process removes modules from this root",
+                hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+            ) from error
 
     def _scan(self, live_root: Path) -> Scan:
         try:

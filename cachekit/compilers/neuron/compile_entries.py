@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import leash
-from cachekit.compilers.neuron import facts, locks, modules, neff
+from cachekit.compilers.neuron import facts, fit, locks, modules
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
+from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.processes import look
 from cachekit.errors import CompileError
@@ -41,6 +42,7 @@ Sink = Callable[[dict[str, Any]], None]
 class _Running:
     """Compilers that run now, so that an interruption ends them, and what came of the others."""
 
+    check: Check
     processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -56,7 +58,7 @@ class _Running:
 
 
 def complete(
-    entries: Iterable[Entry], memory: FailureMemory, *, jobs: int, timeout: float, tell: Sink
+    entries: Iterable[Entry], memory: FailureMemory, *, jobs: int, timeout: float, tell: Sink, check: Check = fit.check
 ) -> dict[str, float]:
     """Have every module compiled.
 
@@ -69,6 +71,7 @@ def complete(
         jobs: Compilers at once.
         timeout: Seconds for one of them, or for somebody else's.
         tell: Called with events.
+        check: Judges each NEFF: one that is damaged, or for another machine, is compiled anew.
 
     Returns:
         Seconds by module, of those that were compiled here.
@@ -76,17 +79,17 @@ def complete(
     Raises:
         CompileError: Some could not be compiled; the others are kept.
     """
-    entries = [read_entry(entry.place, entry.compiler, entry.name) for entry in entries]
+    entries = [_again(entry) for entry in entries]
     failures: dict[str, Failure] = {}
     todo: list[Entry] = []
     for entry in entries:
-        if entry.finished and not modules.damage(entry, neff.check):
+        if entry.finished and not modules.damage(entry, check):
             continue
         if failure := _recalled(entry, memory) or _remembered(entry, tell):
             failures[entry.module] = failure
         else:
             todo.append(entry)
-    running = _Running()
+    running = _Running(check)
     failures |= _compile_all(todo, jobs, timeout, tell, running)
     again = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
     if again and jobs > 1:
@@ -102,6 +105,17 @@ def complete(
                     memory.remember(entry.name, failures[entry.module], compiler=entry.compiler, log=log)
         raise _error(failures, len(entries))
     return running.seconds
+
+
+def _again(entry: Entry) -> Entry:
+    try:
+        return read_entry(entry.place, entry.compiler, entry.name)
+    except OSError as error:
+        raise CompileError(
+            f"{entry.module} was extracted in this run, and cannot be compiled",
+            cause=f"{entry.place}: {error.strerror}; another process removes modules from this root",
+            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+        ) from error
 
 
 def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
@@ -173,7 +187,7 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
         if problem:
             return None, problem
         now = read_entry(entry.place, entry.compiler, entry.name)
-        if now.state == "success" and not modules.damage(now, neff.check):
+        if now.state == "success" and not modules.damage(now, running.check):
             return None, None
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
@@ -216,25 +230,27 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
             shutil.copyfileobj(packed, plain)
     if shutil.which(facts.COMPILER) is None:
         return classify(f"No such file or directory: '{facts.COMPILER}'")
+    words = read_flags(entry.path / facts.FLAGS_FILE)
     command = [
         *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
         str(source),
         "--output",
         str(output),
-        *(read_flags(entry.path / facts.FLAGS_FILE) or ()),
+        *(words or ()),
         facts.COMPILE_VERBOSITY,
     ]
-    with log.open("wb") as words:
+    with log.open("wb") as told:
         try:
-            code = _call(command, folder, words, timeout, running)
+            code = _call(command, folder, told, timeout, running)
         except subprocess.TimeoutExpired as error:
             return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
         running.logs[entry.module] = text
         return classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
-    reason = neff.check(output) if output.is_file() else "it is not there"
+    said = claim(entry.compiler, entry.name, words)
+    reason = running.check(output, said) if output.is_file() else "it is not there"
     if reason:
         return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
     _publish(entry, output)

@@ -74,7 +74,8 @@ CACHE_DIR_FLAG = "--cache_dir"  # wins over the variable [SDK: neuron-caching]
 NO_CACHE_FLAG = "--no_cache"
 NESTED_ROOT = "neuron-compile-cache"  # late in 2023 npc wrote one level deeper [optimum-neuron PR 352]
 COMPILER_DIRECTORY_PREFIX = "neuronxcc-"
-COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][^/]*)")
+# The characters of a Python version, and no others: such names go into records, URLs and terminals.
+COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][0-9A-Za-z.+_-]{0,99})")
 OLD_COMPILER_DIRECTORY = re.compile(r"(?:USER_)?neuroncc-(?P<version>[0-9][^/]*)")  # before SDK 2.8
 # PJRT graphs have an unsigned decimal, NxD and optimum-neuron 20 hex digits, exported models no flags [FILES, LOG].
 MODULE_DIRECTORY = re.compile(r"MODULE_(?P<graph>[0-9a-f]+)(?:\+(?P<flags>[0-9a-f]{8}))?")
@@ -86,6 +87,10 @@ FLAGS_FILE = "compile_flags.json"
 HLO_FILES = ("model.hlo_module.pb", "model.hlo_module.pb.gz", "model.hlo.pb")  # newest naming first
 LOCK_SUFFIX = ".lock"
 WRAPPED_NEFF = "wrapped_neff.hlo"  # beside the NEFF in NxDI's caches [a real S3 listing]
+# All that belongs to a finished module; what else lies in its folder is somebody's own.
+MODULE_FILES = frozenset((NEFF, DONE, FLAGS_FILE, WRAPPED_NEFF, *HLO_FILES))
+# What optimum-neuron fetches from its Hub cache and links into a module [ON hub_cache.py].
+LINKED_FILES = frozenset((NEFF, DONE))
 MODULE_PREFIX = "MODULE_"  # what a module's folder is called, whatever follows
 REGISTRY_DIRECTORY = "0_REGISTRY"  # optimum-neuron's index, beside the modules of a compiler [ON]
 # One for the whole root, held by the kernel while files are touched: no sign of a compile, and not ours [tracebacks].
@@ -123,9 +128,13 @@ WRAPPER_OPTIONS = {
 # Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
-TARGETS = ("trn1", "trn1n", "inf2", "trn2", "trn2n", "trn2u", "trn3", "trn3u")  # [SDK: neuronx-cc; trn3: quickstart]
 OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
-OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": "--logical-nc-config"}  # [SDK: neuronx-cc]
+OPTION_SYNONYMS = {
+    "-O": "--optlevel",
+    "-lnc": "--logical-nc-config",
+    "--lnc": "--logical-nc-config",
+}  # [SDK: neuronx-cc]
+LNC_OPTION = "--logical-nc-config"
 # Given by a user they reach the hash, although they change no code: work directories make keys of one machine [NxDI].
 LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
 
@@ -144,6 +153,7 @@ NEFF_MAJOR = 2  # the newest that runtimes load [unofficial notes on libnrt 2.31
 NEFF_INFO = "info.json"  # tool_version: the compiler with its commit; name: what was given as --output
 NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a kelf already [unofficial notes]
 NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
+NEFF_KELF_TARGET = "target"  # the chip, in a kelf
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
 NEFF_TENSOR_MAP = re.compile(r"(?:.+/)?sg[0-9]+/tensor_map\.json")
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
@@ -161,14 +171,22 @@ NEFF_TARGETS = {
     "": "trn1",
     "*": "any",
 }
-# The chip of each target, in the same words: a module of another one is never used.
+# The chip of each target that the compiler knows, in the same words: a NEFF of another chip, or of one that is not
+# named above, is never used. A new chip: its target here, what its kelfs say above [SDK: neuronx-cc; quickstart].
 TARGET_CHIPS = {
     "trn1": "trn1", "trn1n": "trn1", "inf2": "trn1", "trn2": "trn2", "trn2n": "trn2", "trn2u": "trn2",
     "trn3": "trn3", "trn3u": "trn3",
 }  # fmt: skip
+TARGETS = tuple(TARGET_CHIPS)
+ANY_CHIP = "any"
+# Feature bits of the header that a chip's runtimes load; no list is public, so none is checked. FILES have 0x0 (trn1),
+# 0xc00, 0x201c00, 0x209c00 (trn2), 0x1209c00 (trn3); a runtime refuses a bit that is newer than itself [sdk#820].
+NEFF_LOADABLE_FEATURES: dict[str, int] = {}
+NEFF_LNC_IS_REQUIRED = True  # a NEFF's LNC must be that of the process that loads it [SDK: logical-neuroncore-config]
 NEFF_FEATURE_PREFIX = "neff_feature_"  # def.json's names of feature bits begin with it, most of them [FILES]
 # A module's name within the path that the compiler was given as --output [FILES, SDK: neuron-packager].
 NEFF_MODULE = re.compile(r"(?<![0-9A-Za-z_])(MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_+])")
+NEFF_NAMES_ITS_MODULE = True  # where there is one in the name, it is the module that the NEFF lies in [FILES: one]
 
 # --- logs ---------------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,11 @@ def read_flags(path: Path) -> list[str] | None:
     return None
 
 
+def option(words: Sequence[str], name: str) -> str:
+    """The value of an option, however it is spelled (`facts.OPTION_SYNONYMS`); the last one counts, empty for none."""
+    return next((found.value for found in reversed(_options(words)) if found.name == name), "")
+
+
 def from_command(line: str) -> tuple[list[str], Era]:
     """What is hashed of a logged compiler command, and the formula that its form points to.
 

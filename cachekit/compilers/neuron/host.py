@@ -81,6 +81,7 @@ def this_host() -> Host:
 
     Raises:
         CompilerUnavailableError: The packages are absent, or are placeholders.
+        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
     """
     found = versions()
     if wrong := placeholders(found):
@@ -103,7 +104,7 @@ def this_host() -> Host:
         raise CompilerUnavailableError(
             "there is no Neuron device here to compile for",
             cause=f"neuron-ls finds none, and {name or 'this machine'} is no instance that has one",
-            hint=f"set {facts.TARGET_OVERRIDE} (trn1, trn2, inf2) to compile for another machine",
+            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
         )
     cores = (seen.cores if seen else None) or (known.cores if known else 0)
     lnc = _number(os.environ.get(facts.LNC)) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
@@ -144,8 +145,17 @@ def named(toolchain: str, instance: str) -> Host:
 
 
 def target_of(override: str, instance: str, known: Instance | None) -> str:
-    """The compiler's name for a machine's chip: as the user says, as the registry says, or by the instance's family."""
+    """The compiler's name for a machine's chip: as the user says, as the registry says, or by the instance's family.
+
+    Raises:
+        UsageError: The user says a name that is none: nothing could be compared with it.
+    """
     if override:
+        if override not in facts.TARGETS:
+            raise UsageError(
+                f"{facts.TARGET_OVERRIDE}={override} is no target that is known here",
+                hint=f"set it to one of {', '.join(facts.TARGETS)}",
+            )
         return override
     if known is not None:
         return known.target

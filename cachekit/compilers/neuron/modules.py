@@ -7,11 +7,12 @@ place may be in use by processes that know nothing of cachekit.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -19,13 +20,13 @@ from typing import BinaryIO, Literal
 from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.entries import Entry, classify, read_entry
+from cachekit.compilers.neuron.fit import Check, Claim, claim
+from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest
 from cachekit.errors import IntegrityError
 from cachekit.record import File, Module
 
 CHUNK = 1 << 20
-Check = Callable[[Path], "str | None"]
-"""Why a NEFF is damaged; None where it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class Collected:
     Attributes:
         harvest: For the record; None where nothing was fit.
         skipped: The rest of what was offered.
+        beside: What lay in the folders of those that were taken, and is none of a module's files.
     """
 
     harvest: Harvest | None
     skipped: tuple[Skipped, ...]
+    beside: tuple[Path, ...] = ()
 
 
 class _UnfitError(Exception):
@@ -77,6 +80,7 @@ def collect(
     modules: dict[str, Module] = {}
     files: dict[str, Path] = {}
     skipped: list[Skipped] = []
+    beside: list[Path] = []
     folder = Path(tempfile.mkdtemp(prefix="modules-", dir=workspace))
     for entry in entries:
         try:
@@ -88,8 +92,9 @@ def collect(
             continue
         modules[entry.module] = Module(entry.module, found, (seconds or {}).get(entry.module))
         files |= fresh
+        beside += strange(entry)
     taken = tuple(module for _, module in sorted(modules.items()))
-    return Collected(Harvest(taken, files) if taken else None, tuple(skipped))
+    return Collected(Harvest(taken, files) if taken else None, tuple(skipped), tuple(beside))
 
 
 def unfit(entry: Entry) -> str:
@@ -111,15 +116,29 @@ def unfit(entry: Entry) -> str:
 
 
 def damage(entry: Entry, check: Check) -> str:
-    """Why a finished module is not to be trusted where it lies; empty where it is whole."""
+    """Why a finished module is not to be used where it lies; empty where it is fit."""
+    said = claim(entry.compiler, entry.name, read_flags(entry.path / facts.FLAGS_FILE))
     try:
-        return check(entry.path / facts.NEFF) or ""
+        return check(entry.path / facts.NEFF, said) or ""
     except OSError as error:
         return f"{facts.NEFF} cannot be read: {error.strerror}"
 
 
-def _kept(name: str) -> bool:
-    return not (name.startswith(".") or name.endswith(facts.LOCK_SUFFIX) or name == facts.FAILURE_LOG)
+def unreadable(entry: Entry) -> str:
+    """Which of a finished module's files would not be copied, and why; empty where all would be."""
+    try:
+        for name in facts.MODULE_FILES & {*entry.names}:
+            with os.fdopen(_opened(entry, name)):
+                pass
+    except _UnfitError as error:
+        return str(error)
+    return ""
+
+
+def strange(entry: Entry) -> list[Path]:
+    """What lies in a module's folder and is none of its files: it is left there."""
+    known = {*facts.MODULE_FILES, facts.FAILURE_LOG}
+    return [entry.path / name for name in sorted((*entry.names, *entry.odd)) if name not in known]
 
 
 def _take(
@@ -128,17 +147,17 @@ def _take(
     if reason := unfit(entry):
         raise _UnfitError(reason)
     before = _look(entry)
-    names = [name for name in before if _kept(name)]
-    if reason := next((reason for name in names if (reason := _unsafe(name))), ""):
-        raise _UnfitError(reason)
     files: list[File] = []
     fresh: dict[str, Path] = {}
+    words: list[str] | None = None
     try:
-        for name in names:
+        for name in sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name)):
             copy = folder / str(len(known) + len(fresh))
-            sha256, size = _copy_out(entry.path / name, copy)
-            if name == facts.NEFF and (problem := check(copy)):
-                raise _UnfitError(f"{name} is damaged: {problem}")  # noqa: TRY301
+            sha256, size = _copy_out(entry, name, copy)
+            if name == facts.FLAGS_FILE:
+                words = read_flags(copy)
+            elif name == facts.NEFF and (problem := check(copy, claim(entry.compiler, entry.name, words))):
+                raise _UnfitError(f"{name} cannot be used: {problem}")  # noqa: TRY301
             if sha256 in known or sha256 in fresh:
                 copy.unlink()
             else:
@@ -150,33 +169,63 @@ def _take(
         for path in (*fresh.values(), folder / str(len(known) + len(fresh))):
             path.unlink(missing_ok=True)
         raise
-    return tuple(files), fresh
+    return tuple(sorted(files, key=lambda file: file.path)), fresh
 
 
 def _look(entry: Entry) -> dict[str, tuple[int, int, int, int]]:
-    """The files of a module with what tells whether they change."""
+    """A module's own files with what tells whether they change."""
     try:
         names = read_entry(entry.place, entry.compiler, entry.name).names
         if classify(names) != "success" or any(name.endswith(facts.LOCK_SUFFIX) for name in names):
             raise _UnfitError("it changed while it was read")
-        states = {name: (entry.path / name).stat() for name in names}
+        states = {name: (entry.path / name).stat() for name in names if name in facts.MODULE_FILES}
     except OSError as error:
         raise _UnfitError(f"it changed while it was read: {error.strerror}") from error
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in states.items()}
 
 
-def _copy_out(source: Path, copy: Path) -> tuple[str, int]:
-    """Copy a file of a live root; links are followed to regular files only."""
+def _copy_out(entry: Entry, name: str, copy: Path) -> tuple[str, int]:
+    """Copy a file of a live root."""
+    with os.fdopen(_opened(entry, name), "rb", buffering=0) as raw, copy.open("xb") as target:
+        return _pour(raw, target, name)
+
+
+def _opened(entry: Entry, name: str) -> int:
+    """A module's file, open to be read.
+
+    A link could lead to anything that this user may read, and records are shared. It is followed within the module's
+    folder, and out of it only where what is found cannot be a secret: a NEFF, which is checked, or an empty mark.
+    """
     try:
-        # Not blocking: what was a file a moment ago may be a pipe now.
-        handle = os.open(source, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        handle = _open(entry, name)
     except OSError as error:
-        raise _UnfitError(f"{source.name} cannot be read: {error.strerror}") from error
-    with os.fdopen(handle, "rb", buffering=0) as raw:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _UnfitError(f"{source.name} is no regular file")
-        with copy.open("xb") as target:
-            return _pour(raw, target, source.name)
+        raise _UnfitError(f"{name} cannot be read: {error.strerror}") from error
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        reason = "is no regular file"
+    elif name == facts.DONE and status.st_size and (entry.path / name).is_symlink():
+        reason = "is a link to something else"
+    else:
+        return handle
+    os.close(handle)
+    raise _UnfitError(f"{name} {reason}")
+
+
+def _open(entry: Entry, name: str) -> int:
+    # Not blocking: what was a file a moment ago may be a pipe now.
+    how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    path = entry.path / name
+    try:
+        return os.open(path, how | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    if name in facts.LINKED_FILES:
+        return os.open(path, how)
+    goal = path.parent / path.readlink()
+    if goal.parent.resolve() != path.parent.resolve():
+        raise _UnfitError(f"{name} is a link out of its folder")
+    return os.open(path.parent / goal.name, how | os.O_NOFOLLOW)
 
 
 def _pour(source: BinaryIO, target: BinaryIO, name: str) -> tuple[str, int]:
@@ -229,18 +278,11 @@ def check_module(module: Module) -> tuple[str, str]:
     if len(set(names)) < len(names):
         raise UnsafeArchiveError(f"{module.name}: a file stands twice")
     for path in names:
-        if reason := _unsafe(path) or ("" if _kept(path) else f"{path!r} is of an unfinished module"):
-            raise UnsafeArchiveError(f"{module.name}: {reason}")
+        if path not in facts.MODULE_FILES:
+            raise UnsafeArchiveError(f"{module.name}: {path!r} is none of a finished module's files")
     if classify(names) != "success":
         raise UnsafeArchiveError(f"{module.name} is not finished: its files are {', '.join(sorted(names))}")
     return compiler, name
-
-
-def _unsafe(name: str) -> str:
-    longest = 255
-    if "/" in name or "\\" in name or name in {"", ".", ".."} or len(os.fsencode(name)) > longest:
-        return f"{name!r} is no plain file name"
-    return "" if name.isprintable() else f"{name!r} is no printable name"
 
 
 def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check | None = None) -> Restored:
@@ -289,7 +331,14 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
 def _build(module: Module, files: Sequence[Path], built: Path, check: Check | None) -> int:
     built.mkdir()
     size = 0
-    pairs = sorted(zip(module.files, files, strict=True), key=lambda pair: (pair[0].path == facts.DONE, pair[0].path))
+
+    def said() -> Claim:
+        compiler, _, name = module.name.partition("/")
+        return claim(compiler, name, read_flags(built / facts.FLAGS_FILE))
+
+    # The flags before the NEFF, which is judged by them; the mark that it is whole last.
+    order = {facts.FLAGS_FILE: 0, facts.DONE: 2}
+    pairs = sorted(zip(module.files, files, strict=True), key=lambda pair: (order.get(pair[0].path, 1), pair[0].path))
     for file, source in pairs:
         target = built / file.path
         with source.open("rb", buffering=0) as raw, target.open("xb") as out:
@@ -298,8 +347,8 @@ def _build(module: Module, files: Sequence[Path], built: Path, check: Check | No
             raise IntegrityError(
                 f"{file.path} of {module.name} is not what its record says", cause="digest or size do not fit"
             )
-        if file.path == facts.NEFF and check is not None and (reason := check(target)):
-            raise IntegrityError(f"the NEFF of {module.name} is damaged", cause=reason)
+        if file.path == facts.NEFF and check is not None and (reason := check(target, said())):
+            raise IntegrityError(f"the NEFF of {module.name} cannot be used here", cause=reason)
         size += count
     return size
 

@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from cachekit import archive
 from cachekit.compilers.neuron import facts, place
-from cachekit.compilers.neuron.modules import Check, Skipped
+from cachekit.compilers.neuron.fit import Check, Claim
+from cachekit.compilers.neuron.modules import Skipped
 from cachekit.compilers.port import Harvest
 from cachekit.errors import IntegrityError
 from cachekit.record import File, Module
@@ -75,7 +76,7 @@ def harvest(
     skipped: list[Skipped] = []
     for name in sorted(contents(live_root) - before):
         try:
-            reason = check(live_root / name) if check else None
+            reason = check(live_root / name, Claim(compiler=version)) if check else None
         except OSError as error:
             reason = f"it cannot be read: {error.strerror}"
         if reason:
@@ -121,7 +122,7 @@ def restore(module: Module, packed: Path, live_root: Path, version: str, *, chec
                 neff.rpartition("/")[2]
             ):
                 raise archive.UnsafeArchiveError(f"{module.name}: {neff!r} is no NEFF")
-            if check is not None and (reason := check(tree / neff)):
+            if check is not None and (reason := check(tree / neff, Claim(compiler=version))):
                 raise IntegrityError(f"{neff} of {module.name} is damaged", cause=reason)
         return sum(_move(tree / neff, live_root / neff, live_root) for neff in names)
 

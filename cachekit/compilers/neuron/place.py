@@ -25,9 +25,7 @@ _AT_FDCWD = -100
 
 Standing = Literal["absent", "present", "replaceable", "left"]
 # What a module's folder may hold that is lost with it when it is replaced: nothing that only a person could make again.
-REPLACEABLE = frozenset(
-    (facts.NEFF, facts.DONE, facts.FAILURE_LOG, facts.FLAGS_FILE, facts.WRAPPED_NEFF, *facts.HLO_FILES)
-)
+REPLACEABLE = facts.MODULE_FILES | {facts.FAILURE_LOG}
 
 
 @contextlib.contextmanager
@@ -121,7 +119,9 @@ def _judge(entry: Entry) -> tuple[Standing, str]:
         return "present", ""
     if entry.locks:
         return "left", "it is locked: a compile is at work, or was killed (`cachekit doctor`)"
-    foreign = [name for name in (*entry.names, *entry.odd) if name not in REPLACEABLE]
+    # Of what is no file only dead links go: a folder of such a name may hold anything.
+    foreign = [name for name in entry.names if name not in REPLACEABLE]
+    foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
     if foreign:
         return "left", f"{foreign[0]} lies there, which is not of Neuron's cache"
     return "replaceable", entry.state

@@ -22,6 +22,7 @@ from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.failures import classify
+from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
 from cachekit.compilers.neuron.memory import jobs_for_memory
@@ -56,12 +57,14 @@ class NeuronWatch:
         flags: Sequence[str],
         node: Node,
         *,
+        check: Check,
         trial: bool,
         found: bool,
         strict: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
+        self._check = check
         self._trial, self._found, self._strict = trial, found, strict
         self._options = recipe.compiler.options
         self._clock = clock
@@ -280,6 +283,7 @@ class NeuronWatch:
             jobs=self._jobs,
             timeout=float(self._options.get("compile_timeout", facts.COMPILE_TIMEOUT)),
             tell=tell,
+            check=self._check,
         )
 
     def _needed(self) -> list[Entry]:

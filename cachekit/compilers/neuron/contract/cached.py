@@ -12,6 +12,7 @@ from cachekit.compilers.neuron.contract.bench import Run
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import FLAGS, Lab
 from cachekit.compilers.neuron.entries import Entry
+from cachekit.errors import UsageError
 
 _COMPILE = "a script of three lines, in an empty root"
 _AGAIN = "the same script once more"
@@ -127,7 +128,10 @@ def target(lab: Lab) -> Seen:
         listed = None
     name = (listed.instance_type if listed else "") or devices.host_instance_type()
     override = lab.bench.environ.get(facts.TARGET_OVERRIDE, "")
-    wanted = host.target_of(override, name, zoo.instances().get(name))
+    try:
+        wanted = host.target_of(override, name, zoo.instances().get(name))
+    except UsageError as error:
+        raise UnknownError(error.message) from error
     if not wanted:
         raise UnknownError("nothing names the instance")
     return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")

@@ -7,6 +7,7 @@ where it matters. Only contradictions are refused.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import msgspec
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import NeffError, plain
 from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member
+from cachekit.compilers.neuron.neff.watch_name import NameWatch
 
 MOST_NAMES = 1_000  # subgraphs or features that are told apart; real files have two and a dozen
 MOST_NOTES = 20
@@ -64,6 +66,7 @@ class Contents:
         self.compiler = ""
         self.name = ""
         self.targets: list[str] = []
+        self.untold = 0  # kelfs that do not say their target
         self.revision = ""
         self.subgraphs: dict[str, None] = {}
         self.features: set[str] = set()
@@ -71,11 +74,6 @@ class Contents:
         self.has_graph = False
         self.has_info = False
         self.notes: list[str] = []
-
-    @property
-    def enough(self) -> bool:
-        """Whether what follows can add little: the name, the target, inputs and outputs are known."""
-        return self.has_info and bool(self.targets) and self.has_graph
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -95,6 +93,26 @@ class Contents:
             or facts.NEFF_DEFINITION.fullmatch(name) is not None
             or (facts.NEFF_TENSOR_MAP.fullmatch(name) is not None and not self._from_map)
         )
+
+    def kelf(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Look for the target of a kelf, however large it is, while its pieces pass.
+
+        Raises:
+            NeffError: It has another target than one before it.
+        """
+        watch = NameWatch(facts.NEFF_KELF_TARGET)
+        self.untold += 1  # it stays so where the file is not followed to the kelf's end
+        for piece in pieces:
+            watch.feed(piece)
+            yield piece
+        told = [value for value in watch.values if value is not None]
+        self.untold -= bool(watch.whole and told and len(told) == len(watch.values))
+        for target in map(_word, told):
+            if target not in self.targets:
+                self.targets.append(target)
+        if len(self.targets) > 1:
+            words = " and ".join(target or "an empty one" for target in self.targets)
+            raise NeffError(f"it has two targets: {words}", damaged=False)
 
     def take(self, member: Member, body: bytes | None) -> None:
         """Read a member that was wanted.
@@ -119,6 +137,7 @@ class Contents:
             document = msgspec.json.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # the first is no ValueError before 0.20
             self._note(f"{plain(name)} is no JSON: {plain(str(error), 80)}")
+            self.untold += facts.NEFF_KELF.fullmatch(name) is not None
             return
         if not isinstance(document, dict):
             self._note(f"{plain(name)} is not an object")
@@ -128,7 +147,7 @@ class Contents:
             self._graph = _graph(document)
             self.has_graph = True
         elif facts.NEFF_KELF.fullmatch(name):
-            self._kelf(document)
+            self._graphs(document)
         elif (found := facts.NEFF_DEFINITION.fullmatch(name)) is not None:
             self._definition(found.group(1), document)
         else:
@@ -143,12 +162,7 @@ class Contents:
         self.compiler = _word(document.get("tool_version"))
         self.name = _word(document.get("name"), longest=4096)
 
-    def _kelf(self, document: dict[str, Any]) -> None:
-        target = _word(document.get("target"))
-        if target not in self.targets:
-            self.targets.append(target)
-        if len(self.targets) > 1:
-            raise NeffError(f"it has two targets: {' and '.join(self.targets)}", damaged=False)
+    def _graphs(self, document: dict[str, Any]) -> None:
         self.revision = self.revision or _word(document.get("revision"))
         for graph in _list(document.get("graphs")):
             self._subgraph(_word(graph.get("name")) if isinstance(graph, dict) else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +24,9 @@ class Neff:
     compressed: bool
     compiler: str  # neuronx-cc's version with its commit, as in `neuronxcc-<compiler>`
     target: str  # the chip's internal name: sunda
-    chip: str  # the instance family it is for: trn1; "any"; the internal name where nobody here knows it
+    chip: (
+        str  # the instance family it is for: trn1; "any"; the internal name where nobody here knows it; empty: not told
+    )
     revision: str
     subgraphs: tuple[str, ...]  # one for each physical core
     features: tuple[str, ...]  # names of feature bits, as far as the compiler writes them
@@ -73,7 +76,7 @@ def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT) -> Neff:
 
     Args:
         path: The file.
-        leaks: Look through everything for paths and names. Without it, unpacking stops once the rest is known.
+        leaks: Look through everything for paths and names.
         limits: How far a hostile file is followed.
 
     Raises:
@@ -107,8 +110,6 @@ def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
                 _document(member, contents, scanner, limits)
             elif leaks:
                 scanner.member(member, member.pieces())
-            if not leaks and contents.enough:
-                break
     except TooMuchError as error:
         if not (contents.targets or contents.has_info):
             raise
@@ -126,7 +127,7 @@ def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
         compressed=stream.compressed,
         compiler=contents.compiler,
         target=target,
-        chip=facts.NEFF_TARGETS.get(target, target) if contents.targets else "",
+        chip=facts.NEFF_TARGETS.get(target, target) if contents.targets and not contents.untold else "",
         revision=contents.revision,
         subgraphs=tuple(sorted(contents.subgraphs)),
         features=tuple(sorted(contents.features)),
@@ -143,11 +144,16 @@ def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
 
 
 def _document(member: Member, contents: Contents, scanner: Scanner, limits: Limits) -> None:
+    pieces: Iterator[bytes] = member.pieces()
+    if facts.NEFF_KELF.fullmatch(member.name):
+        pieces = contents.kelf(pieces)
     if member.size > limits.document:
         contents.take(member, None)
-        scanner.member(member, member.pieces())
+        scanner.member(member, pieces)
+        for _ in pieces:  # the scanner stops where it has seen enough; who looks for a target does not
+            pass
         return
-    body = b"".join(member.pieces())
+    body = b"".join(pieces)
     contents.take(member, body)
     scanner.member(member, [body])
 
@@ -165,6 +171,8 @@ def _notes(header: Header, contents: Contents, tally: Tally, stopped: str) -> li
         notes.append(f"not read to its end: {stopped}")
     if not contents.targets:
         notes.append("no kelf says which chip it is for")
+    elif contents.untold:
+        notes.append("not every kelf says which chip it is for")
     if contents.name and header.name and not contents.name.startswith(header.name):
         notes.append("its header and its info.json have different names: packed again, or its header is damaged")
     if tally.links:
