@@ -252,6 +252,22 @@ class TestWriters:
         assert read(slow, "x.json").data.startswith(b"slow 0")
         assert (shared / "x.json").read_bytes() == read(slow, "x.json").data
 
+    @pytest.mark.parametrize("last", [b"fast", None])
+    def test_a_writer_that_slept_before_it_made_the_copy(self, shared, monkeypatch, last):
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.tiers.folder.turn", nobody_waits)
+        real = os.rename
+
+        def sleep_first(source, target, **kwargs):
+            monkeypatch.setattr(os, "rename", real)
+            swap(fast, "x.json", lambda _: last)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr(os, "rename", sleep_first)
+        write(slow, "x.json", b"slow", ABSENT)
+        assert (shared / "x.json").exists() == (last is not None)
+        assert last is None or (shared / "x.json").read_bytes() == last
+
     @pytest.mark.feature("R3")
     def test_the_swap_needs_no_lock(self, shared):
         with ending(
