@@ -231,7 +231,9 @@ class TestTrouble:
     """A tier in trouble never stops a compile."""
 
     def lead(self, tier, job, wait=30.0, **more):
-        return Lease(tier, job.key, "", more.pop("seconds", 1.0), settle=0.1, **more).lead(wait, silent, never)
+        return Lease(tier, job.key, "", more.pop("seconds", 1.0), settle=0.1, patience=2.0, **more).lead(
+            wait, silent, never
+        )
 
     @pytest.mark.parametrize("error", [RemoteError("dead"), AuthError("no"), IntegrityError("not a lease")])
     def test_a_tier_that_never_answers(self, folder, job, error):
@@ -331,6 +333,14 @@ class TestTrouble:
         with Lease(folder, job.key, "", 0.5).lead(30, lambda holder, _: told.append(holder), never) as lead:
             assert lead.held
         assert set(told) == {None}
+
+    def test_a_lease_that_was_taken_over_counts_its_owners(self, folder, job):
+        for generation in (1, 2, 3):
+            with Lease(folder, job.key, "", 20.0).lead(0, silent, never):
+                claim = {**holders(folder, job.key)[0], "seconds": 0.3, "generation": generation}
+            write(folder, lease_path(job.key), json.dumps(claim).encode(), ABSENT)
+            with Lease(folder, job.key, "", 20.0).lead(30, silent, never):
+                assert holders(folder, job.key)[0]["generation"] == generation + 1
 
     def test_a_lease_that_is_too_large(self, folder, job):
         write(folder, lease_path(job.key), b"x" * 100_000, ABSENT)

@@ -11,6 +11,7 @@ import pkgutil
 import random
 import time
 import uuid
+import warnings
 
 import tier_makers
 
@@ -32,7 +33,9 @@ def started(make, work, *arguments):
     except (pickle.PicklingError, AttributeError, TypeError):
         method = "fork"
     process = multiprocessing.get_context(method).Process(target=work, args=(make, *arguments), daemon=True)
-    process.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of newer Pythons: a fork of a process with threads
+        process.start()
     return process
 
 

@@ -14,13 +14,13 @@ import errno
 import hashlib
 import os
 import stat as stat_module
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
-from cachekit.tiers.bounded import AbandonedError, OverdueError, Point, Workers
+from cachekit.tiers.bounded import Point
+from cachekit.tiers.calls import Calls
 from cachekit.tiers.confined import (
     OURS,
     SCRATCH,
@@ -43,32 +43,15 @@ from cachekit.tiers.port import (
     Entry,
     Limits,
     Tell,
-    UncertainError,
     Upload,
     Write,
 )
 from cachekit.tiers.turn import turn
 
-T = TypeVar("T")
 _PIECE = 4 << 20
 _BATCH = 256  # files that one bounded call looks at
 _EVERY = 64  # changes of this process between two sweeps
 _CHANGES = f"{OURS}changes"
-
-_HINTS = {
-    errno.ENOSPC: "free some space there",
-    errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
-    errno.EROFS: "it is mounted read-only: use it with `:r`, or mount it for writing",
-    errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
-    errno.EPERM: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
-    errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
-    errno.ENOTDIR: "it must be a folder, and what lies in it no link",
-    errno.ELOOP: "what lies in it must be no link",
-    errno.EXDEV: "all of it must be one file system",
-    errno.EOPNOTSUPP: "this file system has no hard links: use another one, or S3",
-    errno.ENOSYS: "this file system has no hard links: use another one, or S3",
-    errno.ENAMETOOLONG: "the name is too long for this file system",
-}
 
 
 class FolderTier:
@@ -87,7 +70,7 @@ class FolderTier:
         self.name = str(path)
         self._root = Root(path)
         self._limits = limits or Limits()
-        self._workers = Workers()
+        self._calls = Calls(self.name, self._limits)
         self._changes = 0
 
     def revision(self) -> str:
@@ -97,7 +80,7 @@ class FolderTier:
             with self._root.folder(()):
                 return ""
 
-        return self._bounded(look)
+        return self._calls.do(look)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
@@ -116,7 +99,7 @@ class FolderTier:
             while groups and count < _BATCH:
                 batch.append(groups.pop())
                 count += len(batch[-1][1])
-            found.update(self._bounded(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
+            found.update(self._calls.do(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
         if not found:
             self.revision()
         return found
@@ -159,10 +142,10 @@ class FolderTier:
         self.revision()
         while waiting:
             above = waiting.pop()
-            names = self._bounded(lambda above=above: self._names(above))  # type: ignore[misc]
+            names = self._calls.do(lambda above=above: self._names(above))  # type: ignore[misc]
             for start in range(0, len(names), _BATCH):
                 batch = names[start : start + _BATCH]
-                entries, folders = self._bounded(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
+                entries, folders = self._calls.do(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
                 yield from entries
                 waiting.extend(folders)
 
@@ -198,7 +181,7 @@ class FolderTier:
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document whole."""
         document = Generations(self._root, steps_of(path))
-        return self._bounded(lambda: document.read(limit))
+        return self._calls.do(lambda: document.read(limit))
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file."""
@@ -212,7 +195,7 @@ class FolderTier:
             return os.pread(handle, _PIECE, start)
 
         try:
-            handle = self._bounded(begin, absent=True)
+            handle = self._calls.do(begin, absent=True)
         except FileNotFoundError:
             self.revision()
             raise FileNotFoundError(errno.ENOENT, "no such file in the shared cache", path) from None
@@ -220,7 +203,7 @@ class FolderTier:
         try:
             while True:
                 try:
-                    piece = self._bounded(more)
+                    piece = self._calls.do(more)
                 except RemoteError:
                     hangs = True
                     raise
@@ -246,7 +229,7 @@ class FolderTier:
             else:
                 folders.add(steps[:-1])
         for folder in sorted(folders):
-            self._bounded(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
+            self._calls.do(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
         if files:
             self._sweep()
         if taken:
@@ -272,7 +255,7 @@ class FolderTier:
                     return -1
             return found.st_size if stat_module.S_ISREG(found.st_mode) else -1
 
-        there = self._bounded(size)
+        there = self._calls.do(size)
         if there != file.size:
             return None if there is None else False
         digest = hashlib.sha256()
@@ -282,11 +265,11 @@ class FolderTier:
 
     def _put(self, file: Upload, steps: tuple[str, ...], tell: Tell) -> bool:
         """Write a file; False where somebody else was faster."""
-        scratch, name, handle = self._bounded(self._begin)
+        scratch, name, handle = self._calls.do(self._begin)
         try:
             digest, size = hashlib.sha256(), 0
             for piece in _pieces(file.source):
-                self._bounded(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
+                self._calls.do(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
                 digest.update(piece)
                 size += len(piece)
                 tell(len(piece))
@@ -301,11 +284,11 @@ class FolderTier:
                 with self._root.folder(steps[:-1], make=True) as folder:
                     return link_new(scratch, name, folder, steps[-1])
 
-            return self._bounded(finish, self._limits.commit, point)
+            return self._calls.do(finish, self._limits.commit, point)
         finally:
             # In a worker, and not waited for long: on a dead mount these hang as well.
             with suppress(RemoteError, AuthError):
-                self._bounded(lambda: _end(scratch, name, handle))
+                self._calls.do(lambda: _end(scratch, name, handle))
 
     def _begin(self) -> tuple[int, str, int]:
         with self._root.folder((SCRATCH,), make=True) as folder:
@@ -321,7 +304,7 @@ class FolderTier:
         """Swap the documents, one after the other, when all of them are in the state that they are built on."""
         documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]
         point = Point()
-        self._bounded(lambda: self._commit(change.title, documents, point), self._limits.commit, point)
+        self._calls.do(lambda: self._commit(change.title, documents, point), self._limits.commit, point)
         self._sweep()
         return ""
 
@@ -350,7 +333,7 @@ class FolderTier:
                 raise
             return mark
 
-        return self._bounded(look)
+        return self._calls.do(look)
 
     def _sweep(self) -> None:
         """Remove what killed writers left: after a tier's first change, and now and then."""
@@ -369,37 +352,7 @@ class FolderTier:
                 _end(scratch, name, handle)
 
         with suppress(RemoteError, AuthError):  # what was asked for is done
-            self._bounded(clean)
-
-    def _bounded(
-        self, work: Callable[[], T], seconds: float = 0.0, point: Point | None = None, *, absent: bool = False
-    ) -> T:
-        """Do it in time, with errors as the port has them.
-
-        Args:
-            work: What to do.
-            seconds: How long it may take; `Limits.read` where it is not given.
-            point: Of no return: what is given up on before it did not happen.
-            absent: Let errors that say that a file is not there through, as FileNotFoundError.
-        """
-        try:
-            return self._workers.call(work, seconds or self._limits.read)
-        except OverdueError:
-            if point is not None and not point.give_up():
-                raise UncertainError(f"{self.name} did not answer in time, and may have done it") from None
-            hint = "look whether its mount is alive: `ls` on a dead one hangs as well"
-            raise RemoteError(f"{self.name} does not answer", hint=hint) from None
-        except AbandonedError:  # pragma: no cover - only its caller could see it
-            raise RemoteError(f"{self.name} was given up on") from None
-        except OSError as error:
-            if absent and is_absent(error):
-                raise FileNotFoundError(errno.ENOENT, "no such file") from None
-            raise self._error(error) from error
-
-    def _error(self, error: OSError) -> AuthError | RemoteError:
-        kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
-        hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
-        return kind(f"the shared folder {self.name} cannot be used", cause=error.strerror or str(error), hint=hint)
+            self._calls.do(clean)
 
 
 def _mode(folder: int, name: str) -> int:

@@ -23,7 +23,7 @@ from cachekit.tiers.seats import Claimed, Found, Seat, Seen, Swapped, Watch, cha
 
 SETTLE = 2.0  # seconds until all see a claim, on tiers without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
-_PATIENCE = 60.0  # seconds that a tier may be busy, or away while one waits for somebody
+PATIENCE = 60.0  # seconds that a tier may be busy, or away while one waits for somebody
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
 _LONGEST_WAIT = 60.0  # seconds that one answer "too many requests" makes this one wait
 _RELEASES = 5  # tries
@@ -148,14 +148,24 @@ class Lease:
             are scarce, more than the compile takes.
         poll: Seconds between two looks; 0 chooses.
         settle: On tiers without compare-and-swap, seconds until everybody sees a claim.
+        patience: Seconds that the tier may be busy, or away while one waits for somebody.
     """
 
     def __init__(
-        self, tier: Tier, key: str, recipe: str, seconds: float, *, poll: float = 0.0, settle: float = SETTLE
+        self,
+        tier: Tier,
+        key: str,
+        recipe: str,
+        seconds: float,
+        *,
+        poll: float = 0.0,
+        settle: float = SETTLE,
+        patience: float = PATIENCE,
     ) -> None:
         self._tier = tier
         self._key = key
         self._recipe = recipe
+        self._allowed = patience
         self._seconds = seconds
         self._poll = poll or (min(SCARCE_POLL, seconds / 5) if tier.scarce else min(5.0, max(0.05, seconds / 10)))
         owner = myself()
@@ -238,8 +248,8 @@ class Lease:
         """How long a tier that answered before may give such answers, before one compiles without it."""
         again = isinstance(trouble, (ConflictError, BusyError, UncertainError))
         if again:
-            return _PATIENCE
-        return min(_PATIENCE, self._seconds) if waiting else min(_BRIEFLY, self._seconds)
+            return self._allowed
+        return min(self._allowed, self._seconds) if waiting else min(_BRIEFLY, self._seconds)
 
     def _take(self, lead: Lead, seen: Seen, watch: Watch, began: float) -> bool:
         found = seen.mine  # there already where an answer was lost
