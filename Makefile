@@ -52,7 +52,8 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 
 .venv-hub/%/.installed:
 	$(PYTHON) -m venv .venv-hub/$*
-	.venv-hub/$*/bin/python -m pip install --quiet huggingface_hub==$* hf_xet
+	.venv-hub/$*/bin/python -m pip install --quiet huggingface_hub==$* hf_xet msgspec 'pytest>=8.3'
+	.venv-hub/$*/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 .venv-hub/olah/.installed:
@@ -60,10 +61,12 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 	.venv-hub/olah/bin/python -m pip install --quiet olah==0.5.4
 	touch $@
 
-## make test-hub   the test Hub with each supported client of the Hub, and with somebody else's mirror in between
+## make test-hub   the test Hub and the tier of a Hub repo with each supported client, and with somebody else's mirror
 test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.installed
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
 	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver*.py
+	for venv in $(VENV) $(HUB_VENVS); do $$venv/bin/python -m pytest tests/test_tier_hub.py || exit 1; done
+	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest tests/test_tier_hub.py
 
 .venv-s3/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv .venv-s3

@@ -191,26 +191,41 @@ def _adapter_class() -> Any:
             limits = _begin(call, request.method, request.url)
             if call.uploads and request.method == "PUT" and hasattr(request.body, "read"):
                 request.body = _Counted(request.body, call)
+            response: Any = None
             try:
                 response = self._inner.send(request, stream=True, timeout=limits, **options)
                 if not stream or _is_bounded(call, response.status_code):
-                    pieces = response.raw.stream(PIECE, decode_content=True)
-                    data = b"".join(_bounded(pieces, 2 * call.limits.read))
-                    response.raw.release_conn()
-                    call.answer = data if call.committing else b""
-                    response.raw = BytesIO(data)
+                    _read_whole(call, response)
+                _refuse(call, request.method, response)
             except (requests.RequestException, HTTPError) as error:
+                _close(response)
+                if getattr(error, "response", None) is not None:
+                    raise  # an answer, by `_refuse`
                 early = _is_early(error)
                 if not early and call.tolerates(request.method):
                     raise
                 raise LostError(_said(error), sent=not early) from None
-            _refuse(call, request.method, response)
+            except BaseException:
+                _close(response)
+                raise
             return response
 
         def close(self) -> None:
             self._inner.close()
 
     return Adapter
+
+
+def _read_whole(call: Call, response: Any) -> None:
+    data = b"".join(_bounded(response.raw.stream(PIECE, decode_content=True), 2 * call.limits.read))
+    response.raw.release_conn()
+    response.raw = BytesIO(data)
+    call.answer = data if call.committing else b""
+
+
+def _close(response: Any) -> None:
+    if response is not None:
+        response.close()
 
 
 def _is_early(error: BaseException | None) -> bool:
