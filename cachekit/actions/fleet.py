@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -33,9 +33,14 @@ class Turn:
     _remote: Remote | None
     _lead: Lead | None
 
-    def release(self, remote: Remote) -> Write | None:
+    def release(self, remote: Remote) -> Callable[[str], Write | None] | None:
         """What gives the lease back, for the push to the cache that it lies on."""
-        return self._lead.release_write() if self._lead is not None and remote is self._remote else None
+        return self._lead.release_write if self._lead is not None and remote is self._remote else None
+
+    def released(self, remote: Remote) -> None:
+        """Know that the push gave it back."""
+        if self._lead is not None and remote is self._remote:
+            self._lead.removed()
 
 
 ALONE = Turn(0.0, None, None, None)  # nobody is asked

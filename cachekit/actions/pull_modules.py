@@ -16,7 +16,7 @@ from cachekit.actions.pull import LANES, lanes
 from cachekit.actions.pull_recipes import Outcome
 from cachekit.actions.session import Session
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.modules import Check
+from cachekit.compilers.neuron.fit import Check
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.tiers.port import Entry, Tier
 from cachekit.tiers.remote import Remote

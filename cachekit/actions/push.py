@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cachekit.actions.fleet import ALONE, Turn
 from cachekit.actions.session import Session
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.record import Record
 from cachekit.tiers.document import TINY, Shared
-from cachekit.tiers.port import Write
 from cachekit.tiers.publish import Offer, Published, publish
 from cachekit.tiers.remote import Remote
 
@@ -55,7 +55,7 @@ def push(
     records: Sequence[Record],
     remotes: Sequence[Remote],
     *,
-    release: Callable[[Remote], Write | None] = lambda _: None,
+    turn: Turn = ALONE,
     public: bool = False,
     replaces: bool = False,
     dry_run: bool = False,
@@ -66,7 +66,7 @@ def push(
         session: Collaborators.
         records: Of the store.
         remotes: Where to.
-        release: The lease to give back on a cache in the same change.
+        turn: Whose turn it is to compile: its lease is given back in the same change.
         public: Put them also where anybody can read them.
         replaces: Put them in the place of others of the same keys.
         dry_run: Only find out what would be sent.
@@ -75,7 +75,7 @@ def push(
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
     offers = [_offer(session, record, replaces=replaces) for record in records]
-    return [_push(session, remote, offers, release, public=public, dry_run=dry_run) for remote in remotes]
+    return [_push(session, remote, offers, turn, public=public, dry_run=dry_run) for remote in remotes]
 
 
 def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
@@ -97,7 +97,7 @@ def _push(
     session: Session,
     remote: Remote,
     offers: Sequence[Offer],
-    release: Callable[[Remote], Write | None],
+    turn: Turn,
     *,
     public: bool,
     dry_run: bool,
@@ -122,7 +122,7 @@ def _push(
             done = publish(
                 tier,
                 offers,
-                release=lambda: release(remote),
+                release=turn.release(remote),
                 seconds=session.config.push_seconds,
                 tell=tell,
                 wait=wait,
@@ -141,6 +141,7 @@ def _push(
         return Pushed(remote.name, None, reason, seconds)
     seconds = time.monotonic() - start
     if not dry_run:
+        turn.released(remote)
         remote.refresh()
         remote.settled(keys)
         session.journal.emit(

@@ -130,7 +130,7 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *,
     with live_root(session, prepared.key, None, shared) as live:
         result, seen = run_job(session, prepared, live, "trial", found=False)
         record = _keep(session, prepared, live, seen)
-    push(session, [record], session.chain.writable, release=mine.release, replaces=replaces)
+    push(session, [record], session.chain.writable, turn=mine, replaces=replaces)
     return Warmed(planned, record, max(seen.compiled, 1) if shared is None else seen.compiled, 0.0, worker=result)
 
 

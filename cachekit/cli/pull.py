@@ -48,7 +48,7 @@ def command(
     from cachekit.actions.prepare import prepare
     from cachekit.actions.pull_modules import pull_modules
     from cachekit.actions.pull_recipes import pull_recipe
-    from cachekit.compilers.neuron.neff import check
+    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import MissError, UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)

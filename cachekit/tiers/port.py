@@ -3,8 +3,9 @@
 A tier holds files under paths with `/`. Artifacts are written once and never changed: whoever finds other bytes at a
 path puts its own elsewhere (`publish`). Only documents (records, leases, the card) change, by compare-and-swap.
 
-Every call is bounded in time, and raises errors of this module and of `cachekit.errors` only. Retrying, merging and
-waiting are not an adapter's job: `publish` and `lease` do that for all of them alike.
+Every call is bounded in time, and raises errors of this module and of `cachekit.errors` only; a path that is none of
+`record.RelativePath` is a UsageError. Retrying, merging and waiting are not an adapter's job: `publish` and `lease` do
+that for all of them alike.
 """
 
 from __future__ import annotations
@@ -229,6 +230,7 @@ class Tier(Protocol):
 
         Raises:
             ConflictError: Other bytes lie at one of the paths; nothing was overwritten.
+            IntegrityError: A source is not what its digest says, as far as that is seen here.
             BusyError, RemoteError, AuthError: As above. What was sent need not be sent again.
             OSError: A source cannot be read.
         """
@@ -249,7 +251,9 @@ class Tier(Protocol):
         ...
 
     def happened(self, title: str) -> str:
-        """The revision of the change with this title, of the last ones; empty where it is not among them.
+        """Whether a change with this title is among the last ones: its revision, or its mark on a tier without those.
+
+        Empty where it is not, or where the tier keeps no history: then what the change wrote must be looked for.
 
         Raises:
             RemoteError, AuthError: As above.

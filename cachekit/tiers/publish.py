@@ -87,7 +87,7 @@ def publish(
     tier: Tier,
     offers: Sequence[Offer],
     *,
-    release: Callable[[], Write | None] = lambda: None,
+    release: Callable[[str], Write | None] | None = None,
     seconds: float = 900.0,
     tell: Tell = lambda _: None,
     wait: Wait = lambda seconds, _: time.sleep(seconds),
@@ -99,7 +99,7 @@ def publish(
     Args:
         tier: Where.
         offers: What; each record once.
-        release: A lease to give back in the same change.
+        release: What gives a lease back in the same change, built on a revision; where there is one.
         seconds: The deadline: busy tiers are waited for, races are run again.
         tell: Called with bytes sent.
         wait: Sleeps, and tells why.
@@ -114,7 +114,7 @@ def publish(
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     deadline = time.monotonic() + seconds
-    if offers and release() is None and (unchanged := _unchanged(tier, offers)):
+    if offers and release is None and (unchanged := _unchanged(tier, offers)):
         return unchanged
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     taken: set[str] = set()
@@ -132,7 +132,7 @@ def publish(
             done = Published(
                 revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt
             )
-            freed = release()
+            freed = release(revision) if release is not None else None
             if dry_run or not (draft.records or freed):
                 return done
             if not _upload(tier, draft.files, revision, tell, taken):
