@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tier_processes import title
 
-from cachekit.tiers.lease import Lease
+from cachekit.tiers.lease.lease import Lease
 from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
 
 

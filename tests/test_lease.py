@@ -15,7 +15,7 @@ from tier_processes import KINDS, ending, serve, started, write
 
 from cachekit.errors import AuthError, IntegrityError, InterruptedRunError, RemoteError, WaitedTooLongError
 from cachekit.tiers.layout import LEASES, lease_path
-from cachekit.tiers.lease import Lease
+from cachekit.tiers.lease.lease import Lease
 from cachekit.tiers.port import ABSENT, BusyError, UncertainError
 
 _numbers = itertools.count()

@@ -16,7 +16,7 @@ from s3_server import KEY, SECRET, refusal, s3_server, use
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
 from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, Limits, UncertainError, Upload, Write
-from cachekit.tiers.s3 import REMOVED, SINGLE, S3Tier
+from cachekit.tiers.s3.tier import REMOVED, SINGLE, S3Tier
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"

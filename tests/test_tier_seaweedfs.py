@@ -11,7 +11,7 @@ from tier_makers.seaweedfs import serve
 
 from cachekit.errors import AuthError, CachekitError
 from cachekit.tiers.port import ABSENT, Change, ConflictError, Upload, Write
-from cachekit.tiers.s3 import SINGLE, S3Tier
+from cachekit.tiers.s3.tier import SINGLE, S3Tier
 
 pytestmark = pytest.mark.slow
 WRITERS, ROUNDS = 16, 20

@@ -128,7 +128,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
-            patch.setattr("cachekit.tiers.confined.os.write", fail)
+            patch.setattr("cachekit.tiers.folder.confined.os.write", fail)
             for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"y" * 100, token)):
                 with pytest.raises((RemoteError, AuthError)) as caught:
                     attempt()
@@ -147,7 +147,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             if target != ".cachekit-lock":
                 raise OSError(errno.EIO, "lost")
 
-        monkeypatch.setattr("cachekit.tiers.confined.os.link", lose)
+        monkeypatch.setattr("cachekit.tiers.folder.confined.os.link", lose)
         with pytest.raises(UncertainError):
             write(tier, "x.json", b"x", ABSENT)
         assert read(tier, "x.json").data == b"x"
@@ -159,7 +159,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             real(source, target, **kwargs)
             real(source, target, **kwargs)
 
-        monkeypatch.setattr("cachekit.tiers.confined.os.link", twice)
+        monkeypatch.setattr("cachekit.tiers.folder.confined.os.link", twice)
         write(tier, "x.json", b"x", ABSENT)
         put(tier, {"a": b"a"})
         assert listed(tier) == ["a", "x.json"]

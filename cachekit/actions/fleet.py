@@ -10,8 +10,8 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.errors import AuthError, RemoteError
 from cachekit.record import DamagedRecordError
-from cachekit.tiers.claim import Claim
-from cachekit.tiers.lease import Lead, Lease
+from cachekit.tiers.lease.claim import Claim
+from cachekit.tiers.lease.lease import Lead, Lease
 from cachekit.tiers.port import Write
 from cachekit.tiers.remote import Found, Remote
 

@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
-from cachekit.tiers.bounded import Point
-from cachekit.tiers.calls import Calls
-from cachekit.tiers.confined import (
+from cachekit.tiers.folder.bounded import Point
+from cachekit.tiers.folder.calls import Calls
+from cachekit.tiers.folder.confined import (
     OURS,
     SCRATCH,
     Root,
@@ -35,7 +35,8 @@ from cachekit.tiers.confined import (
     sweep,
     write_all,
 )
-from cachekit.tiers.generations import FOLDER, Generations
+from cachekit.tiers.folder.generations import FOLDER, Generations
+from cachekit.tiers.folder.turn import turn
 from cachekit.tiers.port import (
     Change,
     ConflictError,
@@ -46,7 +47,6 @@ from cachekit.tiers.port import (
     Upload,
     Write,
 )
-from cachekit.tiers.turn import turn
 
 _PIECE = 4 << 20
 _BATCH = 256  # files that one bounded call looks at

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cachekit.tiers.claim import GENERATIONS, LARGEST, Claim, Owner, claim, decode, encode
 from cachekit.tiers.layout import LEASES, lease_path
+from cachekit.tiers.lease.claim import GENERATIONS, LARGEST, Claim, Owner, claim, decode, encode
 from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, UncertainError, Write
 
 _MANY = 64  # claims of one key that are looked at

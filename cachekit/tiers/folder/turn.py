@@ -17,7 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cachekit.tiers.confined import OURS, SCRATCH, Root, link_new, new_file, open_file, read_all, remove, write_all
+from cachekit.tiers.folder.confined import (
+    OURS,
+    SCRATCH,
+    Root,
+    link_new,
+    new_file,
+    open_file,
+    read_all,
+    remove,
+    write_all,
+)
 from cachekit.tiers.port import BusyError
 
 _LOCK = f"{OURS}lock"

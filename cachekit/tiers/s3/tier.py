@@ -26,7 +26,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit.errors import IntegrityError, RemoteError
-from cachekit.tiers import s3_client as client
 from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
 from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
@@ -41,7 +40,8 @@ from cachekit.tiers.port import (
     Upload,
     Write,
 )  # fmt: skip
-from cachekit.tiers.s3_source import PART, e_tag_of, pieces_of
+from cachekit.tiers.s3 import client
+from cachekit.tiers.s3.source import PART, e_tag_of, pieces_of
 
 if TYPE_CHECKING:
     from obstore import Attributes

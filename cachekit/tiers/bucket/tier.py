@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.errors import IntegrityError, RemoteError, UsageError
-from cachekit.tiers.bucket_client import BATCH, BucketClient
+from cachekit.tiers.bucket.client import BATCH, BucketClient
 from cachekit.tiers.deadline import streamed
 from cachekit.tiers.paths import check
 from cachekit.tiers.port import (

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.tiers.bounded import AbandonedError, OverdueError, Point, Workers
-from cachekit.tiers.confined import is_absent
+from cachekit.tiers.folder.bounded import AbandonedError, OverdueError, Point, Workers
+from cachekit.tiers.folder.confined import is_absent
 from cachekit.tiers.port import Limits, UncertainError
 
 T = TypeVar("T")

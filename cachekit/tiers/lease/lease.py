@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, WaitedTooLongError
-from cachekit.tiers.claim import Claim, myself
+from cachekit.tiers.lease.claim import Claim, myself
+from cachekit.tiers.lease.seats import Claimed, Found, Seat, Seen, Swapped, Watch, changing
 from cachekit.tiers.port import BusyError, ConflictError, Tier, UncertainError, Write
-from cachekit.tiers.seats import Claimed, Found, Seat, Seen, Swapped, Watch, changing
 
 SETTLE = 2.0  # seconds until all see a claim, on tiers without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cachekit.errors import IntegrityError
-from cachekit.tiers.confined import (
+from cachekit.tiers.folder.confined import (
     OURS,
     Root,
     is_absent,
