@@ -13,7 +13,7 @@ RECIPE = recipes/demo.yaml
 # Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
-.PHONY: help demo test test-slow test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
+.PHONY: help demo team test test-slow test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -30,6 +30,11 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	CACHEKIT_HOME=$(CURDIR)/.demo/store PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/demo.sh $(RECIPE)
+
+## make team       two members on this machine share a cache on a test Hub: one compiles, the other fetches
+team: $(VENV)/.installed
+	$(BIN)/python recipes/demo_data.py .demo
+	PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/team.sh $(CURDIR)/$(RECIPE) $(CURDIR)/.demo/team
 
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
