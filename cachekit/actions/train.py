@@ -109,7 +109,7 @@ def train(
     start = time.monotonic()
     check_data(prepared.recipe)
     resume = checkpoint(resume, output_dir, session.journal)
-    planned = plan(prepared, session.store, session.chain)
+    planned = plan(prepared, session.store, session.chain, anew=True)
     warmed, record = None, None if recache else have(session, planned)
     if record is None:
         missed = replace(planned, record=None, found=None) if planned.found else planned
@@ -137,7 +137,7 @@ def train(
     except IntegrityError as error:
         # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
         # compiler does not want what the record holds, although it is whole: then it is a hit still.
-        again = plan(prepared, session.store, session.chain)
+        again = plan(prepared, session.store, session.chain, anew=True)
         if again.found and (fetched := have(session, again)):
             trained = run(fetched)
             session.journal.emit("train.end", **trained.as_dict())

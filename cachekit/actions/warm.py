@@ -88,7 +88,7 @@ def warm(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    planned = planned or plan(prepared, session.store, session.chain)
+    planned = planned or plan(prepared, session.store, session.chain, anew=True)
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
     if not recache and (record := have(session, planned)):
         if not planned.found:  # a warm made before there was a shared cache, or while that was away

@@ -1,6 +1,7 @@
 """A tier as a run uses it: what it may do there, left alone after a failure, its state pinned once.
 
-What was not there is remembered for a minute, so that a sweep over a zoo, or a job array, does not ask again and again.
+What was not there is remembered for a moment, so that a sweep over a zoo does not ask again and again. Whoever would
+compile because of it asks anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cachekit.tiers.document import Shared
 from cachekit.tiers.port import Tier
 from cachekit.tiers.publish import RECORD_LIMIT
 
-ABSENT_SECONDS = 60.0
+ABSENT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
