@@ -402,7 +402,7 @@ def test_making_a_field_soft_is_a_deliberate_act():
     }
     assert not hard & SOFT_TRAINING
     assert hard | SOFT_TRAINING <= set(Training.__struct_fields__)
-    variables = {"OMP_NUM_THREADS", "NEURON_CC_FLAGS", "NEURON_FUSE_SOFTMAX", "XLA_FLAGS", "TORCHINDUCTOR_FREEZING"}
+    variables = {"MKL_NUM_THREADS", "NEURON_CC_FLAGS", "NEURON_FUSE_SOFTMAX", "XLA_FLAGS", "TORCHINDUCTOR_FREEZING"}
     assert not variables & set(SOFT_VARIABLES)
     assert all(reason.strip() for reason in [*SOFT_VARIABLES.values(), *IRRELEVANT.values()])
 
@@ -615,7 +615,7 @@ def test_a_secret_is_recorded_nowhere(secret):
 
 
 @pytest.mark.parametrize(
-    "variable", ["NEURON_CC_FLAGS", "OMP_NUM_THREADS", "XLA_USE_BF16", "X", "hf_home", "TORCHINDUCTOR_X"]
+    "variable", ["NEURON_CC_FLAGS", "MKL_NUM_THREADS", "XLA_USE_BF16", "X", "hf_home", "TORCHINDUCTOR_X"]
 )
 def test_any_other_variable_is_in_the_key(variable):
     changed = ingredients(f"environment.{variable}=7")
