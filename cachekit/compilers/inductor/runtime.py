@@ -122,8 +122,8 @@ def _places() -> list[tuple[str, str]]:
 
 
 def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`: none."""
-    return {}
+    """See `compilers.port.Runtime`. Without it Transformers refuses bf16 on a CPU that has it."""
+    return {} if torch.cuda.is_available() else {"use_cpu": True}
 
 
 def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
@@ -132,11 +132,16 @@ def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG00
 
 
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
-    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
+    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names.
+
+    What is compiled is the forward pass, not the module's call: accelerate wraps the forward pass in autocast, and a
+    graph with autocast in it is one that AOTAutograd's cache refuses (`Unsupported call_function target
+    _enter_autocast`, torch 2.13). Outside of the graph it is in the cache's key.
+    """
     arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
     if arguments.get("mode") == "default":
         del arguments["mode"]
-    model.compile(dynamic=False, **arguments)
+    model.forward = torch.compile(model.forward, dynamic=False, **arguments)
 
 
 def finish() -> None:
