@@ -7,7 +7,6 @@ share a key: a fine-tune of a model compiles to the same graphs as the model its
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import textwrap
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cachekit import zoo
+from cachekit import model_config, zoo
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import Recipe
 
@@ -140,7 +139,7 @@ def resolve(recipe: Recipe) -> Architecture:
     model = recipe.model
     folder = local_folder(recipe)
     if folder is not None:
-        return _with_overrides(recipe, _read_config(folder / "config.json"), str(folder))
+        return _with_overrides(recipe, model_config.read(folder / "config.json"), str(folder))
     if model.id is None:
         raise RecipeError(
             f"package {(model.package or '').partition('/')[0]} is not installed",
@@ -151,8 +150,8 @@ def resolve(recipe: Recipe) -> Architecture:
         return _with_overrides(recipe, entry.config, "registry")
     cached = _hub_cache(model.id, model.revision)
     if cached is not None:
-        return _with_overrides(recipe, _read_config(cached), "Hub cache")
-    return _with_overrides(recipe, _read_config(_download(model.id, model.revision)), "Hub")
+        return _with_overrides(recipe, model_config.read(cached), "Hub cache")
+    return _with_overrides(recipe, model_config.read(_download(model.id, model.revision)), "Hub")
 
 
 def check_length(found: Architecture, length: int) -> None:
@@ -193,11 +192,10 @@ def check_heads(found: Architecture) -> None:
 
 def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
     merged = {**config, **recipe.model.config}
-    model_type = merged.get("model_type")
-    if not isinstance(model_type, str) or not model_type:
-        raise RecipeError(f"{source}: the model's config has no model_type", hint="it is no Transformers model")
-    known = {**zoo.architecture_defaults(model_type), **config, **GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT)}
-    if zoo.architecture_defaults(model_type):
+    model_type = model_config.model_type(merged, source)
+    defaults = zoo.architecture_defaults(model_type)
+    known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
+    if defaults:
         for name in recipe.model.config:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
@@ -205,19 +203,9 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
                     f"model.config.{name}: a {model_type} config has no such field",
                     hint=f"did you mean model.config.{near[0]}?" if near else "see the model's config.json",
                 )
+    changes = {name: value for name, value in recipe.model.config.items() if name not in IRRELEVANT}
+    model_config.check(config, changes, {**GENERIC_DEFAULTS, **defaults}, source)
     return Architecture(merged, source)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RecipeError(f"{path} does not exist", hint="a model's folder holds config.json and weights") from error
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"{path} cannot be read", cause=str(error)) from error
-    if not isinstance(config, dict):
-        raise RecipeError(f"{path} is no model config")
-    return config
 
 
 def _hub_cache(model_id: str, revision: str | None) -> Path | None:

@@ -26,6 +26,7 @@ WORKER_SCHEMA = 1
 
 # Variables of a recipe's `environment` that reach no graph: name to reason.
 SOFT_VARIABLES = {
+    "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
     "HF_DATASETS_CACHE": "where data lies",
     "HF_ENDPOINT": "where models come from",
     "HF_HOME": "where models and data lie",
@@ -36,8 +37,13 @@ SOFT_VARIABLES = {
     "NEURON_RT_LOG_LEVEL": "runtime only",
     "NEURON_RT_NUM_CORES": "runtime only; the layout is an ingredient of its own",
     "NEURON_RT_VISIBLE_CORES": "runtime only; the layout is an ingredient of its own",
+    "OMP_NUM_THREADS": "where threads reach a graph, their number is an ingredient of its own",
     "PYTHONHASHSEED": "set by cachekit for every worker",
     "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
+    "TORCHDYNAMO_VERBOSE": "logging",
+    "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once",
+    "TORCHINDUCTOR_WORKER_START": "how compile processes start",
+    "TORCH_LOGS": "logging",
     "TQDM_DISABLE": "progress bars",
     "WANDB_DISABLED": "reporting",
     "WANDB_MODE": "reporting",

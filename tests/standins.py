@@ -67,7 +67,7 @@ class StandIn:
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")
         self._settings = {"graphs": graphs, "extra": extra, "salt": salt}
 
-    def fingerprint(self):
+    def fingerprint(self, recipe=None):
         return Fingerprint(
             compiler=self.name,
             directory=f"standin-{self.version}",

@@ -402,7 +402,7 @@ def test_making_a_field_soft_is_a_deliberate_act():
     }
     assert not hard & SOFT_TRAINING
     assert hard | SOFT_TRAINING <= set(Training.__struct_fields__)
-    variables = {"OMP_NUM_THREADS", "NEURON_CC_FLAGS", "NEURON_FUSE_SOFTMAX", "XLA_FLAGS", "TORCHINDUCTOR_FREEZING"}
+    variables = {"MKL_NUM_THREADS", "NEURON_CC_FLAGS", "NEURON_FUSE_SOFTMAX", "XLA_FLAGS", "TORCHINDUCTOR_FREEZING"}
     assert not variables & set(SOFT_VARIABLES)
     assert all(reason.strip() for reason in [*SOFT_VARIABLES.values(), *IRRELEVANT.values()])
 
@@ -439,9 +439,15 @@ def test_an_evaluation_batch_is_a_training_batch_unless_said():
 CONFIG = zoo.architecture_defaults("bert")
 
 
-def other_config_value(value):
+def other_config_value(field, value):
     if isinstance(value, bool):
         return not value
+    if "dropout" in field:
+        return 0.25
+    if field == "hidden_act":
+        return "relu"
+    if isinstance(value, dict):
+        return {"0": [1]}
     if value is None or isinstance(value, int | float):
         return 7
     return "other"
@@ -450,14 +456,14 @@ def other_config_value(value):
 @pytest.mark.parametrize("field", sorted(CONFIG))
 def test_each_field_of_the_architecture_is_in_the_key(field):
     now = BASE.hard.get(f"model.config.{field}", CONFIG[field])
-    changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(now))}")
+    changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(field, now))}")
     assert [change.name for change in difference(BASE.hard, changed.hard)] == [f"model.config.{field}"]
     assert ingredients(f"model.config.{field}={json.dumps(now)}").key == BASE.key
 
 
 @pytest.mark.parametrize("field", sorted(set(GENERIC_DEFAULTS) - set(CONFIG)))
 def test_each_field_that_every_architecture_has_is_in_the_key(field):
-    changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(GENERIC_DEFAULTS[field]))}")
+    changed = ingredients(f"model.config.{field}={json.dumps(other_config_value(field, GENERIC_DEFAULTS[field]))}")
     assert changed.key != BASE.key
     assert ingredients(f"model.config.{field}={json.dumps(GENERIC_DEFAULTS[field])}").key == BASE.key
 
@@ -615,7 +621,7 @@ def test_a_secret_is_recorded_nowhere(secret):
 
 
 @pytest.mark.parametrize(
-    "variable", ["NEURON_CC_FLAGS", "OMP_NUM_THREADS", "XLA_USE_BF16", "X", "hf_home", "TORCHINDUCTOR_X"]
+    "variable", ["NEURON_CC_FLAGS", "MKL_NUM_THREADS", "XLA_USE_BF16", "X", "hf_home", "TORCHINDUCTOR_X"]
 )
 def test_any_other_variable_is_in_the_key(variable):
     changed = ingredients(f"environment.{variable}=7")

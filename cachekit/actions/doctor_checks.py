@@ -102,8 +102,8 @@ def _cxx(_: Config) -> Iterator[Finding]:
     if host.available():
         yield Finding("ok", "not needed: neuronx-cc compiles here")
     else:
-        name = inductor.cxx()
-        yield Finding("ok", f"{name} {inductor.cxx_version(name)}")
+        name, path = inductor.cxx()
+        yield Finding("ok", f"{name} {inductor.cxx_version(name, path)}")
 
 
 def _entries() -> Sequence[Entry]:

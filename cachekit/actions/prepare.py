@@ -50,6 +50,6 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
     architecture.check_length(found, recipe.training.max_seq_length)
     architecture.check_heads(found)
     labels = tuple(ingredients.labels_of(recipe))
-    fingerprint = compiler.fingerprint()
+    fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
     return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
+from cachekit.errors import CachekitError
 from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
@@ -88,7 +90,15 @@ def run_job(
     changes |= watch.environment
     session.journal.emit("worker.start", mode=mode, log=str(session.log), output_dir=job.output_dir)
     watch.begin(sink)
-    result = session.launcher.run(job, changes, session.log, sink, watch)
+    # Transformers makes the folder before anything is in it.
+    made = [place for place in (output_dir, *output_dir.parents) if not place.exists()] if output_dir else []
+    try:
+        result = session.launcher.run(job, changes, session.log, sink, watch)
+    except CachekitError:
+        with suppress(OSError):
+            for place in made:
+                place.rmdir()
+        raise
     if mode == "trial":
         watch.complete(sink)
     seen = watch.observed()

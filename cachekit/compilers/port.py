@@ -164,8 +164,11 @@ class Compiler(Protocol):
     runtime: str
     """The module that the training worker imports; it implements `Runtime`."""
 
-    def fingerprint(self) -> Fingerprint:
+    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
+
+        Args:
+            recipe: Whose worker it is for: its `environment` may choose a tool or a device.
 
         Raises:
             CompilerUnavailableError: It, or something it needs, is not there.

@@ -120,7 +120,7 @@ class Training(_Strict, frozen=True):
     warmup_steps: NotNegative = 0
     num_train_epochs: Annotated[float, Meta(gt=0)] = 3
     max_steps: Positive | None = None
-    seed: NotNegative = 42
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 42  # numpy's limit
     logging_steps: Positive = 50
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
     eval_steps: Positive | None = None

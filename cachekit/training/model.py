@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, set_seed
 
+from cachekit.architecture import IRRELEVANT
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.training.job import Job
+
+# Fields that reach no graph but through the weights that training starts from.
+SCALES = {"initializer_factor", "initializer_range"}
 
 
 def load(job: Job, options: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -37,16 +42,19 @@ def _tokenizer(job: Job) -> Any:
 
 
 def _model(job: Job, options: Mapping[str, Any]) -> Any:
-    fields = {name: value for name, value in job.config.items() if name not in {"model_type", "architectures"}}
+    # What is in no key must not act by a back door: Transformers still takes gradient_checkpointing from a config.
+    left_out = {"model_type", *IRRELEVANT} - SCALES
+    fields = {name: value for name, value in job.config.items() if name not in left_out}
     head = {
         "num_labels": len(job.labels),
         "id2label": dict(enumerate(job.labels)),
         "label2id": {name: number for number, name in enumerate(job.labels)},
         # Set beforehand: the model would find it out in its first forward pass, and that would be another graph.
         "problem_type": "single_label_classification",
+        "use_cache": False,
     }
-    for name in ("num_labels", "id2label", "label2id", "problem_type", "torch_dtype", "dtype"):
-        fields.pop(name, None)
+    # By default the weights keep the dtype in which they were stored, which is not in the key: bf16 is autocast here.
+    options = {"dtype": torch.float32, **options}
     try:
         config = AutoConfig.for_model(job.config["model_type"], **fields, **head)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

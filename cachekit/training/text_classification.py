@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from cachekit.training.data import Split
 
 # The label of a row that only fills a batch: cross entropy's ignore_index, and left out of every metric.
 FILLER = -100
+# Model types that tell segments apart without a table of embeddings, whose size the config would say.
+SEGMENTED = frozenset({"xlnet"})
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):  # type: ignore[misc]
@@ -36,15 +39,34 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):  # type: ignore[misc]
         return {"text": "", "pair": pair, "label": FILLER}
 
 
+def inputs_of(model: Any) -> tuple[str, ...]:
+    """What a model is given: by its architecture, which is in the key, never by its tokenizer, which is not.
+
+    Segments (`token_type_ids`) are given to models that have embeddings of them: to those, none is the same as zeros.
+    Some others take the name for something else (GPT-2 adds the embedding of the word with that number).
+    """
+    taken = inspect.signature(model.forward).parameters
+    segments = getattr(model.config, "type_vocab_size", None)
+    has_segments = bool(segments) if isinstance(segments, int) else model.config.model_type in SEGMENTED
+    wanted = {"input_ids": True, "attention_mask": True, "token_type_ids": has_segments}
+    return tuple(name for name, given in wanted.items() if given and name in taken)
+
+
 class Collator:
     """Tokenizes a batch, every row padded or cut to one length.
 
     Tokenizing here rather than beforehand costs a millisecond a batch, and needs no second copy of the data.
+
+    Args:
+        tokenizer: Of the model, or another one.
+        length: Tokens a row.
+        inputs: What the model is given; see `inputs_of`.
     """
 
-    def __init__(self, tokenizer: Any, length: int) -> None:
+    def __init__(self, tokenizer: Any, length: int, inputs: Sequence[str]) -> None:
         self._tokenizer = tokenizer
         self._length = length
+        self._inputs = inputs
 
     def __call__(self, batch: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """The batch as tensors of shape (rows, length), and `labels` of shape (rows,)."""
@@ -56,9 +78,12 @@ class Collator:
             truncation=True,
             max_length=self._length,
             return_tensors="pt",
+            return_attention_mask=True,
+            return_token_type_ids="token_type_ids" in self._inputs,
         )
         labels = torch.tensor([row["label"] for row in batch], dtype=torch.long)
-        return {**encoded, "labels": labels}
+        zeros = torch.zeros_like(encoded["input_ids"])
+        return {**{name: encoded.get(name, zeros) for name in self._inputs}, "labels": labels}
 
 
 def check_tokenizer(tokenizer: Any) -> None:

@@ -78,6 +78,7 @@ def _run(job: Job, events: Events) -> Result:
     with events.timed("model"):
         tokenizer, net = model.load(job, runtime.model_options(job.settings))
         text_classification.check_tokenizer(tokenizer)
+        inputs = text_classification.inputs_of(net)
         runtime.compile_model(net, job.settings)
 
     trial = job.mode == "trial"
@@ -85,7 +86,7 @@ def _run(job: Job, events: Events) -> Result:
         session = trainer.Session(
             job=job,
             model=net,
-            collator=text_classification.Collator(tokenizer, job.recipe.training.max_seq_length),
+            collator=text_classification.Collator(tokenizer, job.recipe.training.max_seq_length, inputs),
             splits=_trial_splits(job, splits) if trial else splits,
             output_dir=nowhere if trial else job.output_dir,
             events=events,

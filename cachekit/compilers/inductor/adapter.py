@@ -17,8 +17,9 @@ from typing import Any
 from msgspec import structs
 
 from cachekit import archive
-from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Harvest, Observed, Sink, Unwatched, Watch
+from cachekit.compilers.inductor import facts, flags, host, option_names
+from cachekit.compilers.inductor.watch import InductorWatch
+from cachekit.compilers.port import Harvest, Observed, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -33,15 +34,16 @@ class Inductor:
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
 
-    def fingerprint(self) -> Fingerprint:
+    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
         torch = host.package_version("torch")
-        device = host.gpu(torch)
+        variables = _variables(recipe)
+        device = host.gpu(torch, variables)
         toolchain = {
             "torch": torch,
             "transformers": host.package_version("transformers"),
             "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
-            "cxx": host.cxx_version(host.cxx()),
+            "cxx": host.cxx_version(*host.cxx(variables)),
         }
         if device:
             toolchain["triton"] = host.optional_version("triton")
@@ -70,20 +72,22 @@ class Inductor:
                     hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
                 )
         for name in recipe.environment:
-            if name in facts.UNWATCHED and name not in facts.FREE:
+            if name in facts.FORCED or (name in facts.SET and name != facts.THREADS):
                 raise RecipeError(
-                    f"environment.{name}: cachekit sets it for the worker", hint=f"remove environment.{name}"
+                    f"environment.{name}: cachekit sets it for the worker",
+                    hint=f"remove environment.{name}"
+                    + (", and say compiler.options.threads" if name == facts.MKL_THREADS else ""),
                 )
+        settings = self.settings(recipe)
+        option_names.check(name for name in settings if name not in {*flags.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS})
+        # What the recipe sets is an ingredient by itself, and wins over the shell.
         watched = {
-            name: value
-            for name, value in os.environ.items()
-            if (name.startswith(facts.WATCHED_PREFIXES) or name in facts.WATCHED) and name not in facts.UNWATCHED
+            name: value for name, value in os.environ.items() if facts.watched(name) and name not in recipe.environment
         }
         return {"options": flags.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
 
     def _threads(self, recipe: Recipe) -> int:
-        said = flags.all_options(recipe.compiler).get("threads") or worker_variables(recipe).get(facts.THREADS)
-        said = said or os.environ.get(facts.THREADS, "")
+        said = flags.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 
     def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
@@ -95,14 +99,17 @@ class Inductor:
 
     def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:  # noqa: ARG002
         """See the port. What finds everything need not prepare the header that compiling needs."""
-        return Unwatched(
+        threads = str(self._threads(recipe))
+        return InductorWatch(
             {
                 **facts.FORCED,
                 facts.CACHE_DIR: str(live_root),
                 facts.TRITON_CACHE_DIR: str(live_root / "triton"),
-                facts.THREADS: str(self._threads(recipe)),
+                facts.THREADS: threads,
+                facts.MKL_THREADS: threads,
                 facts.PRECOMPILE_HEADERS: "0" if found else "1",
-            }
+            },
+            strict=strict,
         )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
@@ -150,6 +157,11 @@ class Inductor:
         if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
             raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
         return archive.unpack(files[0], live_root)
+
+
+def _variables(recipe: Recipe | None) -> dict[str, str]:
+    """The worker's environment as far as the user says it: the shell's, the recipe's over it."""
+    return {**os.environ, **(worker_variables(recipe) if recipe is not None else {})}
 
 
 def target_name(fingerprint: Fingerprint) -> str:

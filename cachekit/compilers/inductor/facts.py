@@ -4,11 +4,14 @@ from __future__ import annotations
 
 CACHE_DIR = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_CACHE_DIR = "TRITON_CACHE_DIR"  # beside the Inductor cache by default, but only if unset
-THREADS = "OMP_NUM_THREADS"
 CXX = "CXX"
 
 # Inductor keys its C++ kernels by torch.get_num_threads() (`cpp_runtime_thread_count` of FxGraphHashDetails), so the
 # number of threads is an ingredient, and the worker is told it. A cache made with 2 threads misses whole with 1.
+THREADS = "OMP_NUM_THREADS"
+# torch.get_num_threads() asks MKL as well, whose variable wins; OpenMP may give fewer threads than it was asked for.
+MKL_THREADS = "MKL_NUM_THREADS"
+FEWER_THREADS = ("OMP_THREAD_LIMIT", "OMP_DYNAMIC", "MKL_DYNAMIC")
 
 # A global header of some 150 MB, in <tmp>/torchinductor_<user>, outside of the cache. It halves a cold compile and is
 # built (8 s) by the first process of a user that needs a kernel, even if every kernel is there already. Its switch is
@@ -18,43 +21,149 @@ PRECOMPILE_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"
 PRECOMPILE_HEADERS_CONFIG = "cpp_cache_precompile_headers"
 # It is also a macro on the command line by which each kernel is named, and taken out of there for the same reason.
 PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
+# How the C++ compiler is called, in Inductor's key: its version, an ingredient, says what it is.
+CXX_CONFIG = "cpp.cxx"
 
-# The caches may have been switched off in the user's shell; under cachekit they are what it is about.
+# Every variable that the packages of PyTorch's compiler read is in one of the lists below: tests/test_inductor_facts.py
+# reads their source, and fails where a new torch has one that nobody has thought about.
+
+# What the worker gets in place of what the shell says: a value, or nothing.
 FORCED: dict[str, str | None] = {
+    # The caches may have been switched off; under cachekit they are what it is about.
     "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": None,
+    "TORCH_COMPILE_FORCE_DISABLE_CACHES": None,
     "TORCHINDUCTOR_FX_GRAPH_REMOTE_CACHE": None,
     "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": None,
     "TORCH_COMPILE_DISABLE": None,
     "TORCHDYNAMO_DISABLE": None,
+    # Set by whoever runs the job, and nobody means a graph by it: CI makes a warning an error, which is in the key of
+    # AOTAutograd (torch/_functorch/config.py, error_on_custom_op_aliasing); a job's id turns profile-guided shapes on.
+    "CI": None,
+    "TORCH_COMPILE_JOB_ID": None,
+    "TORCH_COMPILE_STICKY_PGO_KEY": None,
+    "TORCH_COMPILE_STICKY_PGO_READ": None,
+    "TORCH_COMPILE_STICKY_PGO_WRITE": None,
+    "PT2_COMPILE_ID_PREFIX": None,
+    # Another C++ compiler than the one whose version is an ingredient, fetched from the network.
+    "TORCH_INDUCTOR_INSTALL_GXX": None,
+    **dict.fromkeys(FEWER_THREADS),
 }
+# The same, with values of the run.
+SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_THREADS})
 
 # Variables with these beginnings may change graphs or code, and are ingredients when they are set ...
-WATCHED_PREFIXES = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "AOT_", "ATEN_CPU_CAPABILITY")
-WATCHED = frozenset({CXX})
-# ... but for these. Name to reason.
-UNWATCHED = {
-    CACHE_DIR: "a place; set by cachekit",
-    PRECOMPILE_HEADERS: "set by cachekit",
-    "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once; excluded by Inductor as well",
-    "TORCHINDUCTOR_WORKER_START": "how compile processes start; excluded by Inductor as well",
-    "TORCHINDUCTOR_WORKER_LOGPATH": "logging",
-    "TORCH_COMPILE_DEBUG": "dumps",
-    "TORCH_COMPILE_DEBUG_DIR": "dumps",
-    **dict.fromkeys(FORCED, "set by cachekit"),
-}
-
-# Of these a recipe may set some; the others are cachekit's to set.
-FREE = frozenset(
+WATCHED_PREFIXES = (
+    "AOTINDUCTOR_",
+    "AOT_",
+    "CUTEDSL_",
+    "CUTLASS_",
+    "HALIDE_",
+    "INDUCTOR_",
+    "PARTITIONER_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TORCH_COMPILER_",
+    "TORCH_COMPILE_",
+    "TORCH_DYNAMO_",
+    "TORCH_FAKE_TENSOR_",
+)
+# ... and so are these ...
+WATCHED = frozenset(
     {
-        "TORCHINDUCTOR_COMPILE_THREADS",
-        "TORCHINDUCTOR_WORKER_START",
-        "TORCHINDUCTOR_WORKER_LOGPATH",
-        "TORCH_COMPILE_DEBUG",
-        "TORCH_COMPILE_DEBUG_DIR",
+        "ATEN_CPU_CAPABILITY",
+        "CUBLAS_WORKSPACE_CONFIG",
+        "DUMP_AOTI_MINIFIER",
+        "ENABLE_PERSISTENT_TMA_MATMUL",
+        "ENABLE_TEMPLATE_TMA_STORE",
+        "ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE",
+        "FAKE_ALLOW_META",
+        "FX_PATCH_GETITEM",
+        "LOG_TLPARSE",  # logging, but in Inductor's key
+        "PYTORCH_GEN_PATTERNS",
+        "PYTORCH_JIT",
+        "PYTORCH_REORDER_COLLECTIVES_LIMIT",
+        "PYTORCH_ROCM_ARCH",
+        "PYTORCH_SINK_WAITS_LIMIT",
+        "TENSORIFY_PYTHON_SCALARS",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",  # read in C++ (ATen/Context.cpp); `cuda_matmul_settings` of Inductor's key
+        "TORCH_CACHING_PRECOMPILE",
+        "TORCH_CUDAGRAPH_GC",
+        "TORCH_DISABLE_NATIVE_JIT",
+        "TORCH_ENRICH_RPOFILER_STACK_TRACE",
+        "TORCH_NATIVE_SKIP_VERSION_CHECK",
+        "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN",
+        "TORCH_STRICT_PRECOMPILE",
+        "TRITON_INTERPRET",
+        "TRITON_LIBDEVICE_PATH",
+        "TRITON_PTXAS_PATH",
+        "TRITON_USE_META_WS",
+        "UNSAFE_SKIP_FSDP_MODULE_GUARDS",
     }
 )
+# ... but for these, which reach neither graphs nor keys, whoever else reads them. Name to reason.
+UNWATCHED = {
+    "FX_GRAPH_SHOW_DEVICE": "what a printed graph shows",
+    "FX_GRAPH_SHOW_META": "what a printed graph shows",
+    "FX_GRAPH_SHOW_STRIDE": "what a printed graph shows",
+    "LOG_AUTOTUNE_RESULTS": "logging",
+    "PYTORCH_MATCHER_LOGLEVEL": "logging",
+    "TORCHDYNAMO_DEBUG_FUNCTION": "logging",
+    "TORCHDYNAMO_EXTENDED_ADVICE": "what an error says",
+    "TORCHDYNAMO_EXTENDED_DEBUG_CPP": "logging",
+    "TORCHDYNAMO_EXTENDED_DEBUG_CREATE_SYMBOL": "logging",
+    "TORCHDYNAMO_EXTENDED_DEBUG_GUARD_ADDED": "logging",
+    "TORCHDYNAMO_PRINT_MISSING": "logging",
+    "TORCHDYNAMO_VERBOSE": "logging",
+    "TORCHEXPORT_EXTENDED_DEBUG_CURRENT_LOC": "logging",
+    "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once; excluded by Inductor as well",
+    "TORCHINDUCTOR_WORKER_LOGPATH": "logging",
+    "TORCHINDUCTOR_WORKER_START": "how compile processes start; excluded by Inductor as well",
+    "TORCH_COMPILE_CPROFILE": "a profile of the compiler",
+    "TORCH_COMPILE_DEBUG_DIR": "where dumps go",
+    "TORCH_COMPILE_DYNAMO_PROFILER": "a profile of the compiler",
+    "TORCH_DTRACE": "logging",
+    "TORCH_DYNAMO_RUN_GC_AFTER_COMPILE": "memory after a compile",
+    "TORCH_LOGS": "logging",
+    "TORCH_LOGS_FORMAT": "logging",
+    "TORCH_LOGS_OUT": "logging",
+    "TORCH_LOGS_TRACE_ID_FILTER": "logging",
+    "TORCH_TNT_IN_USE": "whether a pool of compile processes is kept ready",
+    "TORCH_TRACE": "logging",
+    "TORCH_WARM_POOL": "whether a pool of compile processes is kept ready",
+    **dict.fromkeys(("MAST_HPC_JOB_NAME", "ROLE_RANK"), "inside Meta only"),
+    **dict.fromkeys(("ProgramFiles", "ProgramFiles(x86)", "WINDOWS_CUDA_HOME"), "Windows only"),
+    **dict.fromkeys(("CONDA_PREFIX", "OMP_PREFIX"), "macOS only; where OpenMP lies"),
+    **dict.fromkeys(("LEVEL_ZERO_V1_SDK_PATH", "ONEAPI_ROOT"), "Intel's GPUs only"),
+    **dict.fromkeys(("CUDACXX", "CUDA_HOME", "CUDA_PATH"), "where CUDA lies"),
+    **dict.fromkeys(("CPLUS_INCLUDE_PATH", "LD_LIBRARY_PATH", "TORCH_CUSTOM_PYTHONPATH"), "where files lie"),
+    "CONDA_EXE": "read with TORCH_INDUCTOR_INSTALL_GXX only",
+    "CUDA_VISIBLE_DEVICES": "which GPUs there are: the target says which is used",
+    CXX: "its version is an ingredient",
+    "KMP_DUPLICATE_LIB_OK": "set by Inductor itself",
+    "PYTORCH_KEEP_TMPDIR": "PyTorch's own tests",
+    "TVM_SCHEDULER": "another compiler",
+    "XLA_HLO_DEBUG": "a tool that makes graphs smaller",
+    "_SPLITTER_MERGE_OVERLAPPING_FUSIONS": "a tool that splits graphs",
+    **dict.fromkeys(
+        (
+            "FX_NET_ACC_SPLITTER_TRACKER_DUMP_PATH",
+            "FX_NET_ACC_SPLITTER_TRACKER_MODE",
+            "FX_NET_ACC_SPLITTER_TRACKER_TRACKED_NODES",
+        ),
+        "a tool that splits graphs",
+    ),
+    "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR": "set by Inductor itself",
+}
+
+
+def watched(name: str) -> bool:
+    """Whether a variable may change graphs or code, and is left to the user."""
+    if name in FORCED or name in SET or name in UNWATCHED:
+        return False
+    return name in WATCHED or name.startswith(WATCHED_PREFIXES)
+
 
 # Flags and options that reach no code. Name to reason; see `flags.py`.
 IRRELEVANT_OPTIONS = {
@@ -66,6 +175,8 @@ IRRELEVANT_OPTIONS = {
     "debug": "logging",
 }
 IRRELEVANT_OPTION_PREFIXES = ("trace.",)
+# But for this one, which Inductor adds to its key again (`FxGraphHashDetails.provenance_tracking_level`).
+RELEVANT_OPTIONS = frozenset({"trace.provenance_tracking_level"})
 
 # Files of a cache that are not results: locks, unfinished files, and the compiler's rubbish.
 EPHEMERAL_PARTS = frozenset({"locks", "__pycache__"})

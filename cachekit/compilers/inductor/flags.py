@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS
+from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS, RELEVANT_OPTIONS
 from cachekit.errors import RecipeError
 from cachekit.recipe import yamltext
 from cachekit.recipe.schema import Compiler
@@ -53,7 +53,7 @@ def canonical(compiler: Compiler) -> dict[str, Any]:
         for name, value in all_options(compiler).items()
         if name != "threads"
         and name not in IRRELEVANT_OPTIONS
-        and not name.startswith(IRRELEVANT_OPTION_PREFIXES)
+        and (name in RELEVANT_OPTIONS or not name.startswith(IRRELEVANT_OPTION_PREFIXES))
         and not (name == "mode" and value == "default")
         and not (name == "fullgraph" and value is False)
     }

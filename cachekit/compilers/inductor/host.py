@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,31 +58,36 @@ def _installed() -> dict[str, str]:
     return found
 
 
+def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
+    """The compiler that Inductor will call, and the path to look it up on: `CXX`, or the system's default."""
+    return environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++"), environ.get("PATH")
+
+
 @cache
-def cxx_version(compiler: str) -> str:
+def cxx_version(compiler: str, path: str | None = None) -> str:
     """The first line of the C++ compiler's `--version`: Inductor builds its CPU kernels with it.
+
+    Args:
+        compiler: Its name or path.
+        path: Where names are looked up; this process's PATH by default.
 
     Raises:
         CompilerUnavailableError: There is none, or it does not run.
     """
     hint = "apt-get install g++ (or set CXX to a C++ compiler)"
-    if shutil.which(compiler) is None:
+    found = shutil.which(compiler, path=path)
+    if found is None:
         raise CompilerUnavailableError(
             f"no C++ compiler: {compiler!r} is not on PATH", cause="Inductor builds its CPU kernels with one", hint=hint
         )
     try:
-        run = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=20, check=True)
+        run = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerUnavailableError(
             f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
         ) from error
-    # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by, which may be a path.
+    # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by: the same compiler has several.
     return run.stdout.splitlines()[0].partition(" ")[2].strip() if run.stdout else ""
-
-
-def cxx() -> str:
-    """The compiler that Inductor will call: `CXX`, or the system's default."""
-    return os.environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++")
 
 
 @cache
@@ -119,9 +125,9 @@ def libc() -> str:
         return ""
 
 
-def gpu(torch_version: str) -> dict[str, Any]:
+def gpu(torch_version: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """The first GPU that this torch can drive: name, compute capability; empty where there is none."""
-    if torch_version.endswith("+cpu") or os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
+    if torch_version.endswith("+cpu") or environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:
         return {}
     tool = shutil.which("nvidia-smi")
     if tool is None:

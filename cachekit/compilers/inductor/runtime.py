@@ -5,10 +5,11 @@ This is the only module of the adapter that imports torch, and only the worker i
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ import torch
 from torch._dynamo.utils import counters as dynamo_counters
 
 from cachekit.compilers.inductor.facts import (
+    CXX_CONFIG,
     IRRELEVANT_OPTIONS,
     PRECOMPILE_HEADERS_CONFIG,
     PRECOMPILE_HEADERS_MACRO,
+    THREADS,
 )
 from cachekit.compilers.inductor.flags import TORCH_COMPILE
+from cachekit.compilers.inductor.option_names import unknown
 from cachekit.errors import CompilerUnavailableError, RecipeError
 
 
@@ -38,30 +42,27 @@ def prepare(settings: Mapping[str, Any]) -> None:
             continue
         known = inductor.shallow_copy_dict()
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise RecipeError(
-                f"compiler.options.{name} (flag --{name.replace('_', '-')}): Inductor has no such option",
-                cause=f"torch {torch.__version__}",
-                hint=f"did you mean {near[0]}?" if near else "see torch._inductor.config",
-            )
+            raise unknown(name, known, f"torch {torch.__version__}")
         if known[name] is not None and type(known[name]) is not type(value):
             raise RecipeError(f"compiler.options.{name} is {value!r}", cause=f"expected a {type(known[name]).__name__}")
         setattr(inductor, name, value)
-    _leave_headers_out_of_the_key(inductor)
+    # The number is in Inductor's key; OpenMP and MKL each have further variables that change what it is by default.
+    if (threads := os.environ.get(THREADS, "")).isdecimal():
+        torch.set_num_threads(int(threads))
+    _leave_out_of_the_key(inductor)
     _make_kernel_keys_portable()
 
 
-def _leave_headers_out_of_the_key(inductor: Any) -> None:
+def _leave_out_of_the_key(inductor: Any) -> None:
     # Whether a header was precompiled changes how fast kernels are built, not what they are. With the switch in the
-    # key, a run could not find everything and also skip building the header.
+    # key, a run could not find everything and also skip building the header. And one C++ compiler has many names.
     ignored = getattr(inductor, "_cache_config_ignore_prefix", None)
     if not isinstance(ignored, list):
         raise CompilerUnavailableError(
             f"Inductor of torch {torch.__version__} keeps its list of ignored settings elsewhere",
             hint="use a torch version named in constraints/, or report this",
         )
-    if PRECOMPILE_HEADERS_CONFIG not in ignored:
-        ignored.append(PRECOMPILE_HEADERS_CONFIG)
+    ignored += [name for name in (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG) if name not in ignored]
 
 
 def _make_kernel_keys_portable() -> None:
@@ -83,6 +84,7 @@ def _make_kernel_keys_portable() -> None:
         line: str = original(self)
         if self._sources_args == "i":
             line = line.replace(f"-D {PRECOMPILE_HEADERS_MACRO} ", "")
+            line = f"<cxx>{line.removeprefix(self._compiler)}"
             for place, name in places:
                 line = line.replace(place, name)
             line = line.replace("'", "")  # a path with a space in it is quoted here and there
@@ -90,6 +92,14 @@ def _make_kernel_keys_portable() -> None:
 
     get_command_line.portable = True  # type: ignore[attr-defined]
     builder.get_command_line = get_command_line
+
+    # What it tells about itself (`-v`) names what it tries out on the processor, and begins with how it was called.
+    version = cpp_builder.get_compiler_version_info
+
+    def get_compiler_version_info(compiler: str) -> str:
+        return re.sub("COLLECT_GCC=.*?_(?=COLLECT_|Target:)", "", version(compiler))
+
+    cpp_builder.get_compiler_version_info = get_compiler_version_info
 
 
 def _places() -> list[tuple[str, str]]:
@@ -112,8 +122,8 @@ def _places() -> list[tuple[str, str]]:
 
 
 def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`: none."""
-    return {}
+    """See `compilers.port.Runtime`. Without it Transformers refuses bf16 on a CPU that has it."""
+    return {} if torch.cuda.is_available() else {"use_cpu": True}
 
 
 def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
@@ -122,11 +132,16 @@ def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG00
 
 
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
-    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
+    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names.
+
+    What is compiled is the forward pass, not the module's call: accelerate wraps the forward pass in autocast, and a
+    graph with autocast in it is one that AOTAutograd's cache refuses (`Unsupported call_function target
+    _enter_autocast`, torch 2.13). Outside of the graph it is in the cache's key.
+    """
     arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
     if arguments.get("mode") == "default":
         del arguments["mode"]
-    model.compile(dynamic=False, **arguments)
+    model.forward = torch.compile(model.forward, dynamic=False, **arguments)
 
 
 def finish() -> None:

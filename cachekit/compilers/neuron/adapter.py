@@ -58,7 +58,7 @@ class Neuron:
             self._machine = host.this_host()
         return self._machine
 
-    def fingerprint(self) -> Fingerprint:
+    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:  # noqa: ARG002 - the port's
         """See the port. Versions are told without their commit, which the registry does not know of every release."""
         machine = self.machine
         found = machine.packages

