@@ -42,7 +42,9 @@ def command(
     check_data(loaded, absent_ok=True)
     config = options.load_config(home, compiler)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
-        planned = plan(prepare(loaded, session.compiler, options.named(recipe, overrides)), session.store)
+        planned = plan(
+            prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler)), session.store
+        )
     return show(planned, require_warm=require_warm)
 
 
