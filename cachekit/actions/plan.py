@@ -23,12 +23,14 @@ class Plan:
         record: The whole, verified record of the key; None is a miss.
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
+        flaw: On a miss, what is wrong with the key's own record; empty where it has none.
     """
 
     prepared: Prepared
     record: Record | None
     neighbour: Record | None = None
     changes: tuple[Change, ...] = ()
+    flaw: str = ""
 
     @property
     def hit(self) -> bool:
@@ -73,6 +75,7 @@ class Plan:
                 "recipe": self.neighbour.recipe,
                 "changes": [change_dict(change) for change in self.changes],
             },
+            "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
@@ -88,18 +91,21 @@ def plan(prepared: Prepared, store: Store) -> Plan:
     record = store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
     if record is not None:
         return Plan(prepared, record)
+    flaw = store.flaw(prepared.key)
     others = {other.key: other for other in store.records() if other.key != prepared.key}
     found = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
     if found is None:
-        return Plan(prepared, None)
-    return Plan(prepared, None, others[found[0]], tuple(found[1]))
+        return Plan(prepared, None, flaw=flaw)
+    return Plan(prepared, None, others[found[0]], tuple(found[1]), flaw)
 
 
 def miss_error(planned: Plan) -> MissError:
     """What `--require-warm` answers on a miss."""
     differs = ", ".join(change.name for change in planned.changes[:3])
+    near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
+    what = "cannot be used" if planned.flaw else "has no record"
     return MissError(
-        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} has no record",
-        cause=f"the nearest record differs in {differs}" if differs else "the store has no record that is near",
+        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
+        cause=planned.flaw or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )

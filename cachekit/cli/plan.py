@@ -73,7 +73,11 @@ def human(document: dict[str, Any]) -> list[str]:
         ]
     lines = [head]
     near = document["nearest"]
-    if near is None:
+    if document["flaw"]:
+        lines.append(f"  {document['flaw']}")
+    if near is None and document["flaw"]:
+        pass  # the store has one, and it is useless
+    elif near is None:
         lines.append("  the store has no record to compare with")
     else:
         lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
