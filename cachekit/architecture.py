@@ -7,9 +7,11 @@ share a key: a fine-tune of a model compiles to the same graphs as the model its
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import textwrap
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +20,8 @@ from typing import Any
 from cachekit import model_config, zoo
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import Recipe
+
+PATIENCE = 5.0  # seconds that the Hub gets to give a config.json: a page of text
 
 # Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
 IRRELEVANT = {
@@ -229,10 +233,8 @@ def _why(error: Exception) -> str:
 
 
 def _download(model_id: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download
-
     try:
-        return Path(hf_hub_download(model_id, "config.json", revision=revision))
+        return _within(PATIENCE, lambda: _fetch(model_id, revision))
     except Exception as error:  # the client's errors differ by version and have no common root
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         raise UnknownNameError(
@@ -242,3 +244,46 @@ def _download(model_id: str, revision: str | None) -> Path:
             if near
             else "check model.id, your network and HF_TOKEN, or give model.path",
         ) from error
+
+
+def _fetch(model_id: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    told = logging.getLogger("huggingface_hub")
+    level = told.level
+    told.setLevel(logging.CRITICAL)  # the error says it once
+    try:
+        # A download tries six times, for half a minute, where there is no network; this tries once, in all versions.
+        address = hf_hub_url(model_id, "config.json", revision=revision)
+        answer = get_session().head(address, headers=build_hf_headers(), timeout=PATIENCE / 2)
+        if answer.status_code >= 400:  # noqa: PLR2004 - a redirect is as good as the file
+            hf_raise_for_status(answer)
+        return Path(hf_hub_download(model_id, "config.json", revision=revision))
+    finally:
+        told.setLevel(level)
+
+
+def _within(seconds: float, work: Callable[[], Path]) -> Path:
+    """Do something in a thread that is left behind when it takes longer: looking a host's name up has no time limit.
+
+    Raises:
+        TimeoutError: It took longer.
+    """
+    found: list[Path] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    if not found:
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    return found[0]

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -141,6 +142,8 @@ def _is_integer(text: str) -> bool:
 
 def _text(path: Path, encoding: str) -> str:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device may never end
+            raise DataError(f"{path} cannot be read", cause="it is no ordinary file", hint="write the rows to a file")
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error

@@ -511,6 +511,35 @@ def test_a_training_that_fails_keeps_the_record(home, output, warmed, monkeypatc
     assert leftovers_of(home) == set()
 
 
+@pytest.mark.parametrize("what", ["lost", "flipped", "record"])
+def test_a_miss_over_damage_says_so(home, output, warmed, what):
+    """Once it was "no record that is near"."""
+    watched = Watched(home)
+    if what == "lost":
+        blob(watched, warmed).unlink()
+        expected = "its record cannot be restored: model.code is missing"
+    elif what == "flipped":
+        spoil(blob(watched, warmed))
+        expected = "its record cannot be restored: model.code is damaged: 20,001 bytes instead of 20,000"
+    else:
+        spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
+        expected = "its record is damaged: "
+    planned = plan(watched.prepare(), watched.store)
+    assert planned.as_dict()["flaw"].startswith(expected)
+    if what == "lost":
+        assert watched.told("store.damaged")[0]["quarantine"] == "", "what is missing is not set aside"
+        assert list((home / "v1").glob("quarantine/*" + warmed.files[0].sha256)) == []
+
+
+@pytest.mark.feature("M3")
+def test_a_strict_training_says_that_the_record_is_damaged(home, output, warmed):
+    watched = Watched(home)
+    blob(watched, warmed).unlink()
+    with pytest.raises(MissError, match="cannot be used") as caught:
+        train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
+    assert caught.value.cause == "its record cannot be restored: model.code is missing"
+
+
 def test_a_damaged_record_is_compiled_anew(home, output, log, warmed):
     watched = Watched(home)
     path = watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key)

@@ -203,6 +203,15 @@ def test_what_plan_says_to_run_next_is_what_it_planned(command, machine):
     assert the_error(missed)[3] == "cachekit warm tiny.yaml --set training.max_seq_length=16"
 
 
+def test_what_to_run_next_names_the_store_that_was_given(command, machine, worker, work):
+    words = ("tiny.yaml", "--home", str(work.parent / "another store"), "--compiler", "inductor")
+    ending = f"tiny.yaml --home '{work.parent / 'another store'}' --compiler inductor"
+    assert f"next: cachekit warm {ending}\n" in command("plan", *words).out
+    assert the_error(command("train", *words, "--require-warm", code=3))[3] == f"cachekit warm {ending}"
+    assert f"next: cachekit train --home '{work.parent / 'another store'}'\n" in command("warm", *words, "-q").out
+    assert "next: cachekit train\n" in command("warm", "tiny.yaml", "-q").out
+
+
 def test_ls_of_an_empty_store(command, work):
     assert steady(command("ls").out, work.parent / "store") == (
         "the store at <store> has no records; next: cachekit warm RECIPE\n"
@@ -263,6 +272,11 @@ def small_zoo(tmp_path, monkeypatch):
     return root
 
 
+def test_no_row_of_the_zoo_is_wider_than_a_terminal(command):
+    for topic in ("recipes", "models", "instances", "toolchains"):
+        assert max(map(len, command("zoo", topic).out.splitlines())) <= 80, topic
+
+
 @pytest.mark.parametrize("topic", ["recipes", "models", "instances", "toolchains"])
 def test_zoo(command, small_zoo, topic):
     golden(f"zoo-{topic}", command("zoo", topic).out)
@@ -306,6 +320,13 @@ def test_a_warm_leaves_nothing_in_the_working_directory(command, work, machine, 
     command("warm", "tiny.yaml")
     command("plan", "tiny.yaml")
     assert sorted(work.rglob("*")) == before
+
+
+def test_a_result_that_cannot_be_written_fails_no_training(command, work, machine, worker):
+    (work / "out" / "cachekit-result.json").mkdir(parents=True)
+    answer = command("train", "tiny.yaml", "-o", "out", "--format", "json", "-q")
+    assert answer.json["steps"] > 0
+    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: Is a directory\n"
 
 
 def test_a_train_that_does_not_start_leaves_nothing_behind(command, work, machine):
@@ -678,6 +699,26 @@ BAD_INPUT = {
     "a wait that is no number": ("warm tiny.yaml --wait soon", 2, "usage", "--wait", "", ""),
     "a wait below zero": ("warm tiny.yaml --wait -1", 2, "usage", "--wait", "0 or more", ""),
     "a wait without end": ("train tiny.yaml --wait nan", 2, "usage", "--wait", "0 or more", ""),
+    "warm and not warm": (
+        "warm tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+    ),
+    "train warm and not warm": (
+        "train tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+    ),
+    "no variable's name": (
+        "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' is no variable's name", "", "letters",
+    ),
+    "no variable's value": (
+        'plan tiny.yaml --set environment.FOO="a\\u0000b"', 2, "bad-recipe", "environment.FOO is 'a\\x00b'",
+        "", "value",
+    ),
+    "a home that is too long": (
+        f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "is no store", "File name too long", "--home",
+    ),
+    "data from a pipe": (
+        "plan tiny.yaml --set data.path=null --set data.train_file=pipe.csv", 2, "bad-data",
+        "pipe.csv cannot be read", "no ordinary file", "to a file",
+    ),
     "no such key": ("show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit ls"),
     "a short key": ("show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
     "nothing warmed here": ("train", 2, "usage", "no recipe was named", "", "cachekit warm RECIPE"),
@@ -699,6 +740,7 @@ BAD_INPUT = {
 @pytest.fixture
 def bad_files(work):
     (work / "folder.yaml").mkdir()
+    os.mkfifo(work / "pipe.csv")
     (work / "broken.yaml").write_text("name: x\nmodel: [a\nb: c\n")
     (work / "tabs.yaml").write_text("name: x\n\tmodel: y\n")
     (work / "empty.yaml").write_text("")
@@ -724,6 +766,17 @@ def test_bad_input_is_answered_in_three_lines(command, bad_files, machine, worke
     assert cause in found[2]
     assert hint in found[3]
     assert answer.out == ""
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("words", ["plan tiny.yaml", "train tiny.yaml", "config", "ls"])
+def test_a_working_directory_that_was_removed(command, work, machine, monkeypatch, words):
+    gone = work.parent / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    answer = command(*words.replace("tiny.yaml", str(work / "tiny.yaml")).split(), code=2)
+    assert the_error(answer)[:2] == ("usage", "the working directory is not there any more")
 
 
 def test_a_cause_is_not_cut_in_the_middle_of_a_word(command, machine):

@@ -175,10 +175,12 @@ def test_resuming_from_a_checkpoint_compiles_nothing(warmed):
 
 def test_a_finished_run_that_is_resumed_is_evaluated_on_the_rows_of_now(warmed):
     """Its checkpoint's log has figures of the same step, over other rows."""
-    first = warmed("train", "tiny.yaml", "--output-dir", "again")
-    resumed = warmed("train", "tiny.yaml", "--resume", "auto", "-o", "again", "--set", "data.max_eval_samples=9")
-    assert first["metrics"]["validation"]["rows"] == 21
-    assert (resumed["steps"], resumed["metrics"]["validation"]["rows"]) == (6, 9)
+    epoch = ("max_steps=null", "num_train_epochs=1", "eval_strategy=epoch", "save_strategy=epoch")
+    options = ("--output-dir", "again", *(word for text in epoch for word in ("--set", f"training.{text}")))
+    first = warmed("train", "tiny.yaml", *options)
+    resumed = warmed("train", "tiny.yaml", *options, "--resume", "auto", "--set", "data.max_eval_samples=9")
+    assert (first["steps"], first["metrics"]["validation"]["rows"]) == (10, 21)
+    assert (resumed["steps"], resumed["metrics"]["validation"]["rows"]) == (10, 9)
 
 
 @pytest.mark.feature("K3")

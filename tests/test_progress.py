@@ -43,11 +43,16 @@ TRAIN = [
     {"event": "worker.log", "step": 100, "eval_loss": 0.32, "eval_accuracy": 0.9, "eval_f1": 0.89, "eval_rows": 24},
     {"event": "worker.phase", "name": "save"},
 ]
-DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "it is missing", "kept": False}
+DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "its digest does not fit", "kept": False}
 WARNINGS = [
-    ({**DAMAGE, "quarantine": "/q"}, "/store/blob is damaged (it is missing); set aside in quarantine"),
-    (DAMAGE, "/store/blob is damaged (it is missing)"),
-    ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (it is missing)"),
+    ({**DAMAGE, "quarantine": "/q"}, "/store/blob is damaged (its digest does not fit); set aside in quarantine"),
+    (DAMAGE, "/store/blob is damaged (its digest does not fit)"),
+    ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (its digest does not fit)"),
+    ({**DAMAGE, "reason": "it is missing", "quarantine": ""}, "/store/blob is missing"),
+    (
+        {"event": "resume.passed", "checkpoint": "/runs/x/checkpoint-9", "reason": "optimizer.pt is cut off"},
+        "/runs/x/checkpoint-9 is passed over: optimizer.pt is cut off",
+    ),
     (
         {"event": "train.compiled", "graphs": 2, "built": 5, "when": ["evaluation or saving"]},
         "2 graphs and 5 binaries compiled in: evaluation or saving; they are added to the record",
@@ -106,6 +111,32 @@ def test_a_compile_says_how_long_it_has_taken(clock):
     clock.now += 42
     shown.event({"event": "worker.graphs", "found": 0, "compiled": 2, "phase": "first training step"})
     assert lines[-1] == "  graphs: 2 compiled, 0 found; first training step, 42 s"
+
+
+TICK = {"event": "worker.tick"}
+AT = {"event": "worker.at", "phase": "first training step"}
+
+
+def test_the_first_graph_is_no_silence(clock):
+    """Most of a compile is one graph, and no counter moves meanwhile."""
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    for event in [*WARM[:7], AT]:
+        shown.event(event)
+    lines.clear()
+    for _ in range(65):
+        clock.now += 1
+        shown.event(TICK)
+    assert lines == [
+        "  graphs: 0 compiled, 0 found; first training step, 30 s of about 1 min 1 s",
+        "  graphs: 0 compiled, 0 found; first training step, 1 min 0 s of about 1 min 1 s",
+    ]
+
+
+def test_a_training_counts_no_time_of_the_compile_before_it(clock):
+    clock.now += 100
+    lines = plain([*WARM, *TRAIN[:4], AT, TICK, TRAIN[4]])
+    assert lines[-1] == "  graphs: 0 compiled, 3 found; first training step"
 
 
 def test_a_training_in_plain_lines(clock):
@@ -209,7 +240,7 @@ class Screen:
     @property
     def now(self) -> str:
         """The live line."""
-        return str(self.progress._status.renderable.text)
+        return str(self.progress._status.renderable.text.__rich__())
 
     @property
     def written(self) -> str:
@@ -230,14 +261,23 @@ def test_one_live_line_changes(screen):
         if screen.progress._status is not None:
             seen.append(screen.now)
     assert list(dict.fromkeys(seen)) == [
-        "loading PyTorch and Transformers",
-        "loading data",
-        "loading the model",
-        "training",
+        "loading PyTorch and Transformers, 0.0 s of about 1 min 1 s",
+        "loading data, 0.0 s of about 1 min 1 s",
+        "loading the model, 0.0 s of about 1 min 1 s",
+        "training, 0.0 s of about 1 min 1 s",
         "graphs: 1 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
         "graphs: 2 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
         "graphs: 3 compiled, 0 found; evaluation or saving, 0.0 s of about 1 min 1 s",
+        "graphs: 3 compiled, 0 found; evaluation or saving",
     ]
+
+
+def test_the_time_runs_on_the_live_line_without_any_event(screen, clock):
+    for event in [*WARM[:7], AT]:
+        screen.progress.event(event)
+    for seconds, shown in ((0, "0.0 s"), (7, "7.0 s"), (35, "42 s")):
+        clock.now += seconds
+        assert screen.now == f"graphs: 0 compiled, 0 found; first training step, {shown} of about 1 min 1 s"
 
 
 def test_every_step_moves_the_live_line(screen):
@@ -259,7 +299,7 @@ def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
         "step 50: loss 0.7123",
         "step 100, validation: accuracy 0.9167, macro F1 0.9100, loss 0.3100",
         "step 100, test: accuracy 0.9000, macro F1 0.8900, loss 0.3200",
-        "warning: /store/blob is damaged (it is missing); set aside in quarantine",
+        "warning: /store/blob is damaged (its digest does not fit)",
     ):
         assert kept.count(line) == 1, kept
 

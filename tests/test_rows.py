@@ -557,3 +557,15 @@ def test_the_emotion_data_set_with_the_usual_column_names(emotion):
     error = refused(emotion / "train.txt", COLUMNS)
     assert "no column 'label'" in error.message
     assert "'label_name'" in error.hint
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path, kind):
+    path = tmp_path / "train.csv"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        rows.read(path, ["text"])
+    assert caught.value.cause == "it is no ordinary file"

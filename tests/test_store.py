@@ -34,6 +34,7 @@ from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json
 from cachekit.record import Module, decode, encode
 from cachekit.store import Scratch
+from cachekit.store.verify import Verifier
 
 
 @pytest.fixture
@@ -240,6 +241,46 @@ def test_a_lost_blob_is_told_once(watched):
 
 
 @pytest.mark.feature("S5")
+@pytest.mark.parametrize("moment", ["after it was read", "before it is moved"])
+def test_a_blob_that_another_process_has_just_replaced_is_not_set_aside(store, watched, home, monkeypatch, moment):
+    made = make_record()
+    record = publish(store, made)
+    path = store.layout.blob(record.files[0].sha256)
+    whole = path.read_bytes()
+    overwrite(path, whole[::-1])
+    replaced = []
+
+    def replace():
+        if not replaced:
+            replaced.append(path)
+            overwrite(path, whole, anew=True)
+
+    if moment == "after it was read":
+        damage = Verifier.damage
+
+        def read(self, file, *, memo):
+            reason = damage(self, file, memo=memo)
+            if reason:
+                replace()
+            return reason
+
+        monkeypatch.setattr(Verifier, "damage", read)
+    else:
+        rename = Path.rename
+
+        def move(self, target):
+            if self == path:
+                replace()
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", move)
+    assert find(store, record) == record
+    assert replaced
+    assert served(store, record) == expected(made)
+    assert watched.damage() == []
+    assert not list((home / "v1").glob("quarantine/*"))
+
+
 def test_a_damaged_blob_goes_to_quarantine_and_is_told_once(watched, home):
     made, other = make_record(1, ("a", "shared")), make_record(2, ("other", "shared"))
     for pair in (made, other):

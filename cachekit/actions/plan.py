@@ -28,6 +28,7 @@ class Plan:
         fetch: Of that, the bytes that the store lacks.
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
+        flaw: On a miss, what is wrong with the key's own record; empty where it has none.
     """
 
     prepared: Prepared
@@ -36,6 +37,7 @@ class Plan:
     changes: tuple[Change, ...] = ()
     found: Found | None = None
     fetch: int = 0
+    flaw: str = ""
 
     @property
     def hit(self) -> bool:
@@ -89,6 +91,7 @@ class Plan:
                 "recipe": self.neighbour.recipe,
                 "changes": [change_dict(change) for change in self.changes],
             },
+            "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
@@ -116,18 +119,21 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
     if found is not None:
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
+    flaw = store.flaw(prepared.key)
     others = {other.key: other for other in store.records() if other.key != prepared.key}
     near = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
     if near is None:
-        return Plan(prepared, None)
-    return Plan(prepared, None, others[near[0]], tuple(near[1]))
+        return Plan(prepared, None, flaw=flaw)
+    return Plan(prepared, None, others[near[0]], tuple(near[1]), flaw=flaw)
 
 
 def miss_error(planned: Plan) -> MissError:
     """What `--require-warm` answers on a miss."""
     differs = ", ".join(change.name for change in planned.changes[:3])
+    near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
+    what = "cannot be used" if planned.flaw else "has no record"
     return MissError(
-        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} has no record",
-        cause=f"the nearest record differs in {differs}" if differs else "the store has no record that is near",
+        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
+        cause=planned.flaw or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )

@@ -18,7 +18,7 @@ from cachekit.errors import CachekitError
 from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
-FREQUENT = {"step", "graphs", "at"}
+FREQUENT = {"step", "graphs", "at", "tick"}
 # What torchrun and its like tell their workers; ours is one worker.
 LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

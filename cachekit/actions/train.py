@@ -145,7 +145,7 @@ def train(
         if require_warm and again.hit:
             raise
         if require_warm:
-            raise miss_error(again) from None
+            raise miss_error(replace(again, flaw=again.flaw or f"{error.message}: {error.cause}")) from None
         if again.hit:
             session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
         warmed = warm(session, prepared, recache=again.hit, planned=again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -69,6 +70,10 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - a person gets three lines, and the traceback under -vv
         # The argument parser's own errors; typer brings its classes along or takes click's, by version.
         if not hasattr(error, "format_message") and type(error).__name__ != "Abort":
+            if isinstance(error, FileNotFoundError) and not _has_working_directory():
+                return out.error(
+                    UsageError("the working directory is not there any more", hint="cd to a folder that exists")
+                )
             return out.unexpected(error)
         if type(error).__name__ == "NoArgsIsHelpError":
             out.text(error.ctx.get_help())  # type: ignore[attr-defined]
@@ -86,6 +91,14 @@ def run(arguments: Sequence[str]) -> int:
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,9 +113,31 @@ def with_nodes(overrides: list[str] | None, count: int | None) -> list[str]:
     return [*(overrides or ()), *([f"parallel.nodes={count}"] if count is not None else ())]
 
 
-def named(recipe: str, overrides: list[str] | None) -> str:
-    """A recipe as the user would type it again."""
-    return shlex.join([recipe, *(word for text in overrides or () for word in ("--set", text))])
+def named(recipe: str, overrides: list[str] | None, home: Path | None = None, compiler: str | None = None) -> str:
+    """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
+    words = [recipe, *(word for text in overrides or () for word in ("--set", text))]
+    return shlex.join([*words, *elsewhere(home, compiler)])
+
+
+def elsewhere(home: Path | None, compiler: str | None = None) -> list[str]:
+    """The options that say which store and compiler were meant, as they were given."""
+    return [*(["--home", str(home)] if home else []), *(["--compiler", compiler] if compiler else [])]
+
+
+def check_contradiction(*, require_warm: bool, recache: bool) -> None:
+    """Refuse to compile what must not be compiled.
+
+    Raises:
+        UsageError: Both were asked for.
+    """
+    from cachekit.errors import UsageError
+
+    if require_warm and recache:
+        raise UsageError(
+            "--require-warm and --recache contradict each other",
+            cause="the one forbids what the other asks for: to compile",
+            hint="leave one of them out",
+        )
 
 
 def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
@@ -154,9 +177,17 @@ def session(
     compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
     # Looking leaves no trace: only runs that change something write a journal.
     layout = Layout(config.home)
-    if config.home.exists() and not config.home.is_dir():
+    problem = ""
+    try:
+        if not stat.S_ISDIR(config.home.stat().st_mode):
+            problem = "it is not a folder"
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # made by what writes first, or told by that
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", "") or str(error)
+    if problem:
         raise StoreError(
-            f"{config.home} is no store", cause="it is not a folder", hint="set CACHEKIT_HOME or --home to a folder"
+            f"{str(config.home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
         )
     writes = verb in {"warm", "train", "import", "pull", "push"}
     journal = Journal(layout.journal if writes else None, verb)

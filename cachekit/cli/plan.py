@@ -45,7 +45,7 @@ def command(
     check_data(loaded, absent_ok=True)
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler))
         planned = plan(prepared, session.store, session.chain)
     return show(planned, require_warm=require_warm)
 
@@ -78,7 +78,11 @@ def human(document: dict[str, Any]) -> list[str]:
         ]
     lines = [head]
     near = document["nearest"]
-    if near is None:
+    if document["flaw"]:
+        lines.append(f"  {document['flaw']}")
+    if near is None and document["flaw"]:
+        pass  # the store has one, and it is useless
+    elif near is None:
         lines.append("  the store has no record to compare with")
     else:
         lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")

@@ -10,6 +10,7 @@ from cachekit.cli import out
 
 if TYPE_CHECKING:
     from rich.status import Status
+    from rich.text import Text
 
 PHASES = {
     "import": "loading PyTorch and Transformers",
@@ -37,9 +38,11 @@ class Progress:
         self._quiet = quiet
         self._status: Status | None = None
         self._told = 0.0
+        self._text = ""
         self._compiling_since: float | None = None
         self._expected: float | None = None
         self._graphs = (0, 0)
+        self._traced = ""
         self._mode = ""
         self._split = "validation"
 
@@ -59,26 +62,35 @@ class Progress:
         if not self._quiet:
             self._write(text)
 
-    def _now(self, text: str, *, rarely: bool = False) -> None:
-        """What goes on: the live line, or a plain line (rarely: only every so often)."""
+    def _now(self, text: str, *, rarely: bool = False, timed: bool = False) -> None:
+        """What goes on: the live line, or a plain line (rarely: only every so often; timed: with the time so far)."""
+        self._text = text
         if self._quiet:
             return
         if self._live:
             if self._status is None:
                 from rich.console import Console
 
-                self._status = Console(stderr=True, highlight=False).status("", spinner="dots")
+                # Made anew at each of its refreshes: the time runs on while nothing else happens.
+                self._status = Console(stderr=True, highlight=False).status(_Made(self._with_time), spinner="dots")
                 self._status.start()
-            from rich.text import Text
-
-            self._status.update(Text(text))  # a plain string would be read as markup
         elif not rarely or time.monotonic() - self._told >= EVERY:
             self._told = time.monotonic()
-            self._write(f"  {text}")
+            self._write(f"  {self._with_time() if rarely or timed else text}")
+
+    def _with_time(self) -> str:
+        """The text, and while something compiles for how long and of how long."""
+        if self._compiling_since is None or not self._text:
+            return self._text
+        expected = f" of about {out.duration(self._expected)}" if self._expected else ""
+        return f"{self._text}, {out.duration(time.monotonic() - self._compiling_since)}{expected}"
 
     # Events, by name
 
     def _on_store_damaged(self, event: dict[str, Any]) -> None:
+        if event["reason"] == "it is missing":
+            out.warning(f"{event['path']} is missing")
+            return
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
@@ -133,7 +145,25 @@ class Progress:
 
     def _on_worker_start(self, event: dict[str, Any]) -> None:
         self._mode = event["mode"]
-        self._graphs = (0, 0)
+        self._graphs, self._traced = (0, 0), ""
+        if self._mode == "train":
+            self._compiling_since = None
+
+    def _on_worker_at(self, event: dict[str, Any]) -> None:
+        # The first graph takes most of a compile, and no counter moves meanwhile.
+        if self._compiling_since is not None and event["phase"] and event["phase"] not in PHASES:
+            self._text = self._counts(event["phase"])
+
+    def _on_worker_tick(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+        if self._compiling_since is not None and self._text:
+            self._now(self._text, rarely=True)
+
+    def _on_warm_end(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+        self._compiling_since = None
+
+    def _counts(self, phase: str) -> str:
+        found, compiled = self._graphs
+        return f"graphs: {compiled} compiled, {found} found{self._traced}; {phase}"
 
     def _on_worker_phase(self, event: dict[str, Any]) -> None:
         self._now(PHASES.get(event["name"], event["name"]))
@@ -144,12 +174,8 @@ class Progress:
         self._graphs = (found, compiled)
         if self._mode == "train" and grown:
             out.warning(f"a graph compiled in: {event['phase']}")
-        since = self._compiling_since
-        elapsed = f", {out.duration(time.monotonic() - since)}" if since is not None else ""
-        expected = f" of about {out.duration(self._expected)}" if since is not None and self._expected else ""
-        phase = event["phase"] or "running"
-        traced = f", {event['extracted']} traced" if event.get("extracted") else ""
-        self._now(f"graphs: {compiled} compiled, {found} found{traced}; {phase}{elapsed}{expected}")
+        self._traced = f", {event['extracted']} traced" if event.get("extracted") else ""
+        self._now(self._counts(event["phase"] or "running"), timed=True)
 
     def _on_worker_compiled(self, event: dict[str, Any]) -> None:
         if event["failure"]:
@@ -217,3 +243,15 @@ class Progress:
 
     def _on_train_not_kept(self, event: dict[str, Any]) -> None:
         out.warning(f"what compiled could not be kept: {event['reason']}")
+
+
+class _Made:
+    """For rich: a text that is made each time it is shown. A plain string would be read as markup."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text(self._make())

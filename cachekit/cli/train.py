@@ -12,6 +12,7 @@ from cachekit.cli import options, out
 from cachekit.cli import plan as plan_verb
 
 NAME = "train"
+RESULT = "cachekit-result.json"  # in the output folder: what is printed
 
 RecipeOrLast = Annotated[
     Optional[str],
@@ -63,6 +64,7 @@ def command(
     from cachekit.store import Store
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    options.check_contradiction(require_warm=require_warm, recache=recache)
     given = options.with_nodes(overrides, nnodes)
     node = Node(node_rank, master_addr, master_port)
     if recipe is None:
@@ -73,7 +75,7 @@ def command(
     config = options.load_config(home, compiler, wait, cache)
     target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, given))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         options.check_output(target)
@@ -81,8 +83,11 @@ def command(
             session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm
         )
     document = done.as_dict()
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "cachekit-result.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        (target / RESULT).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:  # the training has worked, and its figures are printed below
+        out.warning(f"{target / RESULT} could not be written: {error.strerror or error}")
     out.data(document, human, lambda found: str(found["output_dir"]))
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +44,25 @@ def command(
     from cachekit.compilers import Node
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    options.check_contradiction(require_warm=require_warm, recache=recache)
     overrides = options.with_nodes(overrides, nnodes)
     node = Node(node_rank, master_addr, master_port)
     loaded, path = options.load_recipe(recipe, overrides)
     config = options.load_config(home, compiler, wait, cache)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
         remember(
             session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto")
         )
-    out.data(done.as_dict(), human, lambda document: str(document["key"]))
+    next_words = shlex.join(["cachekit", "train", *options.elsewhere(home)])
+    out.data(
+        done.as_dict(),
+        lambda document: [*human(document), f"  next: {next_words}"],
+        lambda document: str(document["key"]),
+    )
     return 0
 
 
@@ -77,5 +84,4 @@ def human(document: dict[str, Any]) -> list[str]:
         ]
     waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
     lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
-    lines.append("  next: cachekit train")
     return lines

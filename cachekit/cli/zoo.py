@@ -101,7 +101,7 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
         return [*lines, "", "next: cachekit plan RECIPE, cachekit warm RECIPE"]
     if topic == "models":
         return out.table(
-            [[r["type"], f"{r['parameters'] / 1e6:.0f} M", r["licence"], r["name"]] for r in rows],
+            [[r["type"], f"{r['parameters'] / 1e6:.0f}M", r["licence"], r["name"]] for r in rows],
             ["type", "size", "licence", "model"],
         )
     if topic == "toolchains":
@@ -123,7 +123,7 @@ def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
             ]
             for row in rows
         ],
-        ["instance", "accelerator", "chips x cores", "memory", "price an hour"],
+        ["instance", "accelerator", "cores", "memory", "price an hour"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -289,5 +290,18 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
         )
     if data.labels and len(set(data.labels)) != len(data.labels):
         fail(("data", "labels"), "a label stands twice in data.labels", "remove one of them")
+    for name, value in recipe.environment.items():
+        if not name or "=" in name or not _passable(name):
+            fail(("environment",), f"environment: {name!r} is no variable's name", "letters, digits and _")
+        if not _passable(str(value)):
+            fail(("environment", name), f"environment.{name} is {value!r}", "no process can be given such a value")
     if training.eval_strategy == "steps" and training.eval_steps is None:
         fail(("training", "eval_strategy"), "training.eval_steps is missing", "say every how many steps to evaluate")
+
+
+def _passable(text: str) -> bool:
+    """Whether the operating system can hand this to a process: no NUL, no half of a character."""
+    try:
+        return "\0" not in text and bool(os.fsencode(text) or not text)
+    except UnicodeEncodeError:
+        return False

@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -38,6 +38,7 @@ class Store:
         self._journal = journal
         self._told: set[Path] = set()
         self._changes: dict[str, FileLock] = {}
+        self._flaws: dict[str, str] = {}
 
     # Reading
 
@@ -47,7 +48,12 @@ class Store:
         Damage is reported to the journal, moved to quarantine, and a miss.
         """
         self._restore_index()
+        self._flaws.pop(key, None)
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
+
+    def flaw(self, key: str) -> str:
+        """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
+        return self._flaws.get(key, "")
 
     def records(self) -> Iterator[Record]:
         """All readable records, in the order of their paths; their blobs are not checked."""
@@ -63,10 +69,8 @@ class Store:
         lacking = []
         for file in files.values():
             reason = self._verifier.damage(file, memo=True)
-            if reason:
+            if reason and (reason == MISSING or self._condemn_blob(file, reason)):
                 lacking.append(file)
-                if reason != MISSING:
-                    self._condemn(self.layout.blob(file.sha256), reason)
         return lacking
 
     @contextmanager
@@ -88,15 +92,19 @@ class Store:
             thread.join()
             if outcome == [""]:
                 raise
-            raise self._refuse(path, (outcome or ["unreadable"])[0]) from error
+            raise self._refuse(file, (outcome or ["unreadable"])[0]) from error
         thread.join()
         if outcome != [""]:
-            raise self._refuse(path, (outcome or ["unreadable"])[0])
+            raise self._refuse(file, (outcome or ["unreadable"])[0])
 
-    def _refuse(self, path: Path, reason: str) -> IntegrityError:
-        self._condemn(path, reason)
+    def _refuse(self, file: File, reason: str) -> IntegrityError:
+        self._condemn_blob(file, reason)
+        if reason == MISSING:
+            return IntegrityError(
+                f"{file.sha256[:16]} is missing in the store", cause=file.path, hint="warm again to compile it anew"
+            )
         return IntegrityError(
-            f"{path.name[:16]} in the store is damaged",
+            f"{file.sha256[:16]} in the store is damaged",
             cause=reason,
             hint="it was set aside; warm again to compile it anew",
         )
@@ -107,45 +115,76 @@ class Store:
         except FileNotFoundError:
             return None
         except OSError as error:
+            self._flaws[key] = f"its record cannot be read: {error.strerror or error}"
             self._journal.emit("store.damaged", path=str(path), reason=error.strerror or str(error), kept=True)
             return None
         try:
             record = decode(raw)
         except DamagedRecordError as error:
-            self._condemn(path, str(error))
+            self._flaws[key] = f"its record is damaged: {error}"
+            self._condemn(path, str(error), lambda: path.read_bytes() == raw)
             return None
         if record is None:
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
-            self._condemn(path, "it is another key's record")
+            self._flaws[key] = "its record is damaged: it is another key's"
+            self._condemn(path, "it is another key's record", lambda: path.read_bytes() == raw)
             return None
         if check_blobs:
-            damaged = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
-            for file, reason in damaged:
-                self._condemn(self.layout.blob(file.sha256), reason)
+            suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
+            damaged = [(file, reason) for file, reason in suspected if self._condemn_blob(file, reason)]
             if damaged:
-                self._condemn(path, "a blob of it is damaged", quiet=True)
+                file, reason = damaged[0]
+                state = "is missing" if reason == MISSING else f"is damaged: {reason}"
+                self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
+                self._condemn(path, "a blob of it is damaged", lambda: path.read_bytes() == raw, quiet=True)
                 return None
             self._check_manifest(raw)
         return record
 
     # Damage
 
-    def _condemn(self, path: Path, reason: str, *, quiet: bool = False) -> None:
-        """Move a damaged file out of the way, and say so once."""
+    def _condemn_blob(self, file: File, reason: str) -> bool:
+        """Set a blob aside, unless another process has just put a whole one in its place; returns whether it is bad."""
+        return self._condemn(
+            self.layout.blob(file.sha256), reason, lambda: self._verifier.damage(file, memo=False) != ""
+        )
+
+    def _condemn(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
+        """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.
+
+        Args:
+            path: The file.
+            reason: What is wrong with it.
+            is_bad: Looks again: since it was read, it may have been replaced.
+            quiet: Say nothing.
+        """
         place = self.layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{path.name}"
-        kept = False
+        kept, moved = False, False
         try:
+            judged = path.stat()
+            if not is_bad():
+                return False
             place.parent.mkdir(parents=True, exist_ok=True)
             path.rename(place)
+            moved = True
+            if not os.path.samestat(place.stat(), judged):
+                # Replaced between the look and the rename: what came is judged for itself. Linked, so that nothing
+                # is overwritten that has come since.
+                with suppress(FileExistsError):
+                    os.link(place, path)
+                place.unlink()
+                return is_bad()
         except FileNotFoundError:
             pass  # it is missing, or another process was quicker
         except OSError:
             kept = True  # a read-only store; it stays, and stays a miss
         # Once set aside, a blob is missing where its record still names it: the same damage, told already.
         if not quiet and not (path in self._told and reason == MISSING):
-            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=kept, quarantine=str(place))
+            where = str(place) if moved else ""
+            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=kept, quarantine=where)
         self._told.add(path)
+        return True
 
     def _check_manifest(self, raw: bytes) -> None:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
@@ -156,7 +195,7 @@ class Store:
             return
         path = self.layout.blob(digest)
         if path.exists():
-            self._condemn(path, reason)
+            self._condemn_blob(file, reason)
         else:
             self._journal.emit("store.damaged", path=str(path), reason=reason, kept=False)
         with suppress(StoreError):
@@ -252,7 +291,7 @@ class Store:
         for file in record.files:
             reason = self._verifier.damage(file, memo=True)
             if reason:
-                raise self._refuse(self.layout.blob(file.sha256), reason)
+                raise self._refuse(file, reason)
         raw = encode(record)
         # A copy of the record among the blobs: the index can be rebuilt from those alone.
         self._write(raw, self.layout.blob(hashlib.sha256(raw).hexdigest()))

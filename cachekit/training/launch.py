@@ -24,6 +24,7 @@ from cachekit.training.failure import of_death
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
+TICK = 1.0  # seconds between two signs that a run goes on, for whoever shows the time
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
 
 Sink = Callable[[dict[str, Any]], None]
@@ -180,7 +181,7 @@ class _Tail:
 
 def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sink) -> bool:
     """Pass on what the run tells and prints until it ends; returns whether it has to be ended."""
-    position = 0
+    position, ticked = 0, time.monotonic()
     while True:
         running = child.poll() is None
         tail.read(sink)  # first: a compile is told before the step that it belongs to ends
@@ -190,6 +191,9 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sin
         if tail.finished():
             return True
         tail.look(child.pid, sink)
+        if time.monotonic() - ticked >= TICK:
+            ticked = time.monotonic()
+            sink({"event": "tick"})
         time.sleep(POLL)
 
 
