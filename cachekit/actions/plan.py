@@ -8,7 +8,7 @@ from typing import Any
 from cachekit.actions.prepare import Prepared
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
-from cachekit.record import Record
+from cachekit.record import IMPORTED, Record
 from cachekit.store import Store
 
 # A record this far away says nothing about how long the compile will take (see key.WEIGHTS).
@@ -88,7 +88,7 @@ def plan(prepared: Prepared, store: Store) -> Plan:
     record = store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
     if record is not None:
         return Plan(prepared, record)
-    others = {other.key: other for other in store.records() if other.key != prepared.key}
+    others = {other.key: other for other in store.records(without=IMPORTED) if other.key != prepared.key}
     found = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
     if found is None:
         return Plan(prepared, None)

@@ -71,7 +71,7 @@ class Progress:
                 self._status.start()
             from rich.text import Text
 
-            self._status.update(Text(text))  # a plain string would be read as markup
+            self._status.update(Text(out.plain(text)))  # a plain string would be read as markup
         elif not rarely or time.monotonic() - self._told >= EVERY:
             self._told = time.monotonic()
             self._write(f"  {text}")
@@ -170,6 +170,12 @@ class Progress:
         if figures:
             split = f", {self._split}" if "eval_loss" in event else ""
             self._line(f"  step {event['step']}{split}: {', '.join(figures)}")
+
+    def _on_import_reading(self, event: dict[str, Any]) -> None:
+        self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)
+
+    def _on_import_storing(self, event: dict[str, Any]) -> None:
+        self._now(f"storing {out.count(event['modules'], 'module')}, {out.size(event['bytes'])}", rarely=True)
 
     def _on_worker_evaluating(self, event: dict[str, Any]) -> None:
         self._split = event["split"]
