@@ -29,10 +29,6 @@ def canonical(value: Any) -> Any:
     """
     if value is None or isinstance(value, bool | int):
         return value
-    if type(value) is dict and _FLAT.issuperset(map(type, value.values())) and {str}.issuperset(map(type, value)):
-        # As it is, but for halves of pairs, which are looked for in one go: most of a large record are such mappings.
-        "".join((*value, *filter(_is_text, value.values()))).encode("utf-8")
-        return value
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} has no JSON form")
@@ -49,17 +45,29 @@ def canonical(value: Any) -> Any:
     raise ValueError(f"{type(value).__name__} has no JSON form")
 
 
+_FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
+_TEXT = frozenset((str,))
+
+
+def _form(value: Any) -> Any:
+    """The same as `canonical` for what is encoded right away, where text that is no Unicode is seen as well.
+
+    Most of a large record are small mappings that are canonical as they are: they are not copied.
+    """
+    kind = type(value)
+    if kind is dict and _FLAT.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+        return value
+    if kind is list:
+        return [_form(item) for item in value]
+    if kind is dict and _TEXT.issuperset(map(type, value)):
+        return {name: _form(item) for name, item in value.items()}
+    return canonical(value)
+
+
 def canonical_json(value: Any) -> bytes:
     """The bytes that are hashed: sorted names, no spaces, UTF-8, each number in one form."""
-    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_form(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8")
-
-
-_FLAT = frozenset((str, int, bool, type(None)))  # written in one way only
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
 
 
 @dataclass(frozen=True, slots=True)
