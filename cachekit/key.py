@@ -45,9 +45,28 @@ def canonical(value: Any) -> Any:
     raise ValueError(f"{type(value).__name__} has no JSON form")
 
 
+_FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
+_TEXT = frozenset((str,))
+
+
+def _form(value: Any) -> Any:
+    """The same as `canonical` for what is encoded right away, where text that is no Unicode is seen as well.
+
+    Most of a large record are small mappings that are canonical as they are: they are not copied.
+    """
+    kind = type(value)
+    if kind is dict and _FLAT.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+        return value
+    if kind is list:
+        return [_form(item) for item in value]
+    if kind is dict and _TEXT.issuperset(map(type, value)):
+        return {name: _form(item) for name, item in value.items()}
+    return canonical(value)
+
+
 def canonical_json(value: Any) -> bytes:
     """The bytes that are hashed: sorted names, no spaces, UTF-8, each number in one form."""
-    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_form(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8")
 
 

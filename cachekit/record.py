@@ -106,6 +106,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         return sum(file.size for file in self.files)
 
 
+# The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.
+IMPORTED = "imported"
+
+
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record, as JSON values."""
     body = msgspec.to_builtins(record)

@@ -20,6 +20,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
+from cachekit.compilers.neuron.neff import NeffError, read
+
 HEADER = "<5Q128sI32s16s256sI64sQI468x"
 RECORD = 10_240  # real payloads are padded with zeros to a multiple of it
 BUILT = 1_767_225_600  # 2026-01-01T00:00:00Z
@@ -242,3 +246,38 @@ def _json(document: object) -> bytes:
 def _number(version: str) -> tuple[int, int]:
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
+
+
+# Parts of hostile files
+
+
+def entry(name: str, body: bytes = b"", **fields) -> bytes:
+    """One member of a tar, whatever its header says."""
+    info = tarfile.TarInfo(name)
+    info.size = len(body)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % 512)
+
+
+def with_tar(*parts: bytes, compressed: bool = True, **header) -> bytes:
+    """A NEFF of these parts of a tar, with the right digest."""
+    tar = b"".join(parts) + bytes(1024)
+    return pack_neff(gzip.compress(tar, 1, mtime=1) if compressed else tar, **header)
+
+
+INFO = entry("info.json", b'{"tool_version": "2.26.1.0+abc", "name": "file.neff"}')
+KELF = entry("kelf-0.json", b'{"graphs": [{"name": "sg00"}], "target": "sunda"}')
+
+
+def reason_of(path: Path, **options) -> str:
+    """Why a file is refused; it is, by the whole reader."""
+    with pytest.raises(NeffError) as refused:
+        read(path, **options)
+    assert refused.value.reason.isprintable()
+    assert str(refused.value) == refused.value.reason
+    return refused.value.reason
+
+
+def tensors(found) -> dict:
+    return {tensor.name: (tensor.dtype, tensor.shape, tensor.bytes) for tensor in found}

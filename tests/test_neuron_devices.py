@@ -126,7 +126,7 @@ def test_no_device():
 )  # fmt: skip
 def test_garbage_is_refused(text):
     """Also a damaged list of two devices: one of them would be taken for all there are."""
-    with pytest.raises(DeviceListError, match="no list of Neuron devices"):
+    with pytest.raises(DeviceListError, match="list of Neuron devices"):
         parse_neuron_ls(text)
 
 
@@ -266,3 +266,62 @@ def test_a_real_report_of_a_machine_holds_table_and_json():
     text = (real_dir("device") / "trn1.2xlarge.specs.nolicence.txt").read_text()
     whole, table = parse_neuron_ls(text), parse_neuron_ls(text.partition("-- devices (json)")[0])
     assert whole == table == Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+
+
+TWO = [TRN1, trn2(1)]
+LINES = "[\n" + ",\n".join(json.dumps(one) for one in TWO) + "\n]"
+CUT_TABLE = """instance-type: trn2.48xlarge
++--------+--------+--------+---------+
+| NEURON | NEURON | NEURON |   PCI   |
+| DEVICE | CORES  | MEMORY |   BDF   |
++--------+--------+--------+---------+
+| 0      | 4      | 96 GB  | cc:00.0 |
+| 1      | 4      | 96 GB  | b5:00.0 |
++--------+--------+--------+---------+
+"""
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize(
+    "text",
+    [LINES[:-40], json.dumps(TWO, indent=0)[:-30], "\n".join(json.dumps(one) for one in TWO)[:-10]],
+    ids=["one-object-a-line", "no-indent", "no-list"],
+)
+def test_a_list_that_is_cut_off_is_refused_however_it_is_laid_out(text):
+    """The devices in front of the cut would be taken for all there are."""
+    with pytest.raises(DeviceListError, match="damaged"):
+        parse_neuron_ls(text)
+
+
+@pytest.mark.feature("F6")
+def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
+    assert parse_neuron_ls(CUT_TABLE).count == 2
+    lines = CUT_TABLE.splitlines(keepends=True)
+    for cut in range(len("".join(lines[:5])), len(CUT_TABLE) - 2):
+        with pytest.raises(DeviceListError):
+            parse_neuron_ls(CUT_TABLE[:cut])
+
+
+def test_one_object_a_line_is_all_of_them():
+    assert parse_neuron_ls("\n".join(json.dumps(one) for one in TWO)).count == 2
+
+
+@pytest.mark.parametrize("front", ["\ufeff", "\x1b[0m", "[WARN] a line of a log\n", '{"level": "warn"}\n'])
+def test_what_stands_in_front_does_not_matter(front):
+    assert parse_neuron_ls(front + json.dumps(TWO, indent=2)) == parse_neuron_ls(json.dumps(TWO))
+
+
+def test_no_devices_in_an_object():
+    assert parse_neuron_ls('{"neuron_devices": []}').count == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "cores"),
+    [([0, 1], 2), (["0-3"], 4), ("0,1", 2), ("0-1,4-5", 4), ([], 0), (["a"], None), ("3-0", None), ("0-1-2", None)],
+)
+def test_numbers_of_cores_in_any_spelling(ids, cores):
+    assert parse_neuron_ls(json.dumps([{"neuron_device": 0, "neuroncore_ids": ids}])).cores == cores
+
+
+def test_a_size_beyond_all_numbers_is_not_known():
+    assert parse_neuron_ls(json.dumps([{**TRN1, "memory_size": "9" * 400 + " GB"}])).memory is None

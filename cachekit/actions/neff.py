@@ -14,6 +14,7 @@ from cachekit.record import Record
 from cachekit.store import Store
 
 LOOKED_AT = 256 << 20  # bytes of NEFFs that `show` reads
+LOOKED_INTO = 1_000  # and NEFFs, each of which takes a millisecond
 VERIFIED = "verified"  # whole, and understood
 DAMAGED = "damaged"  # its bytes are not those that were written
 UNKNOWN = "unknown"  # no NEFF, or none of a kind that is known here: nothing can be said about its bytes
@@ -26,15 +27,15 @@ def inspect(paths: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def of_record(store: Store, record: Record) -> dict[str, dict[str, Any]]:
-    """What the NEFFs of a record are, by module; of large ones only as long as `LOOKED_AT` bytes last."""
+    """What the NEFFs of a record are, by module, as far as `LOOKED_AT` and `LOOKED_INTO` go."""
     found: dict[str, dict[str, Any]] = {}
     left = LOOKED_AT
     for module in record.modules:
         for file in module.files:
-            if file.path != facts.NEFF or file.size > left:
+            if file.path != facts.NEFF or file.size > left or len(found) >= LOOKED_INTO:
                 continue
             left -= file.size
-            one = _inspect(store.layout.blob(file.sha256))
+            one = _inspect(store.layout.blob(file.sha256), leaks=False)
             kept = ("state", "reason", "compiler", "target", "chip", "lnc", "built")
             counts = {name: len(one.get(name, ())) for name in ("inputs", "outputs")}
             found[module.name] = {**{name: one[name] for name in kept if name in one}, **counts}
@@ -49,11 +50,11 @@ def exit_code(found: Iterable[dict[str, Any]]) -> int:
     return UsageError.exit_code if ABSENT in states else 0
 
 
-def _inspect(path: Path) -> dict[str, Any]:
+def _inspect(path: Path, *, leaks: bool = True) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():
             return {"state": ABSENT, "reason": "it is a folder" if path.is_dir() else "it is no regular file"}
-        return {"state": VERIFIED, "reason": "", **read(path).as_dict()}
+        return {"state": VERIFIED, "reason": "", **read(path, leaks=leaks).as_dict()}
     except NeffError as error:
         return {"state": DAMAGED if error.damaged else UNKNOWN, "reason": error.reason, "module": _module(path)}
     except OSError as error:

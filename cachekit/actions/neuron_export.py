@@ -158,10 +158,22 @@ def _write(store: Store, module: Module, folder: Path, check: Check) -> Restored
 def failure(exported: Exported) -> CachekitError | None:
     """The error to end with, where something could not be exported."""
     if not exported.damaged:
-        return None
+        return _all_left(exported)
     name, reason = exported.damaged[0]
     return IntegrityError(
         f"{len(exported.damaged)} modules in the store are damaged and were not exported",
         cause=f"{name}: {reason}",
         hint="import or warm them again",
+    )
+
+
+def _all_left(exported: Exported) -> CachekitError | None:
+    """Nothing of what was asked for is there: whoever goes on to use the folder finds nothing."""
+    if not exported.modules or any(result.outcome != "left" for _, result in exported.modules):
+        return None
+    name, result = exported.modules[0]
+    return UsageError(
+        f"none of {len(exported.modules)} modules could be put into {exported.folder}",
+        cause=f"{name}: {result.reason}",
+        hint="see what stands there, or name another folder",
     )

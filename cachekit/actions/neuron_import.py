@@ -8,7 +8,7 @@ shared: a later warm that makes the same bytes stores them once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,14 +19,14 @@ from cachekit.compilers.neuron import facts, modules
 from cachekit.compilers.neuron.entries import Entry, Scan, scan
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.modules import Collected, Skipped
+from cachekit.compilers.port import Sink
 from cachekit.errors import UsageError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json, key_of
-from cachekit.record import Module, Record
+from cachekit.record import IMPORTED, Module, Record
 from cachekit.store import Store, store_error
 
 RECIPE = "import"
-MODEL_TYPE = "imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,9 @@ class Imported:
         }
 
 
-def import_cache(store: Store, folder: Path, check: Check, *, dry_run: bool = False) -> Imported:
+def import_cache(
+    store: Store, folder: Path, check: Check, *, dry_run: bool = False, tell: Sink = lambda _: None
+) -> Imported:
     """Take the finished modules of a Neuron cache into the store.
 
     What the store has already is not read again, so a second import of the same cache adds nothing. The cache may be
@@ -104,6 +106,7 @@ def import_cache(store: Store, folder: Path, check: Check, *, dry_run: bool = Fa
         folder: A cache's root, or one compiler's folder in it.
         check: Judges each NEFF.
         dry_run: Only say what would be taken; the NEFFs are checked all the same.
+        tell: Told how far it is: `import.reading` for each module that is read, `import.storing` for each compiler.
 
     Raises:
         UsageError: The folder cannot be read, or holds no Neuron cache.
@@ -125,7 +128,8 @@ def import_cache(store: Store, folder: Path, check: Check, *, dry_run: bool = Fa
         candidates = list(entries)
         had = tuple(sorted({entry.module for entry in candidates if entry.module in known}))
         fresh = [entry for entry in candidates if entry.module not in known]
-        group, rest = (_look if dry_run else _take)(store, compiler, fresh, check)
+        reading = _told(fresh, tell)
+        group, rest = _look(compiler, reading, check) if dry_run else _take(store, compiler, reading, check, tell)
         groups.append(Group(compiler, group.key, group.added, had, group.size))
         left += [("refused", item) for item in rest.skipped]
         strangers += [(path, "in a module's folder, and none of its files") for path in rest.beside]
@@ -161,7 +165,13 @@ def known_modules(store: Store) -> frozenset[str]:
     return frozenset(names)
 
 
-def _look(_: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, Collected]:
+def _told(entries: Sequence[Entry], tell: Sink) -> Iterator[Entry]:
+    for number, entry in enumerate(entries):
+        tell({"event": "import.reading", "compiler": entry.compiler, "done": number, "of": len(entries)})
+        yield entry
+
+
+def _look(compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, Collected]:
     """What `_take` would take."""
     fit: dict[str, int] = {}
     skipped: list[Skipped] = []
@@ -181,7 +191,7 @@ def _look(_: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tu
     return group, Collected(None, tuple(skipped), tuple(beside))
 
 
-def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -> tuple[Group, Collected]:
+def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check, tell: Sink) -> tuple[Group, Collected]:
     with store.workspace() as workspace:
         try:
             taken = modules.collect(entries, workspace, check)
@@ -190,6 +200,7 @@ def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -
         if taken.harvest is None:
             return Group(compiler, "", (), (), 0), taken
         record = _record(compiler, taken.harvest.modules)
+        tell({"event": "import.storing", "compiler": compiler, "modules": len(record.modules), "bytes": record.size})
         store.publish(record, taken.harvest.files)
     names = tuple(module.name for module in record.modules)
     return Group(compiler, record.key, names, (), record.size), taken
@@ -204,7 +215,7 @@ def _record(compiler: str, found: tuple[Module, ...]) -> Record:
         key=key_of(hard),
         compiler="neuron",
         directory=compiler,
-        model_type=MODEL_TYPE,
+        model_type=IMPORTED,
         recipe=RECIPE,
         hard=hard,
         soft={},

@@ -8,7 +8,7 @@ from typing import Any
 from cachekit.actions.prepare import Prepared
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
-from cachekit.record import Record
+from cachekit.record import IMPORTED, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL
@@ -120,7 +120,7 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
     flaw = store.flaw(prepared.key)
-    others = {other.key: other for other in store.records() if other.key != prepared.key}
+    others = {other.key: other for other in store.records(without=IMPORTED) if other.key != prepared.key}
     near = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
     if near is None:
         return Plan(prepared, None, flaw=flaw)

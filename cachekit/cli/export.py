@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -12,7 +11,7 @@ from cachekit.cli import options, out
 NAME = "export"
 SHOWN = 12  # lines, for people
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The cache's root; made if need be.", show_default=False)]
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="The cache's root; made if need be.", show_default=False)]
 Records = Annotated[
     Optional[list[str]],
     typer.Option("--record", metavar="KEY", help="A record, by the first digits of its key. Repeatable."),
@@ -48,9 +47,10 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     if everything == bool(record or compiler):
         raise UsageError("what to export is not clear", hint="give --record KEY, --compiler DIR, or --all")
+    target = options.cache_folder(folder)
     with options.session(options.load_config(home), None, NAME if not dry_run else "") as session:
         exported = export_cache(
-            session.store, folder, check, keys=record or (), compiler=compiler or "", dry_run=dry_run
+            session.store, target, check, keys=record or (), compiler=compiler or "", dry_run=dry_run
         )
     problem = failure(exported)
     if not (problem and out.wants_json()):  # the error is one document, and the only one

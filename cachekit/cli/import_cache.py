@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ NAME = "import"
 SHOWN = 12  # lines of each kind, for people
 
 Folder = Annotated[
-    Path,
+    str,
     typer.Argument(metavar="DIR", help="A cache's root, or a neuronxcc-<version> folder in it.", show_default=False),
 ]
 
@@ -36,9 +35,11 @@ def command(
     from cachekit.compilers.neuron.fit import check
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    source = options.cache_folder(folder)
     verb = NAME if not dry_run else ""
     with options.session(options.load_config(home), None, verb) as session:
-        imported = import_cache(session.store, folder, check, dry_run=dry_run)
+        show = session.journal.show
+        imported = import_cache(session.store, source, check, dry_run=dry_run, tell=lambda event: show(**event))
         session.journal.emit("import.end", **imported.as_dict())
     out.data(imported.as_dict(), human, lambda found: str(found["added"]))
     return 0

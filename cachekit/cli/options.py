@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator, Sequence
@@ -146,6 +147,27 @@ def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
 
     path = zoo.recipe_path(name)
     return recipe.load(path, overrides or ()), str(path)
+
+
+def cache_folder(text: str) -> Path:
+    """The local folder that somebody names, as a path or as `file://…`, which is how Neuron's own variables name it.
+
+    Raises:
+        UsageError: It is somewhere else, in a bucket for one.
+    """
+    from cachekit.compilers.neuron.root import local_path
+    from cachekit.errors import UsageError
+
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
+    if scheme is None:
+        return Path(text)
+    url = text if "://" in text else text.replace(":", "://", 1)
+    path, why = local_path(url)
+    if path is None:
+        raise UsageError(
+            f"{text} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{text} for one here"
+        )
+    return path
 
 
 @contextmanager

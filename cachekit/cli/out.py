@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -52,9 +53,25 @@ def wants_traceback() -> bool:
     return _style.verbose > 1
 
 
+# What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
+# but for tab and newline, marks of writing direction, separators of lines, halves of pairs (of names not in UTF-8).
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def plain(words: str) -> str:
+    """Words with what controls a terminal spelled out: names of files and what records say may hold anything."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), words)
+
+
+def _one_line(line: str) -> str:
+    return plain(line).replace("\n", "\\n")
+
+
 def text(line: str) -> None:
-    """Print a line of data as it is."""
-    _print(line)
+    """Print text, of one line or several."""
+    _print(plain(line))
 
 
 def _print(words: str) -> None:
@@ -66,8 +83,9 @@ def _print(words: str) -> None:
 
 
 def _json(document: Any) -> str:
-    plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    return json.dumps(document, indent=2, ensure_ascii=plain, default=str)
+    ascii_only = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    encoded = json.dumps(document, indent=2, ensure_ascii=ascii_only, default=str)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
 def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None) -> None:
@@ -82,20 +100,20 @@ def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any]
         _print(_json(document))
     elif _style.format == "quiet":
         if quiet is not None and (line := quiet(document)):
-            _print(line)
+            _print(plain(line))
     else:
-        _print("\n".join(human(document)))
+        _print("\n".join(map(_one_line, human(document))))
 
 
 def note(line: str) -> None:
     """Tell something on stderr, unless quiet."""
     if not _style.quiet:
-        print(line, file=sys.stderr)
+        print(plain(line), file=sys.stderr)
 
 
 def warning(line: str) -> None:
     """Tell something on stderr that must not be missed; quiet does not silence it."""
-    print(f"{_colour('warning:', 33)} {line}", file=sys.stderr)
+    print(f"{_colour('warning:', 33)} {_one_line(line)}", file=sys.stderr)
 
 
 def error(problem: CachekitError) -> int:
@@ -133,7 +151,7 @@ def following(journal: Journal) -> Iterator[None]:
     from cachekit.cli.progress import Progress
 
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
-    progress = Progress(write=lambda line: print(line, file=sys.stderr), live=live, quiet=_style.quiet)
+    progress = Progress(write=lambda line: print(_one_line(line), file=sys.stderr), live=live, quiet=_style.quiet)
     journal.listen(progress.event)
     told = False
     try:

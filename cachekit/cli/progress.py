@@ -227,6 +227,12 @@ class Progress:
             split = f", {self._split}" if "eval_loss" in event else ""
             self._line(f"  step {event['step']}{split}: {', '.join(figures)}")
 
+    def _on_import_reading(self, event: dict[str, Any]) -> None:
+        self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)
+
+    def _on_import_storing(self, event: dict[str, Any]) -> None:
+        self._now(f"storing {out.count(event['modules'], 'module')}, {out.size(event['bytes'])}", rarely=True)
+
     def _on_worker_evaluating(self, event: dict[str, Any]) -> None:
         self._split = event["split"]
 
@@ -254,4 +260,4 @@ class _Made:
     def __rich__(self) -> Text:
         from rich.text import Text
 
-        return Text(self._make())
+        return Text(out.plain(self._make()))

@@ -63,7 +63,11 @@ def command(
             config, loaded, "" if dry_run else NAME, toolchain=toolchain, instance=instance
         ) as session:
             options.need_chain(session.chain.readable, "read")
-            done = pull_recipe(session, prepare(loaded, session.compiler, options.named(name, overrides, home, compiler)), dry_run=dry_run)
+            done = pull_recipe(
+                session,
+                prepare(loaded, session.compiler, options.named(name, overrides, home, compiler)),
+                dry_run=dry_run,
+            )
         results.append(done.as_dict())
         missed += [name] if done.state == "absent" else []
     if module or all_of:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
+
+LANES = 8  # files that are made durable at once
 
 
 def sync_folder(folder: Path) -> None:
@@ -43,15 +47,68 @@ def publish(finished: Path, target: Path, root: Path, *, mode: int = 0o444) -> N
         root: The store's folder; what lies above it is not ours to make durable.
         mode: Permission bits; read-only by default, so that nothing writes to a published file by mistake.
     """
-    handle = os.open(finished, os.O_RDONLY)
+    with publishing(root, mode=mode) as one:
+        one.prepare([finished])
+        one.move(finished, target)
+
+
+class Publishing:
+    """Publishes many files; see `publishing`."""
+
+    def __init__(self, root: Path, mode: int) -> None:
+        self._root = root
+        self._mode = mode
+        self._folders: set[Path] = set()
+
+    def prepare(self, finished: Sequence[Path]) -> None:
+        """Make the bytes of closed files durable, several at once: a disk writes many in little more time than one."""
+        if len(finished) == 1:
+            self._prepare(finished[0])
+            return
+        with ThreadPoolExecutor(max_workers=LANES) as pool:
+            for _ in pool.map(self._prepare, finished):
+                pass
+
+    def _prepare(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fchmod(handle, self._mode)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def move(self, finished: Path, target: Path) -> None:
+        """Give a prepared file its place."""
+        folder = target.parent
+        if folder not in self._folders:
+            make_folder(folder, self._root)
+            self._folders.add(folder)
+        try:
+            finished.replace(target)
+        except FileNotFoundError:  # somebody removed the folder meanwhile
+            make_folder(folder, self._root)
+            finished.replace(target)
+
+    def finish(self) -> None:
+        """Make the names durable."""
+        for folder in self._folders:
+            with suppress(FileNotFoundError):
+                sync_folder(folder)
+
+
+@contextmanager
+def publishing(root: Path, *, mode: int = 0o444) -> Iterator[Publishing]:
+    """Publish many files: as `publish` does, but that their names are durable only when the block is left.
+
+    Args:
+        root: The store's folder.
+        mode: Permission bits.
+    """
+    many = Publishing(root, mode)
     try:
-        os.fchmod(handle, mode)
-        os.fsync(handle)
+        yield many
     finally:
-        os.close(handle)
-    make_folder(target.parent, root)
-    finished.replace(target)
-    sync_folder(target.parent)
+        many.finish()
 
 
 def write_bytes(scratch: Path, target: Path, root: Path, data: bytes, *, mode: int = 0o444) -> None:

@@ -55,10 +55,16 @@ class Store:
         """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
         return self._flaws.get(key, "")
 
-    def records(self) -> Iterator[Record]:
-        """All readable records, in the order of their paths; their blobs are not checked."""
+    def records(self, without: str = "") -> Iterator[Record]:
+        """All readable records, in the order of their paths; their blobs are not checked.
+
+        Args:
+            without: A model type whose records are not even read.
+        """
         self._restore_index()
         for path in self._record_paths():
+            if path.parent.name == without:
+                continue
             record = self._load(path, path.stem, check_blobs=False)
             if record is not None:
                 yield record
@@ -282,10 +288,12 @@ class Store:
         else:
             self._write(b"", self._complete)
         try:
-            for sha256, path in finished.items():
-                pieces = hashed.get(sha256) or self._verifier.accept(path, files[sha256])
-                durable.publish(path, self.layout.blob(sha256), self.layout.home)
-                self._verifier.remember(sha256, pieces)
+            with durable.publishing(self.layout.home) as publishing:
+                publishing.prepare(list(finished.values()))
+                for sha256, path in finished.items():
+                    pieces = hashed.get(sha256) or self._verifier.accept(path, files[sha256])
+                    publishing.move(path, self.layout.blob(sha256))
+                    self._verifier.remember(sha256, pieces)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         for file in record.files:

@@ -24,15 +24,21 @@ from cachekit.compilers.neuron.facts import (
     NEURON_LS,
     NEURON_LS_JSON,
     NEURON_LS_LINE,
+    NEURON_LS_LISTS,
     NEURON_LS_NONE,
     NEURON_MONITOR,
     PRODUCT_NAME,
+    TABLE_LINES,
+    TERMINAL_CODE,
 )
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
 _START = re.compile(r"^[\[{]", re.MULTILINE)
+# What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
+_CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
+_MOST_CORES = 4096  # of one device, in a range of their numbers
 _DEPTH = 12  # of objects that are looked through for errors
 
 
@@ -103,13 +109,18 @@ def parse_neuron_ls(text: str) -> Devices:
     """Read what `neuron-ls --json-output` printed, or its table.
 
     Raises:
-        DeviceListError: It is neither.
+        DeviceListError: It is neither, or cut off: what is left of it would be taken for all devices.
     """
-    text = text[:_LARGEST]
+    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff").translate(TABLE_LINES)
     said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
-    for value in _json_values(text):
-        if (entries := _device_entries(value)) is not None:
+    single: list[dict[str, Any]] = []
+    for value in _json_values(text, whole=True):
+        if isinstance(value, dict) and "neuron_device" in value:
+            single.append(value)  # one object a line
+        elif not single and (entries := _device_entries(value)) is not None:
             return _devices(entries, value if isinstance(value, dict) else {}, said)
+    if single:
+        return _devices(single, {}, said)
     if rows := _table(text):
         return _devices(rows, {}, said)
     if NEURON_LS_NONE.search(text):
@@ -123,7 +134,8 @@ def parse_neuron_monitor(text: str) -> tuple[MonitorRecord, ...]:
     Raises:
         DeviceListError: There is no record.
     """
-    records = tuple(_record(value) for value in _json_values(text[:_LARGEST]) if _is_record(value))
+    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff")
+    records = tuple(_record(value) for value in _json_values(text) if _is_record(value))
     if not records:
         raise DeviceListError(f"no record of neuron-monitor: {text.strip()[:80]!r}")
     return records
@@ -204,10 +216,15 @@ def _find(tools: Sequence[str]) -> str | None:
     return next((path for tool in tools if (path := shutil.which(tool))), None)
 
 
-def _json_values(text: str) -> Iterator[Any]:
+def _json_values(text: str, *, whole: bool = False) -> Iterator[Any]:
     """Every JSON list or object that begins at the start of a line, with anything between them.
 
-    Only there, so that a damaged list is refused: the objects in it would be taken for all there are.
+    Args:
+        text: A tool's output.
+        whole: Refuse what begins as a list or an object and is damaged: what is in it would be taken for all there is.
+
+    Raises:
+        DeviceListError: One is damaged.
     """
     decoder, place = json.JSONDecoder(), 0
     text = textwrap.dedent(text)
@@ -215,7 +232,9 @@ def _json_values(text: str) -> Iterator[Any]:
     while (found := _START.search(text, place)) and failures < 100:  # noqa: PLR2004 - no quadratic work
         try:
             value, place = decoder.raw_decode(text, found.start())
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if whole and _CERTAIN.match(text, found.start()):
+                raise DeviceListError(f"a damaged list of Neuron devices: {error}") from error
             place, failures = found.end(), failures + 1
             continue
         yield value
@@ -225,9 +244,10 @@ def _device_entries(value: Any) -> list[dict[str, Any]] | None:
     """The devices in a document: a list at top level, or the one list of objects in an object."""
     if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
-        if len(lists) != 1:
-            return [value] if "neuron_device" in value else None
-        value = lists[0]
+        named = [value[name] for name in NEURON_LS_LISTS if isinstance(value.get(name), list)]
+        if len(named or lists) != 1:
+            return None
+        (value,) = named or lists
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         return None
     known = {"neuron_device", "nc_count", "memory_size", "bdf", "neuroncore_ids", "neuron_processes", "pci_bdf"}
@@ -258,8 +278,24 @@ def _sum(values: list[int | None]) -> int | None:
 
 def _cores(entry: dict[str, Any]) -> int | None:
     count = _int(entry.get("nc_count"))
-    ids = entry.get("neuroncore_ids")
-    return len(ids) if count is None and isinstance(ids, list) else count
+    return _numbers(entry.get("neuroncore_ids")) if count is None else count
+
+
+def _numbers(ids: Any) -> int | None:
+    """How many numbers: `[0, 1]`, `["0-3"]`, `"0,1"`; None for anything else."""
+    parts = ids.split(",") if isinstance(ids, str) else ids
+    if not isinstance(parts, list):
+        return None
+    total = 0
+    for part in parts:
+        ends = [_int(end) for end in part.split("-")] if isinstance(part, str) else [_int(part)]
+        if None in ends or len(ends) > 2:  # noqa: PLR2004 - first and last
+            return None
+        first, last = ends[0] or 0, ends[-1] or 0
+        if not 0 <= last - first < _MOST_CORES:
+            return None
+        total += last - first + 1
+    return total
 
 
 def _processes(value: Any) -> Iterator[DeviceProcess]:
@@ -270,19 +306,35 @@ def _processes(value: Any) -> Iterator[DeviceProcess]:
 
 
 def _table(text: str) -> list[dict[str, Any]]:
-    """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows."""
+    """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows.
+
+    Raises:
+        DeviceListError: It does not end with a line, or a row has fewer columns than names: it was cut off.
+    """
     names: list[str] = []
     rows: list[dict[str, Any]] = []
-    for line in text.splitlines():
+    border = last = ""
+    for line in map(str.strip, text.splitlines()):
+        if line[:1] in {"|", "+"}:
+            last = line
+            border = border or line
+        elif rows:
+            break  # whatever comes after the table
         if not line.startswith("|"):
             continue
-        cells = [cell.strip() for cell in line.strip("| \r").split("|")]
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
         if cells[0].isdigit():
+            if len(cells) < len(names) or not line.endswith("|"):
+                raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
             row = dict(zip(names, cells, strict=False))
             rows.append({"nc_count": row.get("NEURON CORES"), "memory_size": row.get("NEURON MEMORY")})
         elif not rows:
             names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
-    return rows if "NEURON DEVICE" in names else []
+    if "NEURON DEVICE" not in names:
+        return []
+    if not last.startswith("+") or len(last) != len(border):
+        raise DeviceListError(f"a table of Neuron devices that does not end: {last[:80]!r}")
+    return rows
 
 
 def _is_record(value: Any) -> bool:
@@ -359,5 +411,6 @@ def _bytes(value: Any) -> int | None:
     """A size: bytes, or text as `32 GB`, which the tools mean in powers of 1024."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
         unit = _UNITS[f"{found['unit'].upper()}B" if found["unit"] else ""]
-        return int(float(found["number"]) * unit)
+        size = int(float(found["number"]) * unit)
+        return size if size < 1 << 63 else None
     return _int(value)

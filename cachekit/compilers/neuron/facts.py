@@ -373,6 +373,10 @@ NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without drive
 NEURON_LS_LINE = re.compile(
     r"^(?P<name>instance-type|instance-id|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE
 )
+# What an object around the list may call it; none was seen, and names of one list alone are taken as well.
+NEURON_LS_LISTS = ("neuron_devices", "devices")
+TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")  # colours and the like, where a tool takes us for a person
+TABLE_LINES = str.maketrans("│┃─━┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛", "||--++++++" + "+" * 12)  # tables of other tools' style
 # A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
 LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.

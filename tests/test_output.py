@@ -1,0 +1,127 @@
+"""Nothing that a file, a folder or a record is called reaches a terminal as a command."""
+
+import json
+import shutil
+
+import pytest
+from msgspec import structs
+from neuron_trees import COMPILER, check, make, module_name
+from standins import Watched, make_record, publish
+
+from cachekit.cli import app, out
+from cachekit.compilers.neuron.entries import scan
+from cachekit.errors import UsageError
+
+EVIL = "a\x1b[31mb\x07\x9b2J\u202ec\udcff\x7f"
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(out, "_style", out._Style())
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, code=0):
+        capsys.readouterr()
+        assert app.run([str(argument) for argument in arguments]) == code
+        return capsys.readouterr()
+
+    return run
+
+
+def harmless(words: str) -> bool:
+    return all(char in "\n\t" or char.isprintable() for char in words)
+
+
+@pytest.mark.parametrize("form", out.FORMATS)
+def test_no_answer_controls_a_terminal(capsys, monkeypatch, form):
+    monkeypatch.setattr(out, "_style", out._Style())
+    out.setup(form)
+    out.data({"name": EVIL}, lambda found: [found["name"], "two\nlines"], lambda found: found["name"])
+    out.note(EVIL)
+    out.warning(EVIL)
+    out.text(EVIL)
+    said = capsys.readouterr()
+    assert harmless(said.out)
+    assert harmless(said.err)
+    if form == "human":
+        assert "two\\nlines" in said.out
+    if form == "json":
+        document, _ = json.JSONDecoder().raw_decode(said.out)
+        assert document == {"name": EVIL}
+
+
+@pytest.mark.feature("S7")
+def test_records_of_others_are_listed_harmlessly(command, tmp_path):
+    made, contents = make_record()
+    evil = structs.replace(made, recipe="x\x1b]0;title\x07\nfake")
+    record = publish(Watched(tmp_path / "home").store, (evil, contents))
+    for words in (["ls"], ["ls", "--format", "json"], ["show", record.key], ["show", record.key, "--format", "json"]):
+        answer = command(*words)
+        assert harmless(answer.out)
+        assert "fake" in answer.out
+
+
+@pytest.mark.feature("S7")
+@pytest.mark.parametrize(
+    "name",
+    ["neuronxcc-2.1\udcff", "neuronxcc-2.1\nEVIL", "neuronxcc-2\x1b[31m", "neuronxcc-2 .. x", "neuronxcc-2" * 20],
+)
+def test_a_folder_with_a_name_that_no_compiler_has_is_a_stranger(command, tmp_path, name):
+    """One of them ended the whole import."""
+    folder = make(tmp_path / "cache")
+    shutil.copytree(folder, tmp_path / "cache" / name / module_name(1))
+    answer = command("import", tmp_path / "cache")
+    assert "1 module added" in answer.out
+    assert "not of Neuron's cache" in answer.out
+    assert harmless(answer.out)
+    assert harmless(command("import", tmp_path / "cache", "--format", "json").out)
+    assert scan(tmp_path / "cache").compilers == (COMPILER,)
+    assert harmless(command("doctor", code=0).out)
+
+
+# Folders
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("spelled", ["{}", "file://{}", "file://localhost{}", "file:{}"])
+def test_a_folder_may_be_named_as_neurons_variables_name_it(command, tmp_path, spelled):
+    make(tmp_path / "cache")
+    assert "1 module added" in command("import", spelled.format(tmp_path / "cache")).out
+    command("export", spelled.format(tmp_path / "out"), "--all")
+    assert scan(tmp_path / "out").counts()["success"] == 1
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("url", ["s3://bucket/prefix", "https://example.org/x", "s3:/bucket"])
+@pytest.mark.parametrize("words", [["import"], ["export", "--all"]])
+def test_a_place_that_is_no_folder_is_refused(command, tmp_path, url, words):
+    make(tmp_path / "cache")
+    command("import", tmp_path / "cache")
+    answer = command(*words, url, code=UsageError.exit_code)
+    assert "is no local folder" in answer.err
+    assert "hint:" in answer.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "home"]
+
+
+def test_an_export_that_puts_nothing_anywhere_fails(command, tmp_path):
+    make(tmp_path / "cache")
+    command("import", tmp_path / "cache")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / COMPILER).symlink_to(tmp_path / "elsewhere")
+    answer = command("export", tmp_path / "out", "--all", code=2)
+    assert "none of 1 modules could be put" in answer.err
+    assert "is a link" in answer.err
+
+
+def test_an_import_says_how_far_it_is(command, tmp_path, monkeypatch):
+    from cachekit.cli import progress
+
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    for seed in range(3):
+        make(tmp_path / "cache", seed=seed)
+    said = command("import", tmp_path / "cache").err
+    assert f"reading {COMPILER}: module 3 of 3" in said
+    assert "storing 3 modules" in said
