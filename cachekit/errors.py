@@ -10,6 +10,10 @@
     ├── IntegrityError (5)            bytes that are not what their record says
     ├── CompileError (6)              the compiler, or the trial run around it, failed
     ├── RemoteError (7)               a shared cache that cannot be reached, or does not do as asked
+    │   ├── ConflictError             somebody else wrote there meanwhile
+    │   ├── BusyError                 it takes nothing now: too many requests, another commit
+    │   ├── UncertainError            the answer to a commit was lost
+    │   └── SkippedError              it failed a moment ago and was not asked
     ├── WaitedTooLongError (75)       another process compiles the same key and the deadline passed
     ├── StoreError (1)                the store cannot be read or written
     ├── CompilerUnavailableError (1)  the compiler or a part it needs is not on this machine
@@ -127,6 +131,38 @@ class RemoteError(CachekitError):
 
     code = "remote"
     exit_code = 7
+
+
+class ConflictError(RemoteError):
+    """Somebody else wrote meanwhile: read again, merge, and commit on top of that."""
+
+    code = "conflict"
+
+
+class BusyError(RemoteError):
+    """The tier cannot take it now: another commit in progress, too many requests, a quota.
+
+    Args:
+        wait: Seconds after which to try again, as far as the tier says; 0 where it does not.
+    """
+
+    code = "busy"
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0) -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.wait = wait
+
+
+class UncertainError(RemoteError):
+    """The answer to a commit was lost: it may have happened. Look for its id before trying again."""
+
+    code = "uncertain"
+
+
+class SkippedError(RemoteError):
+    """The tier failed a moment ago and was not asked."""
+
+    code = "remote-skipped"
 
 
 class WaitedTooLongError(CachekitError):

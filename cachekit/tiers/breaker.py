@@ -15,16 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cachekit.errors import RemoteError
-from cachekit.tiers.port import BusyError, ConflictError, UncertainError
+from cachekit.errors import BusyError, ConflictError, RemoteError, SkippedError, UncertainError
 
 PAUSE = 60.0  # seconds that a tier is left alone after a failure
-
-
-class SkippedError(RemoteError):
-    """The tier failed a moment ago and was not asked."""
-
-    code = "remote-skipped"
 
 
 class Breaker:

@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cachekit.errors import AuthError, RemoteError, UsageError
+from cachekit.errors import AuthError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError
-from cachekit.tiers.breaker import SkippedError
 from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found, Remote
 

@@ -16,36 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cachekit.errors import RemoteError
+from cachekit.errors import BusyError, ConflictError, UncertainError
+
+__all__ = [
+    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "UncertainError",
+    "Upload", "Write",
+]  # fmt: skip
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 ABSENT = ""  # the token of a document that is not there
-
-
-class ConflictError(RemoteError):
-    """Somebody else wrote meanwhile: read again, merge, and commit on top of that."""
-
-    code = "conflict"
-
-
-class BusyError(RemoteError):
-    """The tier cannot take it now: another commit in progress, too many requests, a quota.
-
-    Args:
-        wait: Seconds after which to try again, as far as the tier says; 0 where it does not.
-    """
-
-    code = "busy"
-
-    def __init__(self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0) -> None:
-        super().__init__(message, cause=cause, hint=hint)
-        self.wait = wait
-
-
-class UncertainError(RemoteError):
-    """The answer to a commit was lost: it may have happened. Look for its id before trying again."""
-
-    code = "uncertain"
 
 
 @dataclass(frozen=True, slots=True)
