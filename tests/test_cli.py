@@ -204,7 +204,7 @@ def command(capsys, work, home, monkeypatch):
 @pytest.fixture
 def machine(monkeypatch):
     """The same machine everywhere: versions, instruction set, threads."""
-    monkeypatch.setattr(Inductor, "fingerprint", lambda _: FINGERPRINT)
+    monkeypatch.setattr(Inductor, "fingerprint", lambda *_: FINGERPRINT)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     return FINGERPRINT
 
@@ -1076,7 +1076,7 @@ def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, wor
     def run(*arguments: str) -> Answer:
         driver = (
             "import sys; sys.path.insert(0, sys.argv.pop(1)); import test_cli; from cachekit.compilers.inductor.adapter"
-            " import Inductor; Inductor.fingerprint = lambda _: test_cli.FINGERPRINT; "
+            " import Inductor; Inductor.fingerprint = lambda *_: test_cli.FINGERPRINT; "
         )
         found = subprocess.run(
             [sys.executable, "-c", driver + DRIVER, str(Path(__file__).parent), str(worker), *arguments],
