@@ -863,7 +863,7 @@ def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, wor
         driver = (
             "import sys; sys.path.insert(0, sys.argv.pop(1)); import cli_session; "
             "from cachekit.compilers.inductor.adapter import Inductor; "
-            "Inductor.fingerprint = lambda _: cli_session.FINGERPRINT; "
+            "Inductor.fingerprint = lambda *_: cli_session.FINGERPRINT; "
         )
         found = subprocess.run(
             [sys.executable, "-c", driver + DRIVER, str(Path(__file__).parent), str(worker), *arguments],
