@@ -22,5 +22,7 @@ def check(paths: Iterable[str]) -> None:
             path.encode()
         except (msgspec.ValidationError, UnicodeEncodeError):
             raise UsageError(
-                f"{path[:200]!r} cannot be the path of a file in a shared cache", cause="it leaves its folder"
+                f"{path[:200]!r} cannot be the path of a file in a shared cache",
+                cause="it leaves its folder, or no store could hold it",
+                hint="whoever wrote that record is not to be trusted",
             ) from None

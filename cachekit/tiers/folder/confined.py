@@ -16,10 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from cachekit.errors import UsageError
-from cachekit.record import RelativePath
+from cachekit.tiers import paths
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
@@ -35,13 +33,14 @@ def steps_of(path: str) -> tuple[str, ...]:
     Raises:
         UsageError: It is absolute, goes up, or is a name that cachekit keeps for itself.
     """
-    try:
-        steps = tuple(msgspec.convert(path, RelativePath).split("/"))
-        path.encode()
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        steps = ()
-    if not steps or any(step.startswith(OURS) for step in steps):
-        raise UsageError(f"{path[:200]!r} cannot be the path of a file in a shared cache", cause="it leaves its folder")
+    paths.check([path])
+    steps = tuple(path.split("/"))
+    if any(step.startswith(OURS) for step in steps):
+        raise UsageError(
+            f"{path[:200]!r} cannot be the path of a file in a shared folder",
+            cause=f"cachekit keeps names that begin with {OURS} for itself",
+            hint="rename it",
+        )
     return steps
 
 

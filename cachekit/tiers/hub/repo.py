@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.tiers import paths
 from cachekit.tiers.hub import send
 from cachekit.tiers.hub.call import Call
 from cachekit.tiers.hub.client import Client
@@ -324,10 +325,13 @@ def _entry(info: Any) -> Entry | None:
 
 
 def _is_good(path: str) -> bool:
-    return bool(path) and not any(part in {"", ".", ".."} for part in path.split("/")) and path.isprintable()
+    try:
+        paths.check([path])
+    except UsageError:
+        return False
+    return True
 
 
 def _checked(path: str) -> str:
-    if not _is_good(path):
-        raise RemoteError(f"no file can have this name on a Hub: {path!r}")
+    paths.check([path])
     return path

@@ -219,7 +219,7 @@ class Lease:
                 if not waiting and self._take(lead, seen, watch, began):
                     self._look_again(lead, done)
                     return
-            except ConflictError as error:
+            except (ConflictError, UncertainError) as error:  # the next look tells soon
                 trouble = error
                 pause *= 0.2
             except BusyError as error:
