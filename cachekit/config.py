@@ -206,7 +206,15 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
         value = table.get(name)
         if isinstance(value, str) and value and not value.startswith(("~", "$")):
             found[name] = (str(path.parent / value), str(path))
+    tables = table.get("tiers")
+    if isinstance(tables, dict):
+        found["tiers"] = ({name: _anchored(one, path.parent) for name, one in tables.items()}, str(path))
     return found
+
+
+def _anchored(table: Any, folder: Path) -> Any:
+    url = table.get("url") if isinstance(table, dict) else None
+    return {**table, "url": str(folder / url)} if isinstance(url, str) and url.startswith(".") else table
 
 
 def load(

@@ -14,6 +14,10 @@ VALUES = {
     "compiler": ("flag", "env", "project", "user"),
     "wait_seconds": (1.5, "2.5", 3.5, 4.5),
     "keep_logs": (1, "2", 3, 4),
+    "cache": ("local,/flag", "local,/env:r", ["local", "/project:rw"], ["local"]),
+    "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
+    "lease_seconds": (1.5, "2.5", 3.5, 4.5),
+    "push_seconds": (1.5, "2.5", 3.5, 4.5),
 }
 
 
@@ -51,7 +55,15 @@ def origins(loaded):
 
 
 def toml(**values):
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+    """A settings file, in which a table of tables is written as one would: `[tiers.t]`, at the end."""
+    plain = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if not isinstance(value, dict))
+    tables = [
+        (f"{name}.{key}", table)
+        for name, value in values.items()
+        if isinstance(value, dict)
+        for key, table in value.items()
+    ]
+    return plain + "".join(f"[{name}]\n{toml(**table)}" for name, table in tables)
 
 
 def refused(place, *arguments, **environ):
@@ -75,6 +87,10 @@ def test_defaults(place, tmp_path):
 
 
 def typed(name, value):
+    if name == "cache":
+        return tuple(value.split(",") if isinstance(value, str) else value)
+    if name == "tiers":
+        return {"t": {"url": "/env"}, "u": {"url": "s3://b"}} if isinstance(value, str) else value
     return Path(value).absolute() if name in {"home", "live_dir"} else type(VALUES[name][0])(value)
 
 
@@ -109,6 +125,7 @@ def test_each_setting_has_its_own_origin(place):
         "compiler": str(project),
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
+        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds"), "default"),
     }
     assert loaded.live_dir == Path("/x/v1/live").absolute()
 
@@ -207,7 +224,32 @@ def test_a_relative_folder_of_a_file_means_the_same_from_everywhere(place, monke
     assert found == {place.project / "store"}
 
 
+def test_a_relative_address_of_a_file_starts_at_the_file(place):
+    place.write(place.project / "cachekit.toml", toml(tiers={"near": {"url": "./cache"}, "far": {"url": "hf://a/b"}}))
+    loaded = place.load()
+    assert loaded.tiers == {"near": {"url": str(place.project / "cache")}, "far": {"url": "hf://a/b"}}
+
+
 # What cannot be
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"cache": 7},
+        {"cache": []},
+        {"cache": ["local", ""]},
+        {"cache": ["local", 3]},
+        {"tiers": {"t": {}}},
+        {"tiers": {"t": {"url": ""}}},
+        {"tiers": {"t": {"url": 3}}},
+        {"tiers": {"t": {"url": "/x", "region": 3}}},
+        {"tiers": "t"},
+    ],
+)
+def test_a_chain_or_a_table_that_is_none(place, values):
+    place.write(place.project / "cachekit.toml", toml(**values))
+    assert str(place.project) in refused(place).cause
 
 
 def test_an_unknown_setting_gets_the_nearest(place):
