@@ -107,6 +107,14 @@ def test_remembered_failures_are_explained(root, quiet_host):
     assert problems("neuron-failures") == [device]
 
 
+def test_a_failure_is_classified_by_the_whole_log_as_warm_does_it(root, quiet_host):
+    """The lines that are shown are its first errors; the class may be told by a later one."""
+    text = "\n".join(f"ERROR {number}" for number in range(20)) + "\nOSError: [Errno 28] No space left on device\n"
+    (make(root, "failed") / "model.log").write_text(text)
+    (found,) = problems("neuron-failures")
+    assert "disk-full: OSError: [Errno 28]" in found["said"]
+
+
 def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
     (found,) = problems("neuron-root")

@@ -80,7 +80,7 @@ def _failures(_: Config) -> Iterator[Finding]:
     if not found:
         yield Finding("ok", f"{len(entries)} modules, no remembered failure")
     for one in found:
-        failure = classify("\n".join(one.excerpt))
+        failure = classify(one.text)
         said = failure.message or next(iter(one.excerpt), "its log is empty")
         mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
         words = f"{one.entry.name}: failed {_age(one.age)} ago, {failure.kind.name}: {said}"
