@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,11 +15,13 @@ import pytest
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries
+from cachekit.compilers.neuron import compile_entries, locks, neff, place, processes
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.mounts import FileSystem
+from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Node
 from cachekit.errors import CompileError, MissError, RecipeError, UsageError
 from cachekit.recipe import Recipe, load
@@ -115,6 +118,76 @@ def test_what_somebody_else_has_finished_meanwhile_is_taken(host):
     assert host.compiles == 0
 
 
+JUDGE = """
+import sys, time
+from pathlib import Path
+from cachekit.compilers.neuron.entries import scan
+from cachekit.compilers.neuron.locks import examine
+print([found.verdict for found in examine(scan(Path(sys.argv[1])).entries, now=time.time() + 300)])
+"""
+
+
+def as_the_neff_is_checked(monkeypatch, do):
+    """Have something done between the compiler's end and the NEFF's publication: seconds, with one of 2 GB."""
+    check = neff.check
+
+    def checked(path):
+        if path.parent.name.startswith("cachekit-compile-"):
+            do()
+        return check(path)
+
+    monkeypatch.setattr(neff, "check", checked)
+
+
+@pytest.mark.feature("N3")
+def test_its_lock_is_live_to_others_until_the_module_is_finished(host, monkeypatch):
+    entries = extract(host, 1)
+    said = []
+    command = [sys.executable, "-c", JUDGE, str(host.root)]
+    as_the_neff_is_checked(monkeypatch, lambda: said.append(subprocess.check_output(command, text=True)))
+    complete(host, entries)
+    assert said == ["['live']\n"]
+    assert host.entries()[0].finished
+
+
+def test_a_lock_that_others_took_over_stays(host, monkeypatch):
+    (one,) = extract(host, 1)
+    lock = one.path / "model.hlo_module.pb.lock"
+
+    def take_over():
+        (one.path / "new").touch()
+        (one.path / "new").replace(lock)
+
+    as_the_neff_is_checked(monkeypatch, take_over)
+    complete(host, [one])
+    assert lock.exists()
+
+
+@pytest.mark.feature("S2")
+def test_a_kill_as_a_neff_is_published_leaves_a_module_that_can_be_restored(host, monkeypatch):
+    (one,) = extract(host, 1)
+    child = os.fork()
+    if child == 0:
+        copy = compile_entries.shutil.copyfile
+        compile_entries.shutil.copyfile = lambda *paths: (copy(*paths), os.kill(os.getpid(), signal.SIGKILL))
+        complete(host, [one])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert list(host.root.rglob(".cachekit-*"))
+    (one.path / "model.hlo_module.pb.lock").unlink()
+    assert place.standing(one.path) == ("replaceable", "empty")
+    place.sweep(host.root)
+    assert not list(host.root.rglob(".cachekit-*"))
+
+
+def test_what_cachekit_left_in_a_module_is_not_foreign(host):
+    (one,) = extract(host, 1)
+    (one.path / ".cachekit-4711-140").touch()
+    assert place.standing(one.path) == ("replaceable", "empty")
+    (one.path / "notes.txt").touch()
+    assert place.standing(one.path)[0] == "left"
+
+
 def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
     entries = extract(host, 1)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -122,6 +195,87 @@ def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
         complete(host, entries)
     assert "no-compiler" in raised.value.cause
     assert "pip" in raised.value.hint
+
+
+# --- locks of a run's own workers -----------------------------------------------------------------------------------
+
+HOLDER = """
+import mmap, sys, time
+from pathlib import Path
+library = open(sys.argv[1], "rb")
+mapped = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+Path(sys.argv[2]).touch()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def all_is_seen(monkeypatch):
+    """Some containers hide the memory of their first process from everyone; and the folder is nobody else's."""
+    visible = processes._uses_cache
+    monkeypatch.setattr(processes, "_uses_cache", lambda folder: visible(folder) or False)
+    monkeypatch.setattr(processes, "_in_container", lambda found: False)
+
+
+@pytest.mark.feature("N3")
+def test_a_worker_of_ours_keeps_its_lock_between_its_compiler_and_its_neff(host, tmp_path, all_is_seen, monkeypatch):
+    """libneuronxla's wrapper holds it, without a compiler, until it has copied the NEFF; and it looks like a waiter."""
+    (one,) = extract(host, 1)
+    lock = one.path / "model.hlo_module.pb.lock"
+    library = tmp_path / "libneuronpjrt.so"
+    library.write_bytes(bytes(4096))
+    now = [0.0]
+    monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
+    seen = NeuronWatch(
+        recipe(tmp_path), host.root, ALONE, (), Node(), trial=False, found=True, strict=False, clock=lambda: now[0]
+    )
+    command = [sys.executable, "-c", HOLDER, str(library), str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        long_ago(one.path)
+        seen.output(f"Another process must be compiling {lock}, been waiting for: 1.0 minutes\n".encode())
+
+        def look(seconds):
+            now[0] += seconds
+            return [event["event"] for event in seen.look(worker.pid)]
+
+        assert look(10) == []
+        assert look(100) == []
+        compiler = tmp_path / "neuronx-cc"
+        compiler.write_text(f"#!{sys.executable}\nimport sys\nsys.stdin.read()\n")
+        compiler.chmod(0o755)
+        with subprocess.Popen([compiler, "link", f"model.{one.name}.pb"], stdin=subprocess.PIPE) as compiling:
+            wait_for(lambda: Path(f"/proc/{compiling.pid}/comm").read_text().startswith("neuronx-cc"))
+            assert look(100) == [], "a compiler of it was seen"
+        assert look(10) == []
+        assert look(100) == []
+        assert lock.exists()
+        assert look(100) == ["lock-cleared"]
+        assert not lock.exists()
+
+
+def long_ago(folder):
+    then = time.time() - 3600
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (then, then))
+
+
+@pytest.mark.feature("N3")
+def test_a_process_that_sets_its_root_as_it_runs_is_no_stranger(host, tmp_path, all_is_seen, monkeypatch):
+    (one,) = extract(host, 1)
+    library = tmp_path / "libneuronpjrt.so"
+    library.write_bytes(bytes(4096))
+    monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
+    command = [sys.executable, "-c", HOLDER, str(library), str(one.path / "model.hlo_module.pb.lock")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "NEURON_COMPILE_CACHE_URL": str(tmp_path / "another-root")},
+    ) as worker:  # fmt: skip
+        assert worker.stdout.readline() == "ready\n"
+        long_ago(one.path)
+        (found,) = locks.examine(scan(host.root).entries)
+        assert (found.verdict, str(worker.pid) in found.reason) == ("maybe", True)
 
 
 # --- how a run is started -------------------------------------------------------------------------------------------
@@ -217,8 +371,6 @@ END = "Worker {} completed: 1 tasks compiled"
 def test_silence_is_a_hang_only_where_nothing_compiles(host, tmp_path, lines, hangs):
     now = [0.0]
     made = recipe(tmp_path)
-    from cachekit.compilers.neuron.watch import NeuronWatch
-
     seen = NeuronWatch(
         made, tmp_path / "root", ALONE, (), Node(), trial=True, found=False, strict=False, clock=lambda: now[0]
     )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import leash
-from cachekit.compilers.neuron import facts, locks, modules, neff
+from cachekit.compilers.neuron import facts, locks, modules, neff, place
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
@@ -183,17 +183,21 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
 
 @contextmanager
 def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure | None]:
-    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time."""
+    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time.
+
+    The file stays open as long as the lock is held: that is how another cachekit sees that it has an owner, also while
+    no compiler runs for it any more and the NEFF is still being checked.
+    """
     path = entry.path / f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}"
     looked = -LOOK
     while True:
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             break
         except FileExistsError:
             if time.monotonic() - looked >= LOOK:  # it costs some milliseconds
                 looked = time.monotonic()
-                host = look(without=os.getpid())
+                host = look()
                 found = locks.examine([read_entry(entry.place, entry.compiler, entry.name)], host=host)
                 if any(not locks.clear(finding, host=host) for finding in found if finding.verdict == "stale"):
                     continue
@@ -204,7 +208,10 @@ def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure 
     try:
         yield None
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a lock that is no longer ours is somebody else's
+            if os.path.samestat(path.lstat(), os.fstat(handle)):
+                path.unlink()
+        os.close(handle)
 
 
 def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> Failure | None:
@@ -259,16 +266,17 @@ def _call(command: list[str], folder: Path, words: Any, timeout: float, running:
 
 
 def _publish(entry: Entry, output: Path) -> None:
-    """The NEFF, and then the mark that it is whole; what was remembered of a failure goes."""
-    near = entry.path / f".cachekit-{os.getpid()}-{threading.get_ident()}"
-    try:
-        (entry.path / facts.DONE).unlink(missing_ok=True)
+    """The NEFF, and then the mark that it is whole; what was remembered of a failure goes.
+
+    The copy is made beside the module: what a kill leaves there is swept, and the module holds nothing foreign.
+    """
+    with place.building(entry.path.parent) as folder:
+        near = folder / facts.NEFF
         shutil.copyfile(output, near)
+        (entry.path / facts.DONE).unlink(missing_ok=True)
         near.replace(entry.path / facts.NEFF)
         (entry.path / facts.FAILURE_LOG).unlink(missing_ok=True)
         (entry.path / facts.DONE).touch()
-    finally:
-        near.unlink(missing_ok=True)
 
 
 def _words(failure: Failure) -> str:

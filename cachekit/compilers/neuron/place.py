@@ -121,7 +121,8 @@ def _judge(entry: Entry) -> tuple[Standing, str]:
         return "present", ""
     if entry.locks:
         return "left", "it is locked: a compile is at work, or was killed (`cachekit doctor`)"
-    foreign = [name for name in (*entry.names, *entry.odd) if name not in REPLACEABLE]
+    mine = [*REPLACEABLE, *(name for name in (*entry.names, *entry.odd) if name.startswith(OURS))]
+    foreign = [name for name in (*entry.names, *entry.odd) if name not in mine]
     if foreign:
         return "left", f"{foreign[0]} lies there, which is not of Neuron's cache"
     return "replaceable", entry.state

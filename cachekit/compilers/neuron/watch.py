@@ -74,6 +74,7 @@ class NeuronWatch:
         self._busy: set[int] = set()
         self._listed = False
         self._locked: set[str] = set()
+        self._free_since: dict[tuple[str, int, int], float] = {}
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
@@ -233,16 +234,25 @@ class NeuronWatch:
         return self._free()
 
     def _free(self) -> list[Mapping[str, Any]]:
-        """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it."""
+        """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it.
+
+        But a worker of ours that waits looks like one that holds: the wrapper has the lock also between the compiler's
+        end and its copy of the NEFF. So one look is not enough: nobody must be seen at it for as long as a lock takes
+        to settle, since a compiler of it was last seen.
+        """
         entries = [entry for entry in self._entries() if entry.name in self._locked]
         self._locked = {entry.name for entry in entries if entry.locks}
-        if not self._locked:
-            return []
-        return [
-            {"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason}
-            for finding in locks.examine(entries, host=look(without=os.getpid()))
-            if finding.verdict == "stale" and not locks.clear(finding, host=look(without=os.getpid()))
-        ]
+        before, self._free_since = self._free_since, {}
+        told: list[Mapping[str, Any]] = []
+        for finding in locks.examine(entries, host=look(without=os.getpid())) if self._locked else ():
+            if finding.verdict != "stale":
+                continue
+            this = (str(finding.lock.path), finding.lock.inode, finding.lock.modified)
+            since = self._free_since[this] = before.get(this, self._looked_at_locks)
+            settled = self._looked_at_locks - since >= facts.LOCK_SETTLED
+            if settled and not locks.clear(finding, host=look(without=os.getpid())):
+                told.append({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
+        return told
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See the port."""
