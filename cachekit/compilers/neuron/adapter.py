@@ -16,7 +16,7 @@ from cachekit.compilers.neuron import facts, flags, host, locks, modules, neff, 
 from cachekit.compilers.neuron.entries import Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Harvest, Node, Observed, Sink, Watch
+from cachekit.compilers.port import Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
@@ -154,7 +154,16 @@ class Neuron:
         wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
         return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
 
-    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
         """See the port."""
         if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
             raise UsageError(
@@ -163,7 +172,15 @@ class Neuron:
                 hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )
         return NeuronWatch(
-            recipe, live_root, self.machine, self.flags(recipe), self._node, trial=trial, found=found, strict=strict
+            recipe,
+            live_root,
+            self.machine,
+            self.flags(recipe),
+            self._node,
+            trial=trial,
+            found=found,
+            strict=strict,
+            restored=restored,
         )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
@@ -200,10 +217,11 @@ class Neuron:
             )
         return found.harvest
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
         compiler = module.name.partition("/")[0].removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
-        return modules.restore(module, files, live_root, check=partial(self._check, compiler=compiler)).size
+        done = modules.restore(module, files, live_root, check=partial(self._check, compiler=compiler))
+        return Restored(done.size, done.reason if done.outcome == "left" else "")
 
     def _check(self, path: Path, compiler: str = "") -> str | None:
         """Why a NEFF is not to be used on this machine: it is damaged, or was compiled for another.

@@ -44,7 +44,7 @@ class NeuronWatch:
         machine: This host.
         flags: The compiler's flags, without the wrapper's own.
         node: This host's place among several.
-        trial: See the port; so for `found` and `strict`.
+        trial: See the port; so for `found`, `strict` and `restored`.
         clock: Seconds.
     """
 
@@ -59,10 +59,12 @@ class NeuronWatch:
         trial: bool,
         found: bool,
         strict: bool,
+        restored: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
         self._trial, self._found, self._strict = trial, found, strict
+        self._restored = restored or {}
         self._options = recipe.compiler.options
         self._clock = clock
         self._reader, self._log = LogReader(), RunLog()
@@ -204,11 +206,23 @@ class NeuronWatch:
         if self._found:
             self._surprises[self._phase or "start"] = None
         if self._strict:
+            why, hint = self._why_it_compiles(module)
             raise MissError(
                 f"a graph is not warm: {module or 'its name was not told'}",
-                cause=f"it began to compile in: {self._phase or 'start'}",
-                hint="the record lacks it; train without --require-warm once, which adds it",
+                cause=f"it began to compile in: {self._phase or 'start'}{why}",
+                hint=hint,
             )
+
+    def _why_it_compiles(self, module: str) -> tuple[str, str]:
+        """What more is known of the cause, and what helps."""
+        known = next((name for name in self._restored if name.partition("/")[2] == module), "")
+        if known and (reason := self._restored[known]):
+            hint = f"move what is not Neuron's out of {self._root / known}; `cachekit doctor` looks at locks"
+            return f"; the record has it, but it was not restored: {reason}", hint
+        if known:
+            hint = "was it changed or removed since? `cachekit doctor --neuron-contract` tells what Neuron takes"
+            return "; the record has it, and it was there when the run began", hint
+        return "", "the record lacks it; train without --require-warm once, which adds it"
 
     def _failed_before(self, module: str) -> CachekitError:
         """A training that meets a failure which Neuron remembers goes no further."""
