@@ -387,6 +387,19 @@ def test_a_remembered_failure_that_will_come_again_is_explained(machine):
     assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
 
 
+@pytest.mark.feature("N3")
+def test_what_the_advice_says_of_trying_again_is_so(machine):
+    """A training stops at a failure of unknown class; its option has it compiled."""
+    machine("warm", "tiny.yaml")
+    machine.graphs(1, 2, train=[["9", "evaluation"]])
+    log = poison(machine, 9, "odd words")
+    error = machine("train", "tiny.yaml", code=6)["error"]
+    assert "--retry_failed_compilation in NEURON_CC_FLAGS" in error["hint"]
+    assert log.exists()
+    assert machine("train", "tiny.yaml", NEURON_CC_FLAGS="--retry_failed_compilation")["compiled"] == 1
+    assert entry(machine, 9).finished
+
+
 @pytest.mark.feature("N2")
 def test_a_failure_of_a_direct_compile_is_remembered_with_its_log(machine):
     (machine.host.bin / "neuron_parallel_compile").unlink()

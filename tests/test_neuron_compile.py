@@ -57,10 +57,10 @@ def extract(host, *graphs, **variables):
     return scan(host.root).entries
 
 
-def complete(host, entries, *, jobs=2, timeout=60.0, told=None):
+def complete(host, entries, *, jobs=2, timeout=60.0, told=None, again=False):
     memory = FailureMemory(host.folder / "failures")
     return compile_entries.complete(
-        entries, memory, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append
+        entries, memory, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append, again=again
     )
 
 
@@ -108,6 +108,36 @@ def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
     assert "timed-out" in raised.value.cause
     assert not list(host.root.rglob("*.lock"))
     assert not list(leash.below(os.getpid()))
+
+
+def remember_failing(entry, text):
+    log = entry.path / "model.log"
+    log.write_text(text)
+    return log
+
+
+def test_a_remembered_failure_of_unknown_class_is_tried_again_and_its_log_stays_until_it_compiles(host):
+    (one,) = extract(host, 1)
+    log = remember_failing(one, "odd words")
+    told: list[dict] = []
+    host.knobs(failures=[{"class": "hang"}])
+    with pytest.raises(CompileError):
+        complete(host, [one], timeout=1.0, told=told)
+    assert told[0] == {"event": "failure-tried-again", "module": one.name, "class": "unknown"}
+    assert log.read_text() == "odd words"
+    host.knobs(failures=[])
+    assert complete(host, [one])
+    assert not log.exists()
+    assert host.entries()[0].finished
+
+
+def test_what_is_known_to_fail_again_is_tried_again_where_that_is_asked_for(host):
+    (one,) = extract(host, 1)
+    remember_failing(one, "[ERROR] [NCC_EOOM002] too big")
+    with pytest.raises(CompileError, match="1 of 1"):
+        complete(host, [one])
+    assert host.compiles == 0
+    assert complete(host, [one], again=True)
 
 
 def test_what_somebody_else_has_finished_meanwhile_is_taken(host):
@@ -291,6 +321,29 @@ def test_flag_and_variable_name_the_same_root(host, tmp_path):
     root = tmp_path / "root"
     assert seen.environment["NEURON_CC_FLAGS"] == f"--model-type transformer --cache_dir={root}"
     assert seen.environment["NEURON_COMPILE_CACHE_URL"] == str(root)
+
+
+@pytest.mark.parametrize("where", ["in the shell", "in the recipe"])
+def test_the_wrappers_options_reach_it_and_no_key(host, tmp_path, monkeypatch, where):
+    said = "--retry_failed_compilation --dump /d --cache_dir=/elsewhere"
+    flags = "-O1"
+    if where == "in the shell":
+        monkeypatch.setenv("NEURON_CC_FLAGS", f"{flags} {said}")
+        text = ""
+    else:
+        text = f"compiler: {{flags: [{', '.join(f'{flags} {said}'.split())}]}}"
+    words = watch(tmp_path, text).environment["NEURON_CC_FLAGS"]
+    assert words == f"-O1 --retry_failed_compilation --dump /d --cache_dir={tmp_path / 'root'}"
+    assert Neuron(ALONE).ingredients(recipe(tmp_path, text))["flags"] == ["-O1"]
+
+
+def test_a_log_level_that_hides_what_is_read_is_left_out_and_told(host, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--log_level ERROR")
+    seen = watch(tmp_path)
+    told: list[dict] = []
+    seen.begin(told.append)
+    assert "--log_level" not in seen.environment["NEURON_CC_FLAGS"]
+    assert ["ERROR" in event["note"] for event in told] == [True]
 
 
 def test_one_node_has_a_rendezvous_of_its_own(host, tmp_path):

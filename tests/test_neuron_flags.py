@@ -19,6 +19,7 @@ from cachekit.compilers.neuron.flags import (
     read_flags,
     split,
     without_wrapper_options,
+    wrapper_options,
 )
 
 MIXED = "--enable-mixed-precision-accumulation"
@@ -215,3 +216,15 @@ def test_the_formulas_are_what_the_facts_say(words):
     }
     for era, text in texts.items():
         assert flags_hash(words, era, "trn9") == hashlib.md5(text.encode()).hexdigest()[:8]
+
+
+def test_the_wrappers_own_options_are_passed_on_as_they_are_spelled():
+    words = split(
+        "--dump /d -O1 --cache_dir=/a --retry_failed_compilation --log_level=debug --no_cache --cache_dir /b"
+    )[0]
+    assert wrapper_options(words) == (["--dump", "/d", "--retry_failed_compilation", "--log_level=debug"], [])
+    assert without_wrapper_options(words) == ["-O1"]
+    passed, said = wrapper_options(["--log_level", "ERROR", "--compile_workdir=/w"])
+    assert passed == ["--compile_workdir=/w"]
+    assert said == ["--log_level ERROR is left out: what the compiler does is read from lines at INFO"]
+    assert wrapper_options(["--log_level"])[0] == []

@@ -155,6 +155,9 @@ class Progress:
     def _on_worker_failure_cleared(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} failed before ({event['class']}); trying again")
 
+    def _on_worker_failure_tried_again(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['module']} failed before, and its log does not tell why; trying again")
+
     def _on_worker_note(self, event: dict[str, Any]) -> None:
         self._line(event["note"])
 

@@ -106,12 +106,13 @@ class Neuron:
 
     def flags(self, recipe: Recipe) -> list[str]:
         """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
-        if recipe.compiler.flags or not self.machine.here:
-            return flags.without_wrapper_options(recipe.compiler.flags)
-        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, ""))
+        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
+
+    def _shell_words(self) -> list[str]:
+        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
         if problem:
             raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
-        return flags.without_wrapper_options(words)
+        return words
 
     def root(self, recipe: Recipe) -> root.Root:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
@@ -177,6 +178,8 @@ class Neuron:
             self.machine,
             self.flags(recipe),
             self._node,
+            # They reach no graph, so this shell's are heard whatever the recipe says.
+            own=[*recipe.compiler.flags, *self._shell_words()],
             trial=trial,
             found=found,
             strict=strict,

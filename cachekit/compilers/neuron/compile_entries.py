@@ -56,7 +56,13 @@ class _Running:
 
 
 def complete(
-    entries: Iterable[Entry], memory: FailureMemory, *, jobs: int, timeout: float, tell: Sink
+    entries: Iterable[Entry],
+    memory: FailureMemory,
+    *,
+    jobs: int,
+    timeout: float,
+    tell: Sink,
+    again: bool = False,
 ) -> dict[str, float]:
     """Have every module compiled.
 
@@ -69,6 +75,7 @@ def complete(
         jobs: Compilers at once.
         timeout: Seconds for one of them, or for somebody else's.
         tell: Called with events.
+        again: Try also what is known to fail again.
 
     Returns:
         Seconds by module, of those that were compiled here.
@@ -82,18 +89,18 @@ def complete(
     for entry in entries:
         if entry.finished and not modules.damage(entry, neff.check):
             continue
-        if failure := _recalled(entry, memory) or _remembered(entry, tell):
+        if not again and (failure := _recalled(entry, memory) or _remembered(entry, tell)):
             failures[entry.module] = failure
         else:
             todo.append(entry)
     running = _Running()
     failures |= _compile_all(todo, jobs, timeout, tell, running)
-    again = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
-    if again and jobs > 1:
-        tell({"event": "retry", "graphs": len(again), "reason": "out of memory beside others"})
-        for entry in again:
+    starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
+    if starved and jobs > 1:
+        tell({"event": "retry", "graphs": len(starved), "reason": "out of memory beside others"})
+        for entry in starved:
             del failures[entry.module]
-        failures |= _compile_all(again, 1, timeout, tell, running)
+        failures |= _compile_all(starved, 1, timeout, tell, running)
     if failures:
         with suppress(OSError):
             for entry in todo:
@@ -111,11 +118,18 @@ def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
 
 
 def _remembered(entry: Entry, tell: Sink) -> Failure | None:
-    """Neuron's memory of a failure, which has no end; None where there is none, or it has just been cleared."""
+    """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
+
+    One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
+    compiled.
+    """
     for found in locks.poisoned([entry]):
         failure = classify(found.text)
         if failure.deterministic and found.age < DAYS * 86400:
             return failure
+        if not failure.deterministic and not failure.clearable:
+            tell({"event": "failure-tried-again", "module": entry.name, "class": failure.kind.name})
+            return None
         if reason := locks.forget(found):
             return Failure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
         tell({"event": "failure-cleared", "module": entry.name, "class": failure.kind.name})

@@ -33,9 +33,12 @@ PLACEHOLDERS = {
     "nki": ("0.0.1",),
 }
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
+ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
+ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
 
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
 PARALLEL_COMPILE = "neuron_parallel_compile"
+NPC_PARALLEL_OPTION = "--num_parallel"
 NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
 NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
@@ -107,14 +110,17 @@ NATIVE_SUFFIX = ".neff"
 
 # Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args]. True:
 # it has a value.
+RETRY_FLAG = "--retry_failed_compilation"  # has remembered failures compiled again, all that a run meets
+LOG_LEVEL_FLAG = "--log_level"
 WRAPPER_OPTIONS = {
-    "--cache_dir": True,
-    "--no_cache": False,
-    "--retry_failed_compilation": False,
-    "--log_level": True,
+    CACHE_DIR_FLAG: True,
+    NO_CACHE_FLAG: False,
+    RETRY_FLAG: False,
+    LOG_LEVEL_FLAG: True,
     "--dump": True,
     "--compile_workdir": True,
 }
+TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines are missing, which npc reads too [SDK]
 
 # --- flags --------------------------------------------------------------------------------------------------------
 

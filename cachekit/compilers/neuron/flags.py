@@ -32,15 +32,41 @@ def split(text: str) -> tuple[list[str], str]:
 
 def without_wrapper_options(words: Sequence[str]) -> list[str]:
     """The flags without those that the wrapper takes for itself, in either spelling: `--x=v`, `--x v`."""
+    return _sorted(words)[0]
+
+
+def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options that the wrapper takes for itself, as they are spelled, where a run may have them.
+
+    Returns:
+        Those that it may have, and why another was left out, a sentence each. Folder and cache are always set anew,
+        and without a word.
+    """
+    passed: list[str] = []
+    said: list[str] = []
+    for name, value, spelled in _sorted(words)[1]:
+        if name == facts.LOG_LEVEL_FLAG and value.upper() not in facts.TELLING_LEVELS:
+            said.append(f"{' '.join(spelled)} is left out: what the compiler does is read from lines at INFO")
+        elif name not in {facts.CACHE_DIR_FLAG, facts.NO_CACHE_FLAG}:
+            passed += spelled
+    return passed, said
+
+
+def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+    """The compiler's words, and the wrapper's options with value and spelling."""
     kept: list[str] = []
+    taken: list[tuple[str, str, list[str]]] = []
     rest = iter(words)
     for word in rest:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         if name not in facts.WRAPPER_OPTIONS:
             kept.append(word)
         elif facts.WRAPPER_OPTIONS[name] and not equals:
-            next(rest, None)
-    return kept
+            value = next(rest, "")
+            taken.append((name, value, [word, value] if value else [word]))
+        else:
+            taken.append((name, value, [word]))
+    return kept, taken
 
 
 def flags_hash(words: Sequence[str], era: Era, target: str = "") -> str:

@@ -22,6 +22,7 @@ from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.failures import classify
+from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
 from cachekit.compilers.neuron.memory import jobs_for_memory
@@ -44,6 +45,7 @@ class NeuronWatch:
         machine: This host.
         flags: The compiler's flags, without the wrapper's own.
         node: This host's place among several.
+        own: Words among which the wrapper's own options are: those that a run may have are passed on.
         trial: See the port; so for `found`, `strict` and `restored`.
         clock: Seconds.
     """
@@ -56,6 +58,7 @@ class NeuronWatch:
         flags: Sequence[str],
         node: Node,
         *,
+        own: Sequence[str] = (),
         trial: bool,
         found: bool,
         strict: bool,
@@ -80,6 +83,7 @@ class NeuronWatch:
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
+        self._wrapper, self._left_out = wrapper_options(own)
         self.environment: Mapping[str, str | None] = self._environment(flags)
         self.workers = self._workers()
         self.prefix: Sequence[str] = self._prefix()
@@ -88,7 +92,7 @@ class NeuronWatch:
 
     def _environment(self, flags: Sequence[str]) -> dict[str, str | None]:
         # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
-        words = [*flags, f"{facts.CACHE_DIR_FLAG}={self._root}"]
+        words = [*flags, *self._wrapper, f"{facts.CACHE_DIR_FLAG}={self._root}"]
         path = os.environ.get("PATH", os.defpath)
         tools = str(Path(sys.executable).parent)
         changes: dict[str, str | None] = {
@@ -125,7 +129,7 @@ class NeuronWatch:
             "--no_python",
         ]
         if self._trial and (npc := self._npc):
-            command = [npc, "--num_parallel", str(self._jobs), *command]
+            command = [npc, facts.NPC_PARALLEL_OPTION, str(self._jobs), *command]
         # Neither of them passes a kill on to all that it started.
         return [*leash.COMMAND, *command]
 
@@ -150,6 +154,8 @@ class NeuronWatch:
 
     def begin(self, tell: Sink) -> None:
         """See the port: what is locked may be waited for, without end where nobody holds the lock any more."""
+        for note in self._left_out:
+            tell({"event": "note", "note": note})
         for finding in locks.examine(self._entries()):
             name = finding.lock.entry.name
             self._locked.add(name)
@@ -305,6 +311,8 @@ class NeuronWatch:
             jobs=self._jobs,
             timeout=float(self._options.get("compile_timeout", facts.COMPILE_TIMEOUT)),
             tell=tell,
+            # npc's wrapper has done so already.
+            again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
 
     def _needed(self) -> list[Entry]:
