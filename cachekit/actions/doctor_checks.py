@@ -35,6 +35,9 @@ def _packages(_: Config) -> Iterator[Finding]:
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
         run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
         yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
+    elif empty := host.without_code(found):
+        run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
+        yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
     elif host.available():
         yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
     elif some := [name for name in host.REQUIRED if name in found]:

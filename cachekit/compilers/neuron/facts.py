@@ -19,18 +19,20 @@ FRAMEWORK_PACKAGE = "torch-neuronx"
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
+# What must be importable, by package, for Neuron to be there.
+PACKAGE_MODULES = {"neuronx-cc": "neuronxcc", "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
 COMPILER_MODULE = "neuronxcc"  # its __version__ carries "+<commit>", which the package's metadata may lack [ON]
 FRAMEWORK_MODULE = "torch_neuronx"
 XLA_MODULE = "libneuronxla"
-# PyPI carries placeholders of these names that install and then fail to import (seen with pip).
-PLACEHOLDERS = {
-    "torch-neuronx": ("1.0",),
-    "neuronx-cc": ("1.0", "1.0.post1"),
-    "libneuronxla": ("1.0",),
-    "neuronx-distributed": ("0.1",),
-    "neuronx-distributed-training": ("1.0",),
-    "neuronx-distributed-inference": ("0.1.0",),
-    "nki": ("0.0.1",),
+# PyPI carries placeholders of these names, which install and then fail to import: torch-neuronx 1.0, neuronx-cc
+# 1.0.post1, libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken
+# for one: what AWS's own index has below them is of 2023 and before.
+FIRST_RELEASES = {
+    "torch-neuronx": "1.11",
+    "neuronx-cc": "2",
+    "libneuronxla": "2",
+    "neuronx-distributed": "0.2",
+    "nki": "0.0.2",
 }
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
