@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, locks, neff, place, processes
+from cachekit.compilers.neuron import compile_entries, locks, neff, options, place, processes
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
@@ -376,8 +378,34 @@ def test_variables_that_are_cachekits_are_refused_in_a_recipe(tmp_path, name):
 
 def test_unknown_options_are_refused(tmp_path):
     made = recipe(tmp_path, "compiler: {options: {num_paralel: 3}}")
-    with pytest.raises(RecipeError, match="num_paralel"):
+    with pytest.raises(RecipeError, match="num_paralel") as raised:
         Neuron(ALONE).ingredients(made)
+    assert raised.value.hint == "did you mean compiler.options.num_parallel?"
+    made = recipe(tmp_path, "compiler: {options: {auto_cast: none}}")
+    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is no option") as raised:
+        Neuron(ALONE).ingredients(made)
+    assert "compiler.flags" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("num_parallel", value) for value in ("many", "2", 2.7, True, 0, -1, None)),
+        *(("exit_timeout", value) for value in ("soon", math.inf, 0, "")),
+        *(("compile_timeout", value) for value in (math.nan, -5, False, None)),
+    ],
+)
+def test_an_option_with_a_value_that_it_cannot_have_is_refused_by_its_name(tmp_path, name, value):
+    made = recipe(tmp_path)
+    made = structs.replace(made, compiler=structs.replace(made.compiler, options={name: value}))
+    with pytest.raises(RecipeError, match=rf"compiler\.options\.{name} cannot be {value!r}"):
+        Neuron(ALONE).ingredients(made)
+
+
+def test_options_are_heard(host, tmp_path):
+    made = recipe(tmp_path, "compiler: {options: {num_parallel: 3, exit_timeout: 2.5, compile_timeout: 60}}")
+    Neuron(ALONE).ingredients(made)
+    assert (options.num_parallel(made), options.exit_timeout(made), options.compile_timeout(made)) == (3, 2.5, 60.0)
 
 
 # --- what a run tells -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, flags, host, locks, modules, neff, place, root
+from cachekit.compilers.neuron import facts, flags, host, locks, modules, neff, options, place, root
 from cachekit.compilers.neuron.entries import Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.watch import NeuronWatch
@@ -22,12 +22,6 @@ from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
 from cachekit.record import Module
 
-# Options of `compiler.options` that are ours, and reach no graph.
-OPTIONS = {
-    "num_parallel": "compilers at once; by memory where it is not said",
-    "exit_timeout": "seconds of silence after its end until a hanging run is ended",
-    "compile_timeout": "seconds for one graph",
-}
 # Of these a recipe may set none: cachekit does.
 OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
 
@@ -88,12 +82,7 @@ class Neuron:
                     f"environment.{name}: cachekit sets it for the worker",
                     hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
                 )
-        if unknown := sorted(set(recipe.compiler.options) - set(OPTIONS)):
-            raise RecipeError(
-                f"compiler.options.{unknown[0]} is no option of Neuron's adapter",
-                cause=f"it knows {', '.join(OPTIONS)}",
-                hint="options of neuronx-cc go into compiler.flags, as they are written for it",
-            )
+        options.check(recipe)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
         watched = {name: said[name] for name in sorted(facts.GRAPH_VARIABLES) if name in said}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, facts, locks
+from cachekit.compilers.neuron import compile_entries, facts, locks, options
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
@@ -68,7 +68,6 @@ class NeuronWatch:
         self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
         self._trial, self._found, self._strict = trial, found, strict
         self._restored = restored or {}
-        self._options = recipe.compiler.options
         self._clock = clock
         self._reader, self._log = LogReader(), RunLog()
         self._phase = ""
@@ -147,8 +146,7 @@ class NeuronWatch:
 
     @property
     def _jobs(self) -> int:
-        said = self._options.get("num_parallel")
-        return max(int(said), 1) if said else jobs_for_memory()
+        return options.num_parallel(self._recipe) or jobs_for_memory()
 
     # Before it starts
 
@@ -285,7 +283,7 @@ class NeuronWatch:
 
     def finished(self) -> bool:
         """See the port: several workers may hang at exit after all was said [SDK: bert.rst]."""
-        limit = float(self._options.get("exit_timeout", facts.EXIT_TIMEOUT))
+        limit = options.exit_timeout(self._recipe)
         compiling = self._listed or bool(self._busy)
         return self._done and not compiling and self._clock() - self._last_words > limit
 
@@ -309,7 +307,7 @@ class NeuronWatch:
             needed,
             FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
             jobs=self._jobs,
-            timeout=float(self._options.get("compile_timeout", facts.COMPILE_TIMEOUT)),
+            timeout=options.compile_timeout(self._recipe),
             tell=tell,
             # npc's wrapper has done so already.
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
