@@ -103,6 +103,27 @@ def test_out_of_memory_beside_others_is_tried_again_alone(host):
     assert [event["graphs"] for event in told if event["event"] == "retry"] == [2]
 
 
+SILENT = """#!/bin/sh
+cat > log-neuron-cc.txt <<'EOF'
+2026-07-29T17:19:00Z INFO 7 [root]: /opt/bin/neuronx-cc compile --framework=XLA in.pb --output out.neff
+2026-07-29T17:19:09Z ERROR 7 [root]: [NCC_EOOM002] The total memory usage of 27.0GB exceeds the HBM limit of 16.0GB
+2026-07-29T17:19:10Z INFO 7 [root]: Subcommand returned with exitcode=70
+EOF
+exit 70
+"""
+
+
+@pytest.mark.feature("N2")
+def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
+    entries = extract(host, 1)
+    (host.bin / "neuronx-cc").write_text(SILENT)
+    with pytest.raises(CompileError) as raised:
+        complete(host, entries)
+    assert "device-oom (NCC_EOOM002)" in raised.value.cause
+    (known,) = FailureMemory(host.folder / "failures").entries()
+    assert "27.0GB" in known.log
+
+
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
     host.knobs(failures=[{"class": "hang"}])
     with pytest.raises(CompileError) as raised:

@@ -23,6 +23,7 @@ from typing import Any
 
 from cachekit import leash
 from cachekit.compilers.neuron import facts, locks, modules, neff, place
+from cachekit.compilers.neuron.compiler_log import read_compiler_log
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
@@ -253,13 +254,28 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
             return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
+        failure = classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
+        if failure.kind is UNKNOWN or not failure.certain:  # what it printed does not tell; perhaps its log does
+            errors, told = _own_log(folder / facts.COMPILER_LOG_FILE)
+            text, failure = f"{text}\n{errors}", told or failure
         running.logs[entry.module] = text
-        return classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
+        return failure
     reason = neff.check(output) if output.is_file() else "it is not there"
     if reason:
         return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
     _publish(entry, output)
     return None
+
+
+def _own_log(path: Path) -> tuple[str, Failure | None]:
+    """The errors in the compiler's log of its own, and what they tell for certain."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            runs = read_compiler_log(lines)
+    except OSError:
+        return "", None
+    failure = runs[-1].failure if runs else None
+    return runs[-1].errors if runs else "", failure if failure and failure.certain else None
 
 
 def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> int:

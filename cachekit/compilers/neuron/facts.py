@@ -133,7 +133,12 @@ FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 TARGETS = ("trn1", "trn1n", "inf2", "trn2", "trn2n", "trn2u", "trn3", "trn3u")  # [SDK: neuronx-cc; trn3: quickstart]
 OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
-OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": "--logical-nc-config"}  # [SDK: neuronx-cc]
+# [SDK: neuronx-cc]
+OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": "--logical-nc-config", "--lnc": "--logical-nc-config"}
+GLUED_OPTIONS = ("-O", "-lnc")  # a number may follow these without anything between: `-O1`
+# These take options of a part of the compiler, so that what follows is their value although it begins with a dash:
+# `--tensorizer-options --enable-ccop-compute-overlap` [command lines in issues and logs].
+OPTIONS_OF_PARTS = re.compile(r"--[a-z0-9-]+-options")
 # Given by a user they reach the hash, although they change no code: work directories make keys of one machine [NxDI].
 LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
 
@@ -294,6 +299,7 @@ COMPILER_LOG_LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d [AP]M) "
     r"(?P<level>[A-Z]{3,10}) (?:(?P<pid>\d{1,10}) )?\[(?P<who>[^\]]{1,200})\]: ?(?P<text>.*)"
 )
+COMPILER_LOG_FILE = "log-neuron-cc.txt"  # in the working directory, where no --logfile names another [SDK: neuronx-cc]
 COMPILER_LOG_PEOPLE = re.compile(r"CommandDriver|neuronx?-cc")  # who tells people of a failure, as USER
 COMPILER_LOG_ROOT = "root"  # the process that got the command and that reports the end
 COMPILER_LOG_COMMAND = re.compile(r"(?P<command>\S*\bneuronx?-cc\b['\"]?,?\s.*\bcompile\b.*)")

@@ -169,27 +169,6 @@ def read_flags(path: Path) -> list[str] | None:
     return None
 
 
-def from_command(line: str) -> tuple[list[str], Era]:
-    """What is hashed of a logged compiler command, and the formula that its form points to.
-
-    In `neuronx-cc compile … --output <file> <flags>` the flags follow the output; the target is among them, in front,
-    where it is hashed, and before `--output` where it is not.
-
-    Args:
-        line: The line of a log, with whatever stands before the command.
-    """
-    words = split(line)[0]
-    start = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == facts.COMPILER), None)
-    command = words[start:] if start is not None else words
-    for number, word in enumerate(command):
-        if word == facts.OUTPUT_OPTION or word.startswith(facts.OUTPUT_OPTION + "="):
-            rest = command[number + (2 if word == facts.OUTPUT_OPTION else 1) :]
-            if rest and rest[0].startswith(facts.TARGET_OPTION + "="):
-                return rest, "json+target"
-            return rest, "unknown"  # joined or JSON: the form is the same
-    return [], "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class _Option:
     """One option: its long name, its value, and the words it was written with."""
@@ -212,11 +191,11 @@ def _options(words: Sequence[str]) -> list[_Option]:
         name, equals, value = word.partition("=")
         if not equals:
             short = next(
-                (key for key in facts.OPTION_SYNONYMS if word.startswith(key) and word[len(key) :].isdigit()), ""
+                (key for key in facts.GLUED_OPTIONS if word.startswith(key) and word[len(key) :].isdigit()), ""
             )
             if short:
                 name, value = short, word[len(short) :]
-            elif not following.startswith("-"):
+            elif not following.startswith("-") or (number < len(words) and facts.OPTIONS_OF_PARTS.fullmatch(name)):
                 value, word = following, f"{word} {following}"
                 number += 1
         found.append(_Option(facts.OPTION_SYNONYMS.get(name, name), value, word))
