@@ -65,13 +65,14 @@ class Neuron:
             toolchain=toolchain,
             target={"chip": machine.target, "lnc": machine.lnc},
             soft={
-                "neuronx-cc-build": found[facts.COMPILER_PACKAGE],
+                f"{facts.COMPILER_PACKAGE}-build": found[facts.COMPILER_PACKAGE],
                 **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
             },
             bf16=True,
             workers=max(machine.cores, 1),
             instance=machine.instance,
             elsewhere=not machine.here,
+            soft_variables=facts.RUNTIME_VARIABLES,
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:

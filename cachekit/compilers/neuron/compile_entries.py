@@ -242,7 +242,7 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
         str(source),
-        "--output",
+        facts.OUTPUT_OPTION,
         str(output),
         *(read_flags(entry.path / facts.FLAGS_FILE) or ()),
         facts.COMPILE_VERBOSITY,

@@ -69,6 +69,17 @@ GRAPH_VARIABLES = frozenset(
     ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB NEURON_RT_VIRTUAL_CORE_SIZE
     """.split()  # noqa: SIM905
 )
+# Of the runtime, after compilation: they reach no graph [SDK: neuron-runtime configuration]. Cores are an ingredient of
+# their own.
+RUNTIME_VARIABLES = frozenset(
+    (
+        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
+        "NEURON_RT_EXEC_TIMEOUT",
+        "NEURON_RT_LOG_LEVEL",
+        NUM_CORES,
+        VISIBLE_CORES,
+    )
+)
 # Network between nodes: what AWS's own launch scripts set [SDK: tutorials].
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
 
@@ -110,6 +121,9 @@ NATIVE_LOCAL = "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR"
 NATIVE_DISABLE = "TORCH_NEURONX_NEFF_DISABLE_CACHE"
 NATIVE_SUFFIX = ".neff"
 
+# libneuronxla's own answer where its cache is: module, class, method [ON, NxD].
+CACHE_URL_ASKED = ("libneuronxla.neuron_cc_cache", "CacheUrl", "get_cache_url")
+
 # Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args]. True:
 # it has a value.
 RETRY_FLAG = "--retry_failed_compilation"  # has remembered failures compiled again, all that a run meets
@@ -132,6 +146,8 @@ TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines a
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 TARGETS = ("trn1", "trn1n", "inf2", "trn2", "trn2n", "trn2u", "trn3", "trn3u")  # [SDK: neuronx-cc; trn3: quickstart]
+FRAMEWORK_OPTION = "--framework"
+OUTPUT_SHORT = "-o"
 OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
 # [SDK: neuronx-cc]
 OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": "--logical-nc-config", "--lnc": "--logical-nc-config"}
@@ -196,7 +212,11 @@ DEFAULT_LNC = {"trn2": 2, "trn3": 2}  # physical cores in a logical one; 1 befor
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
-COMPILE_COMMAND = (COMPILER, "compile", "--framework=XLA")  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
+COMPILE_COMMAND = (
+    COMPILER,
+    "compile",
+    f"{FRAMEWORK_OPTION}=XLA",
+)  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
 COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -285,6 +305,7 @@ LOG_WORDS = {
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"),
 }
+SKIPPING = re.compile(r"Will skip")  # what follows of a cached failure that is not retried [LOG]
 RETRYING = re.compile(r"With er+or log|Retrying")  # "With eror log" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
 NPC_REPORT_TOKEN = re.compile(

@@ -21,7 +21,7 @@ from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
-INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} neuronx-cc torch-neuronx libneuronxla"
+INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
 
 
 @dataclass(frozen=True, slots=True)
