@@ -24,7 +24,6 @@ ALLOWED = {
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),
-    ("compilers/neuron/devices.py", "neuron-monitor"),
     ("actions/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
@@ -57,7 +56,8 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
 
 def repeated(text: str) -> set[str]:
     """Facts that a text repeats."""
-    found = {word for word in KNOWN if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text)}
+    near = (word for word in KNOWN if word in text)
+    found = {word for word in near if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text)}
     found |= {word for word in re.findall(r"NEURON_[A-Z_]+", text) if not hasattr(facts, word)}
     return {word for word in found if " " not in text.strip() or not NAMES.fullmatch(word)}
 

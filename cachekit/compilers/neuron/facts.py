@@ -390,6 +390,35 @@ NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without drive
 NEURON_LS_LINE = re.compile(
     r"^(?P<name>instance-type|instance-id|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE
 )
+NEURON_LS_DEVICE = "neuron_device"
+NEURON_LS_CORES, NEURON_LS_CORE_IDS = "nc_count", "neuroncore_ids"
+NEURON_LS_MEMORY, NEURON_LS_LNC = "memory_size", "logical_neuroncore_config"
+NEURON_LS_INSTANCE = "instance_type"
+NEURON_LS_PROCESSES = "neuron_processes"
+NEURON_LS_PROCESS = ("pid", "command", "neuron_runtime_version")
+NEURON_LS_KNOWN = frozenset(  # one of these in an object makes it a device
+    (
+        NEURON_LS_DEVICE,
+        NEURON_LS_CORES,
+        NEURON_LS_CORE_IDS,
+        NEURON_LS_MEMORY,
+        NEURON_LS_PROCESSES,
+        "bdf",
+        "pci_bdf",
+    )
+)
+NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES", "NEURON MEMORY")  # of the table
+# A record of neuron-monitor: its parts, and where in them [FILES; SDK: neuron-monitor-user-guide].
+MONITOR_RUNTIMES, MONITOR_SYSTEM = "neuron_runtime_data", "system_data"
+MONITOR_INSTANCE, MONITOR_HARDWARE = "instance_info", "neuron_hardware_info"
+MONITOR_PARTS = frozenset((MONITOR_RUNTIMES, MONITOR_SYSTEM, MONITOR_INSTANCE, MONITOR_HARDWARE))
+MONITOR_MEMORY = "memory_info"
+MONITOR_MEMORY_TOTAL, MONITOR_MEMORY_USED = "memory_total_bytes", "memory_used_bytes"
+MONITOR_DEVICE_TYPE, MONITOR_DEVICES = "neuron_device_type", "neuron_device_count"
+MONITOR_CORES, MONITOR_DEVICE_MEMORY = "neuroncore_per_device_count", "neuron_device_memory_size"
+MONITOR_LNC, MONITOR_INSTANCE_TYPE = "logical_neuroncore_config", "instance_type"
+MONITOR_DEVICE_USED = ("report", "memory_used", "neuron_runtime_used_bytes", "neuron_device")
+MONITOR_ERROR = "error"
 # A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
 LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.
