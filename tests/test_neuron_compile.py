@@ -17,8 +17,9 @@ from msgspec import structs
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, locks, neff, options, place, processes
+from cachekit.compilers.neuron import compile_entries, locks, memory, neff, options, place, processes
 from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.host import Host
@@ -59,10 +60,10 @@ def extract(host, *graphs, **variables):
     return scan(host.root).entries
 
 
-def complete(host, entries, *, jobs=2, timeout=60.0, told=None, again=False):
-    memory = FailureMemory(host.folder / "failures")
+def complete(host, entries, *, jobs=2, timeout=60.0, told=None, **others):
+    known = FailureMemory(host.folder / "failures")
     return compile_entries.complete(
-        entries, memory, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append, again=again
+        entries, known, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append, **others
     )
 
 
@@ -89,11 +90,43 @@ def test_extracted_modules_are_compiled_as_the_wrapper_does_it(host):
 def test_several_compile_at_once_and_no_more_than_fit(host):
     host.knobs(compile_seconds=0.5)
     complete(host, extract(host, *range(1, 6)), jobs=2)
+    assert most_at_once(host) == 2
+
+
+def most_at_once(host):
     edges = sorted(
         (event["time"], 1 if event["event"] == "compile" else -1) for event in host.events("compile", "compiled")
     )
-    running = [sum(step for _, step in edges[: number + 1]) for number in range(len(edges))]
-    assert max(running) == 2
+    return max(sum(step for _, step in edges[: number + 1]) for number in range(len(edges)))
+
+
+def test_the_longest_is_compiled_first_by_what_was_noted(host):
+    """A graph's size does not tell: here the smallest took the longest, and the largest has never been compiled."""
+    entries = extract(host, 5, 678, 1234567)
+    by_size = sorted(entries, key=lambda one: (one.path / "model.hlo_module.pb").stat().st_size)
+    notes = CompileNotes(host.folder / "notes")
+    sizes = [(one.path / "model.hlo_module.pb").stat().st_size for one in by_size]
+    notes.add(Note(by_size[0].compiler, by_size[0].name, sizes[0], 3600.0))
+    notes.add(Note(by_size[1].compiler, by_size[1].name, sizes[1], 1.0))
+    complete(host, entries, jobs=1, notes=notes)
+    assert [event["bytes"] for event in host.events("compile")] == [sizes[0], sizes[2], sizes[1]]
+
+
+def test_what_a_compile_took_is_noted_with_its_memory_and_tells_how_many_fit(host, monkeypatch):
+    host.knobs(memory_mb=300, compile_seconds=0.3)
+    notes = CompileNotes(host.folder / "notes")
+    first = extract(host, 1)
+    complete(host, first, notes=notes)
+    (one,) = first
+    size = (one.path / "model.hlo_module.pb").stat().st_size
+    assert 300 << 20 < notes.peak(one.compiler, one.name, size) < 3000 << 20
+    assert notes.seconds(one.compiler, one.name, size) > 0.2
+    # Four graphs of that size, on a host with room for two.
+    monkeypatch.setattr(memory, "host_memory", lambda: notes.peak(one.compiler, one.name, size) * 5)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    host.forget()
+    complete(host, extract(host, 2, 3, 4, 5)[1:], jobs=None, notes=notes)
+    assert most_at_once(host) == 2
 
 
 def test_out_of_memory_beside_others_is_tried_again_alone(host):

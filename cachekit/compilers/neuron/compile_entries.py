@@ -18,16 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachekit import leash
 from cachekit.compilers.neuron import facts, locks, modules, neff, place
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.compiler_log import read_compiler_log
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
 from cachekit.compilers.neuron.flags import read_flags
+from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import look
 from cachekit.errors import CompileError
 
@@ -48,6 +51,7 @@ class _Running:
     seconds: dict[str, float] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     """What the compiler said, by module that failed."""
+    notes: CompileNotes | None = None
 
     def stop(self) -> None:
         with self.lock:
@@ -60,10 +64,11 @@ def complete(
     entries: Iterable[Entry],
     memory: FailureMemory,
     *,
-    jobs: int,
+    jobs: int | None = None,
     timeout: float,
     tell: Sink,
     again: bool = False,
+    notes: CompileNotes | None = None,
 ) -> dict[str, float]:
     """Have every module compiled.
 
@@ -73,10 +78,11 @@ def complete(
     Args:
         entries: What is needed.
         memory: Failures that are known to come again.
-        jobs: Compilers at once.
+        jobs: Compilers at once; None counts how many fit, by what is noted of these graphs or of those next in size.
         timeout: Seconds for one of them, or for somebody else's.
         tell: Called with events.
         again: Try also what is known to fail again.
+        notes: What compiles took; read, and added to.
 
     Returns:
         Seconds by module, of those that were compiled here.
@@ -94,7 +100,8 @@ def complete(
             failures[entry.module] = failure
         else:
             todo.append(entry)
-    running = _Running()
+    running = _Running(notes=notes)
+    jobs = jobs or _fitting(todo, notes)
     failures |= _compile_all(todo, jobs, timeout, tell, running)
     starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
     if starved and jobs > 1:
@@ -138,11 +145,11 @@ def _remembered(entry: Entry, tell: Sink) -> Failure | None:
 
 
 def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, running: _Running) -> dict[str, Failure]:
-    """Compile modules, the largest graphs first; adds to their seconds and returns the failures by module."""
+    """Compile modules, the longest first; adds to their seconds and returns the failures by module."""
     failures: dict[str, Failure] = {}
     if not entries:
         return failures
-    entries = sorted(entries, key=_graph_size, reverse=True)
+    entries = sorted(entries, key=partial(_expected, running.notes), reverse=True)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
             work = {pool.submit(_compile_one, entry, timeout, running): entry for entry in entries}
@@ -169,6 +176,19 @@ def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, ru
     return failures
 
 
+def _expected(notes: CompileNotes | None, entry: Entry) -> tuple[float, int]:
+    """What a module will take, to compare with others: its seconds where any are known, and then its graph's size."""
+    size = _graph_size(entry)
+    return (notes.seconds(entry.compiler, entry.name, size) or 0.0 if notes else 0.0, size)
+
+
+def _fitting(entries: list[Entry], notes: CompileNotes | None) -> int:
+    """How many of these fit into memory at once; as AWS's own tool counts where one of them is like none before."""
+    peaks = [notes.peak(entry.compiler, entry.name, _graph_size(entry)) for entry in entries] if notes else []
+    known = [peak for peak in peaks if peak is not None]
+    return jobs_for_peak(max(known)) if known and len(known) == len(entries) else jobs_for_memory()
+
+
 def _graph_size(entry: Entry) -> int:
     graph = _graph(entry)
     return graph.stat().st_size if graph else 0
@@ -192,8 +212,11 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
             return None, None
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
-            failure = _run(entry, graph, Path(folder), timeout, running)
-        return (None, failure) if failure else (round(time.monotonic() - start, 3), None)
+            failure, peak = _run(entry, graph, Path(folder), timeout, running)
+        took = round(time.monotonic() - start, 3)
+        if failure is None and running.notes is not None:
+            running.notes.add(Note(entry.compiler, entry.name, _graph_size(entry), took, peak))
+        return (None, failure) if failure else (took, None)
 
 
 @contextmanager
@@ -229,7 +252,8 @@ def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure 
         os.close(handle)
 
 
-def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> Failure | None:
+def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> tuple[Failure | None, int]:
+    """Call the compiler and publish what it made; returns why not, and the bytes that its largest process held."""
     output, log = folder / facts.NEFF, folder / "output.txt"
     source = graph
     if graph.suffix == ".gz":
@@ -237,7 +261,7 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         with gzip.open(graph, "rb") as packed, source.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
     if shutil.which(facts.COMPILER) is None:
-        return classify(f"No such file or directory: '{facts.COMPILER}'")
+        return classify(f"No such file or directory: '{facts.COMPILER}'"), 0
     command = [
         *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
@@ -249,9 +273,9 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
     ]
     with log.open("wb") as words:
         try:
-            code = _call(command, folder, words, timeout, running)
+            code, peak = _call(command, folder, words, timeout, running)
         except subprocess.TimeoutExpired as error:
-            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
+            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s"), 0
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
         failure = classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
@@ -259,12 +283,12 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
             errors, told = _own_log(folder / facts.COMPILER_LOG_FILE)
             text, failure = f"{text}\n{errors}", told or failure
         running.logs[entry.module] = text
-        return failure
+        return failure, peak
     reason = neff.check(output) if output.is_file() else "it is not there"
     if reason:
-        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
+        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}"), peak
     _publish(entry, output)
-    return None
+    return None, peak
 
 
 def _own_log(path: Path) -> tuple[str, Failure | None]:
@@ -278,21 +302,38 @@ def _own_log(path: Path) -> tuple[str, Failure | None]:
     return runs[-1].errors if runs else "", failure if failure and failure.certain else None
 
 
-def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> int:
+def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> tuple[int, int]:
     with running.lock:
         if running.stopped:
-            return -signal.SIGTERM
+            return -signal.SIGTERM, 0
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
         )
         running.processes.add(process)
     try:
-        return process.wait(timeout)
+        return _wait(process, timeout)
     finally:
         process.terminate()  # where it still runs: it ends all that is below it, and then itself
         process.wait()
         with running.lock:
             running.processes.discard(process)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, int]:
+    """Wait as `Popen.wait` does; returns the exit code, and the bytes of the largest process below (0: unknown)."""
+    deadline, pause = time.monotonic() + timeout, 0.01
+    while True:
+        try:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        except ChildProcessError:  # another thread, which stops it, was told of its end
+            return process.wait(), 0
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_maxrss << 10
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(process.args, timeout)
+        time.sleep(pause)
+        pause = min(2 * pause, POLL)
 
 
 def _publish(entry: Entry, output: Path) -> None:

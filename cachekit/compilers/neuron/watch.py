@@ -19,15 +19,16 @@ from typing import Any
 from cachekit import leash
 from cachekit.compilers.neuron import compile_entries, facts, locks, options
 from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.memory import jobs_for_memory
+from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import compiles_below, look
-from cachekit.compilers.neuron.run_log import RunLog
+from cachekit.compilers.neuron.run_log import EXACT, RunLog
 from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import CachekitError, CompileError, MissError
 from cachekit.recipe import Recipe
@@ -82,6 +83,7 @@ class NeuronWatch:
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
+        self._notes_file = CompileNotes(live_root / facts.OUR_FOLDER / "compiles.jsonl")
         self._wrapper, self._left_out = wrapper_options(own)
         self.environment: Mapping[str, str | None] = self._environment(flags)
         self.workers = self._workers()
@@ -146,7 +148,11 @@ class NeuronWatch:
 
     @property
     def _jobs(self) -> int:
-        return options.num_parallel(self._recipe) or jobs_for_memory()
+        if said := options.num_parallel(self._recipe):
+            return said
+        # Which graphs the trial will find is not known yet: fewer than AWS's tool would take where one was large.
+        peak = self._notes_file.largest_peak(self._machine.compiler_directory)
+        return min(jobs_for_memory(), jobs_for_peak(peak)) if peak else jobs_for_memory()
 
     # Before it starts
 
@@ -303,15 +309,25 @@ class NeuronWatch:
                 cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
+        self._note_compiles(needed)
         self._own |= compile_entries.complete(
             needed,
             FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
-            jobs=self._jobs,
+            jobs=options.num_parallel(self._recipe),
+            notes=self._notes_file,
             timeout=options.compile_timeout(self._recipe),
             tell=tell,
             # npc's wrapper has done so already.
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
+
+    def _note_compiles(self, entries: Sequence[Entry]) -> None:
+        """What the tool's own compiles took, as far as the log measured it."""
+        for entry in entries:
+            seconds, basis = self._log.compiled.get(entry.name, (None, ""))
+            if seconds and basis in EXACT:
+                graph = next((file.size for file in entry.files() if file.name in facts.HLO_FILES), 0)
+                self._notes_file.add(Note(entry.compiler, entry.name, graph, seconds))
 
     def _needed(self) -> list[Entry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""
