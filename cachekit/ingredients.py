@@ -32,11 +32,6 @@ SOFT_VARIABLES = {
     "HF_HOME": "where models and data lie",
     "HF_HUB_OFFLINE": "whether models are fetched",
     "MALLOC_ARENA_MAX": "memory allocator",
-    "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "runtime queue, after compilation",
-    "NEURON_RT_EXEC_TIMEOUT": "runtime only",
-    "NEURON_RT_LOG_LEVEL": "runtime only",
-    "NEURON_RT_NUM_CORES": "runtime only; the layout is an ingredient of its own",
-    "NEURON_RT_VISIBLE_CORES": "runtime only; the layout is an ingredient of its own",
     "OMP_NUM_THREADS": "where threads reach a graph, their number is an ingredient of its own",
     "PYTHONHASHSEED": "set by cachekit for every worker",
     "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
@@ -65,6 +60,7 @@ class Fingerprint(Struct, frozen=True):
         bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
         instance: Machine type, where the compiler knows it.
         elsewhere: It is not this machine that was looked at.
+        soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
         workers: Worker processes that `data_parallel_size: auto` means here.
     """
 
@@ -77,6 +73,7 @@ class Fingerprint(Struct, frozen=True):
     workers: int = 1
     instance: str = ""
     elsewhere: bool = False
+    soft_variables: frozenset[str] = frozenset()
 
 
 def labels_of(recipe: Recipe) -> list[str]:
@@ -187,6 +184,7 @@ def build(
         groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
         parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
     variables = {name: value for name, value in worker_variables(recipe).items() if not SECRET.search(name)}
+    soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
     hard: dict[str, Any] = {
         "task": recipe.task,
         "worker": WORKER_SCHEMA,
@@ -196,7 +194,7 @@ def build(
         **architecture_ingredients(architecture),
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
         **{f"parallel.{name}": value for name, value in parallel.items()},
-        **{f"environment.{name}": value for name, value in variables.items() if name not in SOFT_VARIABLES},
+        **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
         "compiler.name": fingerprint.compiler,
         **_flat("compiler", compiler),
         **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
@@ -204,7 +202,7 @@ def build(
     }
     soft = {
         **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING - {"output_dir"})},
-        **{f"environment.{name}": value for name, value in variables.items() if name in SOFT_VARIABLES},
+        **{f"environment.{name}": value for name, value in variables.items() if name in soft_variables},
         **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
         "model.name": recipe.model.id or "",
         "data.name": recipe.data.id or "",

@@ -225,6 +225,5 @@ def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
     if name in known:
         return known[name]
     near = get_close_matches(name, known, 1, 0.5)
-    raise UnknownNameError(
-        f"no {what} is called {name!r}", cause=f"did you mean {near[0]}?" if near else "", hint=f"`{where}` lists them"
-    )
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise UnknownNameError(f"no {what} is called {name!r}", hint=f"{meant}`{where}` lists them")

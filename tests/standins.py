@@ -29,7 +29,7 @@ from cachekit.actions.live import live_root
 from cachekit.actions.prepare import prepare
 from cachekit.actions.session import Session
 from cachekit.archive import UnsafeArchiveError
-from cachekit.compilers import Harvest, Unwatched
+from cachekit.compilers import Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.ingredients import Fingerprint, precision
 from cachekit.journal import Journal
@@ -83,7 +83,7 @@ class StandIn:
     def live_root(self, recipe):
         return None
 
-    def watch(self, recipe, live_root, *, trial, found, strict):
+    def watch(self, recipe, live_root, *, trial, found, strict, restored=None):
         return Unwatched({"STANDIN_ROOT": str(live_root)})
 
     def settings(self, recipe):
@@ -117,7 +117,7 @@ class StandIn:
         folder.mkdir()
         for file, blob in zip(module.files, files, strict=True):
             shutil.copyfile(blob, folder / file.path)
-        return sum(file.size for file in module.files)
+        return Restored(sum(file.size for file in module.files))
 
 
 class InlineLauncher:

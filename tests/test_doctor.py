@@ -16,9 +16,10 @@ from cachekit.actions.doctor import Finding, doctor, exit_code
 from cachekit.actions.doctor_checks import CHECKS
 from cachekit.cli import app, out
 from cachekit.cli.doctor import human
+from cachekit.compilers import select
 from cachekit.compilers.neuron import host, mounts, processes
 from cachekit.config import load
-from cachekit.errors import StoreError
+from cachekit.errors import CompilerUnavailableError, StoreError
 
 FAILURES = {
     "device-oom": b"Failed compilation with ['neuronx-cc']: [ERROR] [NCC_EOOM002] exceeds the HBM limit of 16.0GB",
@@ -107,6 +108,14 @@ def test_remembered_failures_are_explained(root, quiet_host):
     assert problems("neuron-failures") == [device]
 
 
+def test_a_failure_is_classified_by_the_whole_log_as_warm_does_it(root, quiet_host):
+    """The lines that are shown are its first errors; the class may be told by a later one."""
+    text = "\n".join(f"ERROR {number}" for number in range(20)) + "\nOSError: [Errno 28] No space left on device\n"
+    (make(root, "failed") / "model.log").write_text(text)
+    (found,) = problems("neuron-failures")
+    assert "disk-full: OSError: [Errno 28]" in found["said"]
+
+
 def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
     (found,) = problems("neuron-root")
@@ -122,14 +131,43 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     "versions, said",
     [
         ({"torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0"}, "empty placeholders from PyPI"),
+        ({"torch-neuronx": "1.0.0"}, "torch-neuronx 1.0.0: empty placeholders from PyPI"),
+        ({"torch-neuronx": "0.0.1"}, "torch-neuronx 0.0.1: empty placeholders from PyPI"),
+        ({"torch-neuronx": "1.0.post1"}, "torch-neuronx 1.0.post1: empty placeholders from PyPI"),
         ({"neuronx-cc": "2.26.6360.0"}, "neuronx-cc without libneuronxla, torch-neuronx"),
+        ({"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}, "ok"),
     ],
 )
-def test_packages_that_are_no_toolchain_are_found(monkeypatch, versions, said):
+def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, versions, said):
     monkeypatch.setattr(host, "versions", lambda: versions)
+    for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    if said == "ok":
+        assert [one["state"] for one in findings("neuron-packages")] == ["ok"]
+        return
     (found,) = problems("neuron-packages")
     assert said in found["said"]
     assert "--extra-index-url https://pip.repos.neuron.amazonaws.com" in found["run"]
+
+
+@pytest.mark.feature("N2")
+@pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
+def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
+    """Three versions that look right, and nothing to import: then Inductor compiles here."""
+    found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
+    monkeypatch.setattr(host, "versions", lambda: found)
+    if folder:
+        for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+            (tmp_path / name).mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    (said,) = problems("neuron-packages")
+    assert said["said"] == "neuronx-cc, libneuronxla, torch-neuronx: installed by name only, there is no code"
+    assert select("auto").name == "inductor"
+    with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
+        select("neuron").fingerprint()
+    assert "no module neuronxcc" in raised.value.cause
 
 
 def test_a_missing_c_compiler_is_found(monkeypatch):

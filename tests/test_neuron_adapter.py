@@ -197,6 +197,32 @@ def test_a_trial_in_which_a_worker_dies_is_no_warm(machine):
     assert not list((machine.home / "v1" / "records").rglob("*.json"))
 
 
+@pytest.mark.feature("F6", "M3")
+def test_a_module_that_could_not_be_restored_is_told_of_with_its_reason(machine, place):
+    machine("warm", "tiny.yaml")
+    other = another(machine, place / "other")
+    ask(other, 2, NEURON_EXTRACT_GRAPHS_ONLY="1")
+    notes = entry(other, 2).path / "notes.txt"
+    notes.touch()
+    other.host.knobs(compile_seconds=2)
+    refused = other("train", "tiny.yaml", "--require-warm", code=3)["error"]
+    reason = "notes.txt lies there, which is not of Neuron's cache"
+    assert f"{COMPILER_DIRECTORY}/{name(2)} was left as it is, and not restored: {reason}" in other.said
+    assert name(2) in refused["message"]
+    assert f"the record has it, but it was not restored: {reason}" in refused["cause"]
+    assert str(notes.parent) in refused["hint"]
+
+    (notes.parent / "model.hlo_module.pb.lock").unlink(missing_ok=True)
+    trained = other("train", "tiny.yaml")
+    assert (trained["compiled"], notes.exists()) == (1, True)
+    assert f"not restored: {reason}" in other.said
+    assert "they are added to the record" not in other.said
+
+    other.graphs(1, 2, train=[["8", "evaluation"]])
+    refused = other("train", "tiny.yaml", "--require-warm", code=3)["error"]
+    assert (refused["cause"], "the record lacks it" in refused["hint"]) == ("it began to compile in: evaluation", True)
+
+
 # --- without neuron_parallel_compile --------------------------------------------------------------------------------
 
 
@@ -378,6 +404,19 @@ def test_a_remembered_failure_that_will_come_again_is_explained(machine):
     assert "device-oom (NCC_EOOM002): " in error["cause"]
     assert "27.0GB exceeds the HBM limit" in error["cause"]
     assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
+
+
+@pytest.mark.feature("N3")
+def test_what_the_advice_says_of_trying_again_is_so(machine):
+    """A training stops at a failure of unknown class; its option has it compiled."""
+    machine("warm", "tiny.yaml")
+    machine.graphs(1, 2, train=[["9", "evaluation"]])
+    log = poison(machine, 9, "odd words")
+    error = machine("train", "tiny.yaml", code=6)["error"]
+    assert "--retry_failed_compilation in NEURON_CC_FLAGS" in error["hint"]
+    assert log.exists()
+    assert machine("train", "tiny.yaml", NEURON_CC_FLAGS="--retry_failed_compilation")["compiled"] == 1
+    assert entry(machine, 9).finished
 
 
 @pytest.mark.feature("N2")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,14 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, fit
+from cachekit.compilers.neuron import compile_entries, fit, locks, memory, neff, options, place, processes
 from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.mounts import FileSystem
+from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Node
 from cachekit.errors import CompileError, MissError, RecipeError, UsageError
 from cachekit.recipe import Recipe, load
@@ -54,10 +60,10 @@ def extract(host, *graphs, **variables):
     return scan(host.root).entries
 
 
-def complete(host, entries, *, jobs=2, timeout=60.0, told=None):
-    memory = FailureMemory(host.folder / "failures")
+def complete(host, entries, *, jobs=2, timeout=60.0, told=None, **others):
+    known = FailureMemory(host.folder / "failures")
     return compile_entries.complete(
-        entries, memory, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append
+        entries, known, jobs=jobs, timeout=timeout, tell=(told if told is not None else []).append, **others
     )
 
 
@@ -84,11 +90,43 @@ def test_extracted_modules_are_compiled_as_the_wrapper_does_it(host):
 def test_several_compile_at_once_and_no_more_than_fit(host):
     host.knobs(compile_seconds=0.5)
     complete(host, extract(host, *range(1, 6)), jobs=2)
+    assert most_at_once(host) == 2
+
+
+def most_at_once(host):
     edges = sorted(
         (event["time"], 1 if event["event"] == "compile" else -1) for event in host.events("compile", "compiled")
     )
-    running = [sum(step for _, step in edges[: number + 1]) for number in range(len(edges))]
-    assert max(running) == 2
+    return max(sum(step for _, step in edges[: number + 1]) for number in range(len(edges)))
+
+
+def test_the_longest_is_compiled_first_by_what_was_noted(host):
+    """A graph's size does not tell: here the smallest took the longest, and the largest has never been compiled."""
+    entries = extract(host, 5, 678, 1234567)
+    by_size = sorted(entries, key=lambda one: (one.path / "model.hlo_module.pb").stat().st_size)
+    notes = CompileNotes(host.folder / "notes")
+    sizes = [(one.path / "model.hlo_module.pb").stat().st_size for one in by_size]
+    notes.add(Note(by_size[0].compiler, by_size[0].name, sizes[0], 3600.0))
+    notes.add(Note(by_size[1].compiler, by_size[1].name, sizes[1], 1.0))
+    complete(host, entries, jobs=1, notes=notes)
+    assert [event["bytes"] for event in host.events("compile")] == [sizes[0], sizes[2], sizes[1]]
+
+
+def test_what_a_compile_took_is_noted_with_its_memory_and_tells_how_many_fit(host, monkeypatch):
+    host.knobs(memory_mb=300, compile_seconds=0.3)
+    notes = CompileNotes(host.folder / "notes")
+    first = extract(host, 1)
+    complete(host, first, notes=notes)
+    (one,) = first
+    size = (one.path / "model.hlo_module.pb").stat().st_size
+    assert 300 << 20 < notes.peak(one.compiler, one.name, size) < 3000 << 20
+    assert notes.seconds(one.compiler, one.name, size) > 0.2
+    # Four graphs of that size, on a host with room for two.
+    monkeypatch.setattr(memory, "host_memory", lambda: notes.peak(one.compiler, one.name, size) * 5)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    host.forget()
+    complete(host, extract(host, 2, 3, 4, 5)[1:], jobs=None, notes=notes)
+    assert most_at_once(host) == 2
 
 
 def test_out_of_memory_beside_others_is_tried_again_alone(host):
@@ -96,6 +134,27 @@ def test_out_of_memory_beside_others_is_tried_again_alone(host):
     told: list[dict] = []
     assert len(complete(host, extract(host, 1, 2), told=told)) == 2
     assert [event["graphs"] for event in told if event["event"] == "retry"] == [2]
+
+
+SILENT = """#!/bin/sh
+cat > log-neuron-cc.txt <<'EOF'
+2026-07-29T17:19:00Z INFO 7 [root]: /opt/bin/neuronx-cc compile --framework=XLA in.pb --output out.neff
+2026-07-29T17:19:09Z ERROR 7 [root]: [NCC_EOOM002] The total memory usage of 27.0GB exceeds the HBM limit of 16.0GB
+2026-07-29T17:19:10Z INFO 7 [root]: Subcommand returned with exitcode=70
+EOF
+exit 70
+"""
+
+
+@pytest.mark.feature("N2")
+def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
+    entries = extract(host, 1)
+    (host.bin / "neuronx-cc").write_text(SILENT)
+    with pytest.raises(CompileError) as raised:
+        complete(host, entries)
+    assert "device-oom (NCC_EOOM002)" in raised.value.cause
+    (known,) = FailureMemory(host.folder / "failures").entries()
+    assert "27.0GB" in known.log
 
 
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
@@ -107,12 +166,112 @@ def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
     assert not list(leash.below(os.getpid()))
 
 
+def remember_failing(entry, text):
+    log = entry.path / "model.log"
+    log.write_text(text)
+    return log
+
+
+def test_a_remembered_failure_of_unknown_class_is_tried_again_and_its_log_stays_until_it_compiles(host):
+    (one,) = extract(host, 1)
+    log = remember_failing(one, "odd words")
+    told: list[dict] = []
+    host.knobs(failures=[{"class": "hang"}])
+    with pytest.raises(CompileError):
+        complete(host, [one], timeout=1.0, told=told)
+    assert told[0] == {"event": "failure-tried-again", "module": one.name, "class": "unknown"}
+    assert log.read_text() == "odd words"
+    host.knobs(failures=[])
+    assert complete(host, [one])
+    assert not log.exists()
+    assert host.entries()[0].finished
+
+
+def test_what_is_known_to_fail_again_is_tried_again_where_that_is_asked_for(host):
+    (one,) = extract(host, 1)
+    remember_failing(one, "[ERROR] [NCC_EOOM002] too big")
+    with pytest.raises(CompileError, match="1 of 1"):
+        complete(host, [one])
+    assert host.compiles == 0
+    assert complete(host, [one], again=True)
+
+
 def test_what_somebody_else_has_finished_meanwhile_is_taken(host):
     entries = extract(host, 1)
     complete(host, entries)
     host.forget()
     assert complete(host, entries) == {}
     assert host.compiles == 0
+
+
+JUDGE = """
+import sys, time
+from pathlib import Path
+from cachekit.compilers.neuron.entries import scan
+from cachekit.compilers.neuron.locks import examine
+print([found.verdict for found in examine(scan(Path(sys.argv[1])).entries, now=time.time() + 300)])
+"""
+
+
+def as_the_neff_is_checked(monkeypatch, do):
+    """Have something done between the compiler's end and the NEFF's publication: seconds, with one of 2 GB."""
+    check = neff.check
+
+    def checked(path):
+        if path.parent.name.startswith("cachekit-compile-"):
+            do()
+        return check(path)
+
+    monkeypatch.setattr(neff, "check", checked)
+
+
+@pytest.mark.feature("N3")
+def test_its_lock_is_live_to_others_until_the_module_is_finished(host, monkeypatch):
+    entries = extract(host, 1)
+    said = []
+    command = [sys.executable, "-c", JUDGE, str(host.root)]
+    as_the_neff_is_checked(monkeypatch, lambda: said.append(subprocess.check_output(command, text=True)))
+    complete(host, entries)
+    assert said == ["['live']\n"]
+    assert host.entries()[0].finished
+
+
+def test_a_lock_that_others_took_over_stays(host, monkeypatch):
+    (one,) = extract(host, 1)
+    lock = one.path / "model.hlo_module.pb.lock"
+
+    def take_over():
+        (one.path / "new").touch()
+        (one.path / "new").replace(lock)
+
+    as_the_neff_is_checked(monkeypatch, take_over)
+    complete(host, [one])
+    assert lock.exists()
+
+
+@pytest.mark.feature("S2")
+def test_a_kill_as_a_neff_is_published_leaves_a_module_that_can_be_restored(host, monkeypatch):
+    (one,) = extract(host, 1)
+    child = os.fork()
+    if child == 0:
+        copy = compile_entries.shutil.copyfile
+        compile_entries.shutil.copyfile = lambda *paths: (copy(*paths), os.kill(os.getpid(), signal.SIGKILL))
+        complete(host, [one])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert list(host.root.rglob(".cachekit-*"))
+    (one.path / "model.hlo_module.pb.lock").unlink()
+    assert place.standing(one.path) == ("replaceable", "empty")
+    place.sweep(host.root)
+    assert not list(host.root.rglob(".cachekit-*"))
+
+
+def test_what_cachekit_left_in_a_module_is_not_foreign(host):
+    (one,) = extract(host, 1)
+    (one.path / ".cachekit-4711-140").touch()
+    assert place.standing(one.path) == ("replaceable", "empty")
+    (one.path / "notes.txt").touch()
+    assert place.standing(one.path)[0] == "left"
 
 
 def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
@@ -122,6 +281,87 @@ def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
         complete(host, entries)
     assert "no-compiler" in raised.value.cause
     assert "pip" in raised.value.hint
+
+
+# --- locks of a run's own workers -----------------------------------------------------------------------------------
+
+HOLDER = """
+import mmap, sys, time
+from pathlib import Path
+library = open(sys.argv[1], "rb")
+mapped = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+Path(sys.argv[2]).touch()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def all_is_seen(monkeypatch):
+    """Some containers hide the memory of their first process from everyone; and the folder is nobody else's."""
+    visible = processes._uses_cache
+    monkeypatch.setattr(processes, "_uses_cache", lambda folder: visible(folder) or False)
+    monkeypatch.setattr(processes, "_in_container", lambda found: False)
+
+
+@pytest.mark.feature("N3")
+def test_a_worker_of_ours_keeps_its_lock_between_its_compiler_and_its_neff(host, tmp_path, all_is_seen, monkeypatch):
+    """libneuronxla's wrapper holds it, without a compiler, until it has copied the NEFF; and it looks like a waiter."""
+    (one,) = extract(host, 1)
+    lock = one.path / "model.hlo_module.pb.lock"
+    library = tmp_path / "libneuronpjrt.so"
+    library.write_bytes(bytes(4096))
+    now = [0.0]
+    monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
+    seen = NeuronWatch(
+        recipe(tmp_path), host.root, ALONE, (), Node(), trial=False, found=True, strict=False, clock=lambda: now[0]
+    )
+    command = [sys.executable, "-c", HOLDER, str(library), str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout.readline() == "ready\n"
+        long_ago(one.path)
+        seen.output(f"Another process must be compiling {lock}, been waiting for: 1.0 minutes\n".encode())
+
+        def look(seconds):
+            now[0] += seconds
+            return [event["event"] for event in seen.look(worker.pid)]
+
+        assert look(10) == []
+        assert look(100) == []
+        compiler = tmp_path / "neuronx-cc"
+        compiler.write_text(f"#!{sys.executable}\nimport sys\nsys.stdin.read()\n")
+        compiler.chmod(0o755)
+        with subprocess.Popen([compiler, "link", f"model.{one.name}.pb"], stdin=subprocess.PIPE) as compiling:
+            wait_for(lambda: Path(f"/proc/{compiling.pid}/comm").read_text().startswith("neuronx-cc"))
+            assert look(100) == [], "a compiler of it was seen"
+        assert look(10) == []
+        assert look(100) == []
+        assert lock.exists()
+        assert look(100) == ["lock-cleared"]
+        assert not lock.exists()
+
+
+def long_ago(folder):
+    then = time.time() - 3600
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (then, then))
+
+
+@pytest.mark.feature("N3")
+def test_a_process_that_sets_its_root_as_it_runs_is_no_stranger(host, tmp_path, all_is_seen, monkeypatch):
+    (one,) = extract(host, 1)
+    library = tmp_path / "libneuronpjrt.so"
+    library.write_bytes(bytes(4096))
+    monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
+    command = [sys.executable, "-c", HOLDER, str(library), str(one.path / "model.hlo_module.pb.lock")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "NEURON_COMPILE_CACHE_URL": str(tmp_path / "another-root")},
+    ) as worker:  # fmt: skip
+        assert worker.stdout.readline() == "ready\n"
+        long_ago(one.path)
+        (found,) = locks.examine(scan(host.root).entries)
+        assert (found.verdict, str(worker.pid) in found.reason) == ("maybe", True)
 
 
 # --- how a run is started -------------------------------------------------------------------------------------------
@@ -137,6 +377,29 @@ def test_flag_and_variable_name_the_same_root(host, tmp_path):
     root = tmp_path / "root"
     assert seen.environment["NEURON_CC_FLAGS"] == f"--model-type transformer --cache_dir={root}"
     assert seen.environment["NEURON_COMPILE_CACHE_URL"] == str(root)
+
+
+@pytest.mark.parametrize("where", ["in the shell", "in the recipe"])
+def test_the_wrappers_options_reach_it_and_no_key(host, tmp_path, monkeypatch, where):
+    said = "--retry_failed_compilation --dump /d --cache_dir=/elsewhere"
+    flags = "-O1"
+    if where == "in the shell":
+        monkeypatch.setenv("NEURON_CC_FLAGS", f"{flags} {said}")
+        text = ""
+    else:
+        text = f"compiler: {{flags: [{', '.join(f'{flags} {said}'.split())}]}}"
+    words = watch(tmp_path, text).environment["NEURON_CC_FLAGS"]
+    assert words == f"-O1 --retry_failed_compilation --dump /d --cache_dir={tmp_path / 'root'}"
+    assert Neuron(ALONE).ingredients(recipe(tmp_path, text))["flags"] == ["-O1"]
+
+
+def test_a_log_level_that_hides_what_is_read_is_left_out_and_told(host, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--log_level ERROR")
+    seen = watch(tmp_path)
+    told: list[dict] = []
+    seen.begin(told.append)
+    assert "--log_level" not in seen.environment["NEURON_CC_FLAGS"]
+    assert ["ERROR" in event["note"] for event in told] == [True]
 
 
 def test_one_node_has_a_rendezvous_of_its_own(host, tmp_path):
@@ -169,8 +432,34 @@ def test_variables_that_are_cachekits_are_refused_in_a_recipe(tmp_path, name):
 
 def test_unknown_options_are_refused(tmp_path):
     made = recipe(tmp_path, "compiler: {options: {num_paralel: 3}}")
-    with pytest.raises(RecipeError, match="num_paralel"):
+    with pytest.raises(RecipeError, match="num_paralel") as raised:
         Neuron(ALONE).ingredients(made)
+    assert raised.value.hint == "did you mean compiler.options.num_parallel?"
+    made = recipe(tmp_path, "compiler: {options: {auto_cast: none}}")
+    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is no option") as raised:
+        Neuron(ALONE).ingredients(made)
+    assert "compiler.flags" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        *(("num_parallel", value) for value in ("many", "2", 2.7, True, 0, -1, None)),
+        *(("exit_timeout", value) for value in ("soon", math.inf, 0, "")),
+        *(("compile_timeout", value) for value in (math.nan, -5, False, None)),
+    ],
+)
+def test_an_option_with_a_value_that_it_cannot_have_is_refused_by_its_name(tmp_path, name, value):
+    made = recipe(tmp_path)
+    made = structs.replace(made, compiler=structs.replace(made.compiler, options={name: value}))
+    with pytest.raises(RecipeError, match=rf"compiler\.options\.{name} cannot be {value!r}"):
+        Neuron(ALONE).ingredients(made)
+
+
+def test_options_are_heard(host, tmp_path):
+    made = recipe(tmp_path, "compiler: {options: {num_parallel: 3, exit_timeout: 2.5, compile_timeout: 60}}")
+    Neuron(ALONE).ingredients(made)
+    assert (options.num_parallel(made), options.exit_timeout(made), options.compile_timeout(made)) == (3, 2.5, 60.0)
 
 
 # --- what a run tells -----------------------------------------------------------------------------------------------
@@ -217,8 +506,6 @@ END = "Worker {} completed: 1 tasks compiled"
 def test_silence_is_a_hang_only_where_nothing_compiles(host, tmp_path, lines, hangs):
     now = [0.0]
     made = recipe(tmp_path)
-    from cachekit.compilers.neuron.watch import NeuronWatch
-
     seen = NeuronWatch(
         made,
         tmp_path / "root",

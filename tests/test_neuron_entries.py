@@ -13,7 +13,7 @@ from neuron_trees import COMPILER, FILES, OTHER, make, module_name
 
 from cachekit.cli import app, out
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.entries import STATES, classify, peer_state, scan
+from cachekit.compilers.neuron.entries import STATES, classify, scan
 from cachekit.compilers.neuron.mounts import file_system
 from cachekit.compilers.neuron.root import resolve
 
@@ -187,7 +187,8 @@ def test_states_are_those_of_the_peer(names):
         theirs = "failed"
     else:
         theirs = "locked" if "model.hlo_module.pb.lock" in names else "empty"
-    assert peer_state(classify(names)) == theirs
+    ours = classify(names)
+    assert ("empty" if ours in {"done-without-neff", "neff-without-done"} else ours) == theirs
 
 
 def test_counts_have_every_state(tmp_path):

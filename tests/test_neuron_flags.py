@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from neuron_trees import make
 
+from cachekit.compilers.neuron.command import parse_command
+from cachekit.compilers.neuron.compiler_log import read_compiler_log
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.flags import (
     detect_era,
     explain,
     explain_hash,
     flags_hash,
-    from_command,
     read_flags,
     split,
     without_wrapper_options,
+    wrapper_options,
 )
 
 MIXED = "--enable-mixed-precision-accumulation"
@@ -58,10 +60,10 @@ def test_the_key_of_a_real_log_comes_out():
     for log in real_dir("logs").glob("log-neuron-cc*success*"):
         with log.open(encoding="utf-8") as lines:
             line = next(lines)
-        words, era = from_command(line)
+        (run,) = read_compiler_log([line])
         key = line.partition("+")[2][:8]
-        assert era == "json+target"
-        assert flags_hash(words, era) == key
+        assert run.command.target_in_flags
+        assert flags_hash(run.flags, "json+target") == key
         found += key == "6af34228"
     assert found == 1
 
@@ -69,10 +71,12 @@ def test_the_key_of_a_real_log_comes_out():
 def test_where_the_target_stands_tells_the_formula():
     old = "neuronx-cc compile --target=trn1 --framework=XLA in.pb --output out.neff --auto-cast none"
     new = "/opt/v/bin/neuronx-cc compile --framework=XLA in.pb --output out.neff --target=trn1 '--x=a b' -O1"
-    assert from_command("INFO: " + old) == (["--auto-cast", "none"], "unknown")
-    assert from_command(new) == (["--target=trn1", "--x=a b", "-O1"], "json+target")
-    assert from_command("neuronx-cc compile --output=out.neff -O1") == (["-O1"], "unknown")
-    assert from_command("nothing of the kind") == ([], "unknown")
+    command = parse_command(old)
+    assert (command.flags, command.target, command.target_in_flags) == (("--auto-cast", "none"), "trn1", False)
+    command = parse_command(new)
+    assert (command.flags, command.target_in_flags) == (("--target=trn1", "--x=a b", "-O1"), True)
+    assert parse_command("neuronx-cc compile --output=out.neff -O1").flags == ("-O1",)
+    assert parse_command("nothing of the kind").flags == ()
 
 
 def test_the_unknown_formula_says_nothing():
@@ -177,6 +181,14 @@ def test_a_flags_file_that_is_none(tmp_path, raw):
         (["--verbose=35"], [], "leave it out"),
         ([], ["--workdir", "/w"], "leave it out"),
         (["stray"], [], "only the first has `stray`"),
+        (["--lnc=2"], ["--logical-nc-config=2"], "spelling is in the key"),
+        (["--lnc", "2"], ["-lnc=2"], "spelling is in the key"),
+        (["-lnc2"], ["--lnc=1"], "the first has `-lnc2`, the second has `--lnc=1`"),
+        (
+            ["--tensorizer-options", "--enable-x"],
+            ["--tensorizer-options=--enable-x"],
+            "`--tensorizer-options --enable-x` in the first is written `--tensorizer-options=--enable-x` in the second",
+        ),
     ],
 )
 def test_a_difference_in_words(a, b, words):
@@ -195,6 +207,7 @@ def test_several_differences_are_all_told_the_target_first():
 
 WORDS = st.sampled_from(
     ["--a", "--a=1", "1", "-O1", "-O", "-O2", "--optlevel=1", "--optlevel", "--logfile=/x", "--verbose", "-lnc", "2",
+     "--lnc=2", "--tensorizer-options",
      "--target=trn1", "--target=trn2", "-", "", "="]
 )  # fmt: skip
 
@@ -215,3 +228,15 @@ def test_the_formulas_are_what_the_facts_say(words):
     }
     for era, text in texts.items():
         assert flags_hash(words, era, "trn9") == hashlib.md5(text.encode()).hexdigest()[:8]
+
+
+def test_the_wrappers_own_options_are_passed_on_as_they_are_spelled():
+    words = split(
+        "--dump /d -O1 --cache_dir=/a --retry_failed_compilation --log_level=debug --no_cache --cache_dir /b"
+    )[0]
+    assert wrapper_options(words) == (["--dump", "/d", "--retry_failed_compilation", "--log_level=debug"], [])
+    assert without_wrapper_options(words) == ["-O1"]
+    passed, said = wrapper_options(["--log_level", "ERROR", "--compile_workdir=/w"])
+    assert passed == ["--compile_workdir=/w"]
+    assert said == ["--log_level ERROR is left out: what the compiler does is read from lines at INFO"]
+    assert wrapper_options(["--log_level"])[0] == []

@@ -175,3 +175,42 @@ def test_a_kill_during_extraction_leaves_no_process_and_the_next_warm_works(tmp_
     done = machine("warm", "tiny.yaml")
     assert (done["status"], len(done["modules"])) == ("compiled", len(machine.host.entries()))
     assert all(entry.finished for entry in machine.host.entries())
+
+
+@pytest.mark.feature("S2")
+def test_a_kill_during_a_compile_leaves_no_process_and_the_next_warm_compiles_only_the_rest(tmp_path):
+    machine = Machine(tmp_path, real=True, trial_zeros=True, compile_seconds=2)
+    machine.recipe(TINY)
+    process = machine.start("warm", "tiny.yaml")
+    until(
+        lambda: machine.host.events("compiled") and len(machine.host.events("compile")) > 1, "the second compiles", 300
+    )
+    end(process)
+    process.communicate()
+    until(lambda: not left_behind(machine.host), "every process has ended")
+    assert not list((machine.home / "v1" / "records").rglob("*.json"))
+    finished = [entry.path for entry in machine.host.entries() if entry.finished]
+    assert 0 < len(finished) < len(machine.host.entries())
+    machine.host.knobs(compile_seconds=0)
+    machine.host.forget()
+    for lock in machine.host.root.rglob("*.lock"):  # else it is certain after two minutes only: see test_neuron_adapter
+        lock.unlink()
+    done = machine("warm", "tiny.yaml")
+    assert len(done["modules"]) == len(machine.host.entries()) == machine.host.compiles + len(finished)
+    assert all(entry.finished for entry in machine.host.entries())
+    machine.host.forget()
+    assert_compiled_nothing(machine, machine("train", "tiny.yaml", "--require-warm"))
+
+
+@pytest.mark.feature("F6", "S2")
+def test_a_kill_during_a_restore_leaves_nothing_half_visible_and_the_next_training_compiles_nothing(warmed, tmp_path):
+    other = another(warmed, tmp_path / "elsewhere")
+    process = other.start("train", "tiny.yaml", "--require-warm")
+    until(lambda: any(other.host.root.rglob("model.neff")), "the restore has begun")
+    end(process)
+    process.communicate()
+    until(lambda: not left_behind(other.host), "every process has ended")
+    assert all(entry.finished and (entry.path / "model.neff").exists() for entry in other.host.entries())
+    assert not other.host.events("loaded"), "it was killed before a worker asked for a graph"
+    assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))
+    assert not list(other.host.root.rglob(".cachekit-*"))

@@ -61,6 +61,10 @@ WARNINGS = [
         {"event": "train.compiled", "graphs": 1, "built": 1, "when": []},
         "1 graph and 1 binary compiled; they are added to the record",
     ),
+    (
+        {"event": "restore.left", "module": "MODULE_1", "reason": "a link stands there"},
+        "MODULE_1 was left as it is, and not restored: a link stands there",
+    ),
     ({"event": "train.not-kept", "reason": "disk full"}, "what compiled could not be kept: disk full"),
 ]
 

@@ -35,6 +35,9 @@ def _packages(_: Config) -> Iterator[Finding]:
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
         run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
         yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
+    elif empty := host.without_code(found):
+        run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
+        yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
     elif host.available():
         yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
     elif some := [name for name in host.REQUIRED if name in found]:
@@ -80,7 +83,7 @@ def _failures(_: Config) -> Iterator[Finding]:
     if not found:
         yield Finding("ok", f"{len(entries)} modules, no remembered failure")
     for one in found:
-        failure = classify("\n".join(one.excerpt))
+        failure = classify(one.text)
         said = failure.message or next(iter(one.excerpt), "its log is empty")
         mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
         words = f"{one.entry.name}: failed {_age(one.age)} ago, {failure.kind.name}: {said}"

@@ -7,15 +7,16 @@ module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachekit.actions.session import Session, temporary_home
 from cachekit.archive import UnsafeArchiveError
+from cachekit.compilers import Restored
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.record import Record
 from cachekit.store import Scratch
@@ -30,12 +31,14 @@ class LiveRoot:
         work: A folder beside it for the job's files.
         before: The finished files that were restored.
         restored_bytes: Their size.
+        restored: The record's modules by name, each with the reason why it was left out; empty where it is there.
     """
 
     tree: Path
     work: Path
     before: frozenset[str]
     restored_bytes: int
+    restored: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
     with ExitStack() as stack:
         folder = _enter(session, key, stack)
         tree, work = shared or folder / "root", folder / "work"
-        written = 0
+        restored: dict[str, Restored] = {}
         try:
             tree.mkdir(parents=True, exist_ok=True)
             work.mkdir()
@@ -65,7 +68,7 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
                 with ExitStack() as reading:
                     files = [reading.enter_context(session.store.reading(file)) for file in module.files]
                     try:
-                        written += session.compiler.restore(module, files, tree)
+                        restored[module.name] = session.compiler.restore(module, files, tree)
                     except UnsafeArchiveError as error:
                         raise IntegrityError(
                             f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
@@ -76,7 +79,11 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
                 cause=error.strerror or str(error),
                 hint="free some space, or set CACHEKIT_LIVE_DIR to another local disk",
             ) from error
-        yield LiveRoot(tree, work, session.compiler.contents(tree), written)
+        for name, one in restored.items():
+            if one.left:
+                session.journal.emit("restore.left", module=name, reason=one.left)
+        written, reasons = sum(one.size for one in restored.values()), {n: one.left for n, one in restored.items()}
+        yield LiveRoot(tree, work, session.compiler.contents(tree), written, reasons)
 
 
 def _tell(session: Session, event: dict[str, Any]) -> None:

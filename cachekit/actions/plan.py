@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit.actions.prepare import Prepared
+from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
 from cachekit.record import IMPORTED, Record
@@ -89,17 +90,19 @@ class Plan:
             else {
                 "key": self.neighbour.key,
                 "recipe": self.neighbour.recipe,
-                "changes": [change_dict(change) for change in self.changes],
+                "changes": [change_dict(change, prepared.fingerprint.compiler) for change in self.changes],
             },
             "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
 
-def change_dict(change: Change) -> dict[str, Any]:
-    """A change for programs; a side that lacks the ingredient is left out."""
+def change_dict(change: Change, compiler: str = "") -> dict[str, Any]:
+    """A change for programs; a side that lacks the ingredient is left out, and so are words where none are needed."""
     sides = {"old": change.old, "new": change.new}
-    return {"name": change.name, **{side: value for side, value in sides.items() if value is not ABSENT}}
+    known = {side: value for side, value in sides.items() if value is not ABSENT}
+    words = explain(compiler, change.name, change.old, change.new)
+    return {"name": change.name, **known, **({"words": words} if words else {})}
 
 
 def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: bool = False) -> Plan:

@@ -74,7 +74,7 @@ def run_job(
         compiles_expected=not found,
     )
 
-    watch = compiler.watch(recipe, live.tree, trial=mode == "trial", found=found, strict=strict)
+    watch = compiler.watch(recipe, live.tree, trial=mode == "trial", found=found, strict=strict, restored=live.restored)
 
     def sink(event: dict[str, Any]) -> None:
         watch.event(event)

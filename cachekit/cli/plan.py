@@ -86,7 +86,9 @@ def human(document: dict[str, Any]) -> list[str]:
         lines.append("  the store has no record to compare with")
     else:
         lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
-        lines += [f"    {change_text(change)}" for change in near["changes"][:12]]
+        for change in near["changes"][:12]:
+            lines.append(f"    {change_text(change)}")
+            lines += [f"      {words}" for words in change.get("words", ())]
         if len(near["changes"]) > 12:  # noqa: PLR2004
             lines.append(f"    ... and {len(near['changes']) - 12} more (--format json)")
     seconds = document["compile_seconds"]

@@ -45,6 +45,7 @@ class Progress:
         self._traced = ""
         self._mode = ""
         self._split = "validation"
+        self._left = False
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an event of the journal, if it is one to show."""
@@ -197,6 +198,10 @@ class Progress:
     def _on_worker_lock_held(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} is being compiled by another process: {event['reason']}")
 
+    def _on_restore_left(self, event: dict[str, Any]) -> None:
+        self._left = True
+        out.warning(f"{event['module']} was left as it is, and not restored: {event['reason']}")
+
     def _on_restore_refused(self, event: dict[str, Any]) -> None:
         out.warning(f"the record cannot be used, and is made anew: {event['reason']}")
 
@@ -205,6 +210,9 @@ class Progress:
 
     def _on_worker_failure_cleared(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} failed before ({event['class']}); trying again")
+
+    def _on_worker_failure_tried_again(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['module']} failed before, and its log does not tell why; trying again")
 
     def _on_worker_note(self, event: dict[str, Any]) -> None:
         self._line(event["note"])
@@ -245,7 +253,8 @@ class Progress:
     def _on_train_compiled(self, event: dict[str, Any]) -> None:
         when = f" in: {', '.join(event['when'])}" if event["when"] else ""
         what = f"{out.count(event['graphs'], 'graph')} and {out.count(event['built'], 'binary', 'binaries')}"
-        out.warning(f"{what} compiled{when}; they are added to the record")
+        kept = "what the record lacks is added to it" if self._left else "they are added to the record"
+        out.warning(f"{what} compiled{when}; {kept}")
 
     def _on_train_not_kept(self, event: dict[str, Any]) -> None:
         out.warning(f"what compiled could not be kept: {event['reason']}")

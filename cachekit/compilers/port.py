@@ -28,6 +28,19 @@ class Harvest:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of a module that was to be put into a live root.
+
+    Attributes:
+        size: Bytes written.
+        left: Why it is not there all the same: what stands in its place must not be touched. Empty where it is there.
+    """
+
+    size: int = 0
+    left: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a compiler did in a run, as seen from outside of the worker.
 
@@ -196,7 +209,16 @@ class Compiler(Protocol):
             tell: Called with events, as the worker's are.
         """
 
-    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
         """Prepare to run the worker.
 
         Args:
@@ -205,6 +227,7 @@ class Compiler(Protocol):
             trial: A few steps that reach every graph, to have them compiled; else the fine-tune.
             found: Everything it needs is expected to be there already.
             strict: Stop at the first compile.
+            restored: The modules of the record by name, each with the reason why it was left out (`Restored.left`).
         """
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
@@ -230,8 +253,8 @@ class Compiler(Protocol):
             OSError: The workspace cannot be written.
         """
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
-        """Put a module back; returns bytes written. The caller checks the bytes meanwhile.
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
+        """Put a module back, where nothing stands in its way. The caller checks the bytes meanwhile.
 
         Raises:
             UnsafeArchiveError: The module is not what this adapter makes.

@@ -10,7 +10,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,7 +19,7 @@ from msgspec import structs
 from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host, option_names
 from cachekit.compilers.inductor.watch import InductorWatch
-from cachekit.compilers.port import Harvest, Observed, Sink, Watch
+from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -97,7 +97,16 @@ class Inductor:
     def make_way(self, live_root: Path, tell: Sink) -> None:
         """See the port: each run has a folder of its own."""
 
-    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:  # noqa: ARG002
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,  # noqa: ARG002
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,  # noqa: ARG002
+    ) -> Watch:
         """See the port. What finds everything need not prepare the header that compiling needs."""
         threads = str(self._threads(recipe))
         return InductorWatch(
@@ -152,11 +161,11 @@ class Inductor:
         )
         return Harvest((module,), {sha256: unnamed})
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
-        """See the port."""
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
+        """See the port. Its live root is a run's own: nothing stands in the way."""
         if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
             raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
-        return archive.unpack(files[0], live_root)
+        return Restored(archive.unpack(files[0], live_root))
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

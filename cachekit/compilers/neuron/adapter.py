@@ -11,23 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, fit, flags, host, locks, modules, place, root
+from cachekit.compilers.neuron import facts, fit, flags, host, locks, modules, options, place, root
 from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Harvest, Node, Observed, Sink, Watch
+from cachekit.compilers.port import Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
 from cachekit.record import Module
 
-# Options of `compiler.options` that are ours, and reach no graph.
-OPTIONS = {
-    "num_parallel": "compilers at once; by memory where it is not said",
-    "exit_timeout": "seconds of silence after its end until a hanging run is ended",
-    "compile_timeout": "seconds for one graph",
-}
 # Of these a recipe may set none: cachekit does.
 OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
 
@@ -71,13 +65,14 @@ class Neuron:
             toolchain=toolchain,
             target={"chip": machine.target, "lnc": machine.lnc},
             soft={
-                "neuronx-cc-build": found[facts.COMPILER_PACKAGE],
+                f"{facts.COMPILER_PACKAGE}-build": found[facts.COMPILER_PACKAGE],
                 **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
             },
             bf16=True,
             workers=max(machine.cores, 1),
             instance=machine.instance,
             elsewhere=not machine.here,
+            soft_variables=facts.RUNTIME_VARIABLES,
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -88,12 +83,7 @@ class Neuron:
                     f"environment.{name}: cachekit sets it for the worker",
                     hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
                 )
-        if unknown := sorted(set(recipe.compiler.options) - set(OPTIONS)):
-            raise RecipeError(
-                f"compiler.options.{unknown[0]} is no option of Neuron's adapter",
-                cause=f"it knows {', '.join(OPTIONS)}",
-                hint="options of neuronx-cc go into compiler.flags, as they are written for it",
-            )
+        options.check(recipe)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
         watched = {name: said[name] for name in sorted(facts.GRAPH_VARIABLES) if name in said}
@@ -106,12 +96,13 @@ class Neuron:
 
     def flags(self, recipe: Recipe) -> list[str]:
         """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
-        if recipe.compiler.flags or not self.machine.here:
-            return flags.without_wrapper_options(recipe.compiler.flags)
-        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, ""))
+        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
+
+    def _shell_words(self) -> list[str]:
+        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
         if problem:
             raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
-        return flags.without_wrapper_options(words)
+        return words
 
     def root(self, recipe: Recipe) -> root.Root:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
@@ -154,7 +145,16 @@ class Neuron:
         wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
         return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
 
-    def watch(self, recipe: Recipe, live_root: Path, *, trial: bool, found: bool, strict: bool) -> Watch:
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
         """See the port."""
         if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
             raise UsageError(
@@ -169,9 +169,12 @@ class Neuron:
             self.flags(recipe),
             self._node,
             check=self._check,
+            # They reach no graph, so this shell's are heard whatever the recipe says.
+            own=[*recipe.compiler.flags, *self._shell_words()],
             trial=trial,
             found=found,
             strict=strict,
+            restored=restored,
         )
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
@@ -208,9 +211,10 @@ class Neuron:
             )
         return found.harvest
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> int:
+    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        return modules.restore(module, files, live_root, check=self._check).size
+        done = modules.restore(module, files, live_root, check=self._check)
+        return Restored(done.size, done.reason if done.outcome == "left" else "")
 
     def _check(self, path: Path, said: Claim) -> str | None:
         """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""

@@ -7,9 +7,10 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from cachekit.compilers.neuron import facts
+
 _LONGEST = 1 << 16  # characters of a command that are read
-_OUTPUT = ("--output", "-o")
-_TARGET = "--target"
+_OUTPUT = (facts.OUTPUT_OPTION, facts.OUTPUT_SHORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Command:
     @property
     def target_in_flags(self) -> bool:
         """Whether the target stands among the hashed flags, as it does since SDK 2.20.1."""
-        return any(flag == _TARGET or flag.startswith(f"{_TARGET}=") for flag in self.flags)
+        return any(flag == facts.TARGET_OPTION or flag.startswith(f"{facts.TARGET_OPTION}=") for flag in self.flags)
 
 
 def split_command(text: str) -> tuple[str, ...]:
@@ -66,10 +67,10 @@ def parse_command(text: str) -> Command:
         if word in _OUTPUT:
             output, flags, place = next(iter(arguments[index + 1 : index + 2]), ""), arguments[index + 2 :], index
             break
-        if word.startswith("--output="):
+        if word.startswith(f"{facts.OUTPUT_OPTION}="):
             output, flags, place = word.partition("=")[2], arguments[index + 1 :], index
             break
-    return Command(arguments, _input(arguments[:place]), output, flags, _value(arguments, _TARGET))
+    return Command(arguments, _input(arguments[:place]), output, flags, _value(arguments, facts.TARGET_OPTION))
 
 
 def _value(arguments: tuple[str, ...], option: str) -> str:
@@ -83,9 +84,10 @@ def _value(arguments: tuple[str, ...], option: str) -> str:
 
 def _input(before: tuple[str, ...]) -> str:
     """The first word after `compile` that is no option and no option's value."""
-    words = iter(before[before.index("compile") + 1 :] if "compile" in before else before[1:])
+    verb = facts.COMPILE_COMMAND[1]
+    words = iter(before[before.index(verb) + 1 :] if verb in before else before[1:])
     for word in words:
-        if word in {"--framework", _TARGET}:
+        if word in {facts.FRAMEWORK_OPTION, facts.TARGET_OPTION}:
             next(words, None)
         elif not word.startswith("-"):
             return word

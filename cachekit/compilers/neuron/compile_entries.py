@@ -18,16 +18,20 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachekit import leash
-from cachekit.compilers.neuron import facts, fit, locks, modules
+from cachekit.compilers.neuron import facts, fit, locks, modules, place
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
+from cachekit.compilers.neuron.compiler_log import read_compiler_log
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
+from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import look
 from cachekit.errors import CompileError
 
@@ -49,6 +53,7 @@ class _Running:
     seconds: dict[str, float] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     """What the compiler said, by module that failed."""
+    notes: CompileNotes | None = None
 
     def stop(self) -> None:
         with self.lock:
@@ -58,7 +63,15 @@ class _Running:
 
 
 def complete(
-    entries: Iterable[Entry], memory: FailureMemory, *, jobs: int, timeout: float, tell: Sink, check: Check = fit.check
+    entries: Iterable[Entry],
+    memory: FailureMemory,
+    *,
+    jobs: int | None = None,
+    timeout: float,
+    tell: Sink,
+    check: Check = fit.check,
+    again: bool = False,
+    notes: CompileNotes | None = None,
 ) -> dict[str, float]:
     """Have every module compiled.
 
@@ -68,10 +81,12 @@ def complete(
     Args:
         entries: What is needed.
         memory: Failures that are known to come again.
-        jobs: Compilers at once.
+        jobs: Compilers at once; None counts how many fit, by what is noted of these graphs or of those next in size.
         timeout: Seconds for one of them, or for somebody else's.
         tell: Called with events.
         check: Judges each NEFF: one that is damaged, or for another machine, is compiled anew.
+        again: Try also what is known to fail again.
+        notes: What compiles took; read, and added to.
 
     Returns:
         Seconds by module, of those that were compiled here.
@@ -85,18 +100,19 @@ def complete(
     for entry in entries:
         if entry.finished and not modules.damage(entry, check):
             continue
-        if failure := _recalled(entry, memory) or _remembered(entry, tell):
+        if not again and (failure := _recalled(entry, memory) or _remembered(entry, tell)):
             failures[entry.module] = failure
         else:
             todo.append(entry)
-    running = _Running(check)
+    running = _Running(check, notes=notes)
+    jobs = jobs or _fitting(todo, notes)
     failures |= _compile_all(todo, jobs, timeout, tell, running)
-    again = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
-    if again and jobs > 1:
-        tell({"event": "retry", "graphs": len(again), "reason": "out of memory beside others"})
-        for entry in again:
+    starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
+    if starved and jobs > 1:
+        tell({"event": "retry", "graphs": len(starved), "reason": "out of memory beside others"})
+        for entry in starved:
             del failures[entry.module]
-        failures |= _compile_all(again, 1, timeout, tell, running)
+        failures |= _compile_all(starved, 1, timeout, tell, running)
     if failures:
         with suppress(OSError):
             for entry in todo:
@@ -125,11 +141,18 @@ def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
 
 
 def _remembered(entry: Entry, tell: Sink) -> Failure | None:
-    """Neuron's memory of a failure, which has no end; None where there is none, or it has just been cleared."""
+    """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
+
+    One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
+    compiled.
+    """
     for found in locks.poisoned([entry]):
         failure = classify(found.text)
         if failure.deterministic and found.age < DAYS * 86400:
             return failure
+        if not failure.deterministic and not failure.clearable:
+            tell({"event": "failure-tried-again", "module": entry.name, "class": failure.kind.name})
+            return None
         if reason := locks.forget(found):
             return Failure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
         tell({"event": "failure-cleared", "module": entry.name, "class": failure.kind.name})
@@ -137,11 +160,11 @@ def _remembered(entry: Entry, tell: Sink) -> Failure | None:
 
 
 def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, running: _Running) -> dict[str, Failure]:
-    """Compile modules, the largest graphs first; adds to their seconds and returns the failures by module."""
+    """Compile modules, the longest first; adds to their seconds and returns the failures by module."""
     failures: dict[str, Failure] = {}
     if not entries:
         return failures
-    entries = sorted(entries, key=_graph_size, reverse=True)
+    entries = sorted(entries, key=partial(_expected, running.notes), reverse=True)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
             work = {pool.submit(_compile_one, entry, timeout, running): entry for entry in entries}
@@ -168,6 +191,19 @@ def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, ru
     return failures
 
 
+def _expected(notes: CompileNotes | None, entry: Entry) -> tuple[float, int]:
+    """What a module will take, to compare with others: its seconds where any are known, and then its graph's size."""
+    size = _graph_size(entry)
+    return (notes.seconds(entry.compiler, entry.name, size) or 0.0 if notes else 0.0, size)
+
+
+def _fitting(entries: list[Entry], notes: CompileNotes | None) -> int:
+    """How many of these fit into memory at once; as AWS's own tool counts where one of them is like none before."""
+    peaks = [notes.peak(entry.compiler, entry.name, _graph_size(entry)) for entry in entries] if notes else []
+    known = [peak for peak in peaks if peak is not None]
+    return jobs_for_peak(max(known)) if known and len(known) == len(entries) else jobs_for_memory()
+
+
 def _graph_size(entry: Entry) -> int:
     graph = _graph(entry)
     return graph.stat().st_size if graph else 0
@@ -191,23 +227,30 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
             return None, None
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
-            failure = _run(entry, graph, Path(folder), timeout, running)
-        return (None, failure) if failure else (round(time.monotonic() - start, 3), None)
+            failure, peak = _run(entry, graph, Path(folder), timeout, running)
+        took = round(time.monotonic() - start, 3)
+        if failure is None and running.notes is not None:
+            running.notes.add(Note(entry.compiler, entry.name, _graph_size(entry), took, peak))
+        return (None, failure) if failure else (took, None)
 
 
 @contextmanager
 def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure | None]:
-    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time."""
+    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time.
+
+    The file stays open as long as the lock is held: that is how another cachekit sees that it has an owner, also while
+    no compiler runs for it any more and the NEFF is still being checked.
+    """
     path = entry.path / f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}"
     looked = -LOOK
     while True:
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+            handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             break
         except FileExistsError:
             if time.monotonic() - looked >= LOOK:  # it costs some milliseconds
                 looked = time.monotonic()
-                host = look(without=os.getpid())
+                host = look()
                 found = locks.examine([read_entry(entry.place, entry.compiler, entry.name)], host=host)
                 if any(not locks.clear(finding, host=host) for finding in found if finding.verdict == "stale"):
                     continue
@@ -218,10 +261,14 @@ def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure 
     try:
         yield None
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a lock that is no longer ours is somebody else's
+            if os.path.samestat(path.lstat(), os.fstat(handle)):
+                path.unlink()
+        os.close(handle)
 
 
-def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> Failure | None:
+def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> tuple[Failure | None, int]:
+    """Call the compiler and publish what it made; returns why not, and the bytes that its largest process held."""
     output, log = folder / facts.NEFF, folder / "output.txt"
     source = graph
     if graph.suffix == ".gz":
@@ -229,44 +276,59 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         with gzip.open(graph, "rb") as packed, source.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
     if shutil.which(facts.COMPILER) is None:
-        return classify(f"No such file or directory: '{facts.COMPILER}'")
+        return classify(f"No such file or directory: '{facts.COMPILER}'"), 0
     words = read_flags(entry.path / facts.FLAGS_FILE)
     command = [
         *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
         str(source),
-        "--output",
+        facts.OUTPUT_OPTION,
         str(output),
         *(words or ()),
         facts.COMPILE_VERBOSITY,
     ]
     with log.open("wb") as told:
         try:
-            code = _call(command, folder, told, timeout, running)
+            code, peak = _call(command, folder, told, timeout, running)
         except subprocess.TimeoutExpired as error:
-            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
+            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s"), 0
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
+        failure = classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
+        if failure.kind is UNKNOWN or not failure.certain:  # what it printed does not tell; perhaps its log does
+            errors, certain = _own_log(folder / facts.COMPILER_LOG_FILE)
+            text, failure = f"{text}\n{errors}", certain or failure
         running.logs[entry.module] = text
-        return classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
+        return failure, peak
     said = claim(entry.compiler, entry.name, words)
     reason = running.check(output, said) if output.is_file() else "it is not there"
     if reason:
-        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
+        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}"), peak
     _publish(entry, output)
-    return None
+    return None, peak
 
 
-def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> int:
+def _own_log(path: Path) -> tuple[str, Failure | None]:
+    """The errors in the compiler's log of its own, and what they tell for certain."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            runs = read_compiler_log(lines)
+    except OSError:
+        return "", None
+    failure = runs[-1].failure if runs else None
+    return runs[-1].errors if runs else "", failure if failure and failure.certain else None
+
+
+def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> tuple[int, int]:
     with running.lock:
         if running.stopped:
-            return -signal.SIGTERM
+            return -signal.SIGTERM, 0
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
         )
         running.processes.add(process)
     try:
-        return process.wait(timeout)
+        return _wait(process, timeout)
     finally:
         process.terminate()  # where it still runs: it ends all that is below it, and then itself
         process.wait()
@@ -274,17 +336,35 @@ def _call(command: list[str], folder: Path, words: Any, timeout: float, running:
             running.processes.discard(process)
 
 
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, int]:
+    """Wait as `Popen.wait` does; returns the exit code, and the bytes of the largest process below (0: unknown)."""
+    deadline, pause = time.monotonic() + timeout, 0.01
+    while True:
+        try:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        except ChildProcessError:  # another thread, which stops it, was told of its end
+            return process.wait(), 0
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_maxrss << 10
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(process.args, timeout)
+        time.sleep(pause)
+        pause = min(2 * pause, POLL)
+
+
 def _publish(entry: Entry, output: Path) -> None:
-    """The NEFF, and then the mark that it is whole; what was remembered of a failure goes."""
-    near = entry.path / f".cachekit-{os.getpid()}-{threading.get_ident()}"
-    try:
-        (entry.path / facts.DONE).unlink(missing_ok=True)
+    """The NEFF, and then the mark that it is whole; what was remembered of a failure goes.
+
+    The copy is made beside the module: what a kill leaves there is swept, and the module holds nothing foreign.
+    """
+    with place.building(entry.path.parent) as folder:
+        near = folder / facts.NEFF
         shutil.copyfile(output, near)
+        (entry.path / facts.DONE).unlink(missing_ok=True)
         near.replace(entry.path / facts.NEFF)
         (entry.path / facts.FAILURE_LOG).unlink(missing_ok=True)
         (entry.path / facts.DONE).touch()
-    finally:
-        near.unlink(missing_ok=True)
 
 
 def _words(failure: Failure) -> str:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.facts import (
     INSTANCE_TYPE,
     NEURON_LS,
     NEURON_LS_JSON,
     NEURON_LS_LINE,
-    NEURON_LS_LISTS,
     NEURON_LS_NONE,
     NEURON_MONITOR,
     PRODUCT_NAME,
@@ -115,7 +115,7 @@ def parse_neuron_ls(text: str) -> Devices:
     said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
     single: list[dict[str, Any]] = []
     for value in _json_values(text, whole=True):
-        if isinstance(value, dict) and "neuron_device" in value:
+        if isinstance(value, dict) and facts.NEURON_LS_DEVICE in value:
             single.append(value)  # one object a line
         elif not single and (entries := _device_entries(value)) is not None:
             return _devices(entries, value if isinstance(value, dict) else {}, said)
@@ -244,22 +244,21 @@ def _device_entries(value: Any) -> list[dict[str, Any]] | None:
     """The devices in a document: a list at top level, or the one list of objects in an object."""
     if isinstance(value, dict):
         lists = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
-        named = [value[name] for name in NEURON_LS_LISTS if isinstance(value.get(name), list)]
+        named = [value[name] for name in facts.NEURON_LS_LISTS if isinstance(value.get(name), list)]
         if len(named or lists) != 1:
             return None
         (value,) = named or lists
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         return None
-    known = {"neuron_device", "nc_count", "memory_size", "bdf", "neuroncore_ids", "neuron_processes", "pci_bdf"}
-    return value if not value or any(known & entry.keys() for entry in value) else None
+    return value if not value or any(facts.NEURON_LS_KNOWN & entry.keys() for entry in value) else None
 
 
 def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[str, str]) -> Devices:
     cores = [_cores(entry) for entry in entries]
-    memory = [_bytes(entry.get("memory_size")) for entry in entries]
-    lncs = [_int(entry.get("logical_neuroncore_config")) for entry in (*entries, outer)]
-    types = [_str(entry.get("instance_type")) for entry in (*entries, outer)]
-    busy = (process for entry in entries for process in _processes(entry.get("neuron_processes")))
+    memory = [_bytes(entry.get(facts.NEURON_LS_MEMORY)) for entry in entries]
+    lncs = [_int(entry.get(facts.NEURON_LS_LNC)) for entry in (*entries, outer)]
+    types = [_str(entry.get(facts.NEURON_LS_INSTANCE)) for entry in (*entries, outer)]
+    busy = (process for entry in entries for process in _processes(entry.get(facts.NEURON_LS_PROCESSES)))
     return Devices(
         count=len(entries),
         cores=_sum(cores),
@@ -277,8 +276,8 @@ def _sum(values: list[int | None]) -> int | None:
 
 
 def _cores(entry: dict[str, Any]) -> int | None:
-    count = _int(entry.get("nc_count"))
-    return _numbers(entry.get("neuroncore_ids")) if count is None else count
+    count = _int(entry.get(facts.NEURON_LS_CORES))
+    return _numbers(entry.get(facts.NEURON_LS_CORE_IDS)) if count is None else count
 
 
 def _numbers(ids: Any) -> int | None:
@@ -299,10 +298,10 @@ def _numbers(ids: Any) -> int | None:
 
 
 def _processes(value: Any) -> Iterator[DeviceProcess]:
+    pid, command, runtime = facts.NEURON_LS_PROCESS
     for process in value if isinstance(value, list) else ():
         if isinstance(process, dict):
-            runtime = _str(process.get("neuron_runtime_version"))
-            yield DeviceProcess(_int(process.get("pid")), _str(process.get("command")), runtime)
+            yield DeviceProcess(_int(process.get(pid)), _str(process.get(command)), _str(process.get(runtime)))
 
 
 def _table(text: str) -> list[dict[str, Any]]:
@@ -311,6 +310,7 @@ def _table(text: str) -> list[dict[str, Any]]:
     Raises:
         DeviceListError: It does not end with a line, or a row has fewer columns than names: it was cut off.
     """
+    device, cores, memory = facts.NEURON_LS_COLUMNS
     names: list[str] = []
     rows: list[dict[str, Any]] = []
     border = last = ""
@@ -327,10 +327,10 @@ def _table(text: str) -> list[dict[str, Any]]:
             if len(cells) < len(names) or not line.endswith("|"):
                 raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
             row = dict(zip(names, cells, strict=False))
-            rows.append({"nc_count": row.get("NEURON CORES"), "memory_size": row.get("NEURON MEMORY")})
+            rows.append({facts.NEURON_LS_CORES: row.get(cores), facts.NEURON_LS_MEMORY: row.get(memory)})
         elif not rows:
             names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
-    if "NEURON DEVICE" not in names:
+    if device not in names:
         return []
     if not last.startswith("+") or len(last) != len(border):
         raise DeviceListError(f"a table of Neuron devices that does not end: {last[:80]!r}")
@@ -338,34 +338,29 @@ def _table(text: str) -> list[dict[str, Any]]:
 
 
 def _is_record(value: Any) -> bool:
-    return isinstance(value, dict) and bool(
-        {"neuron_runtime_data", "system_data", "instance_info", "neuron_hardware_info"} & value.keys()
-    )
+    return isinstance(value, dict) and bool(facts.MONITOR_PARTS & value.keys())
 
 
 def _record(value: dict[str, Any]) -> MonitorRecord:
-    hardware, instance = _dict(value.get("neuron_hardware_info")), _dict(value.get("instance_info"))
-    memory = _dict(_dict(value.get("system_data")).get("memory_info"))
-    runtimes = [part for part in _list(value.get("neuron_runtime_data")) if isinstance(part, dict)]
+    hardware, instance = _dict(value.get(facts.MONITOR_HARDWARE)), _dict(value.get(facts.MONITOR_INSTANCE))
+    memory = _dict(_dict(value.get(facts.MONITOR_SYSTEM)).get(facts.MONITOR_MEMORY))
+    runtimes = [part for part in _list(value.get(facts.MONITOR_RUNTIMES)) if isinstance(part, dict)]
+    report, memory_used, bytes_used, on_devices = facts.MONITOR_DEVICE_USED
     used = [
-        _int(
-            _dict(_dict(_dict(part.get("report")).get("memory_used")).get("neuron_runtime_used_bytes")).get(
-                "neuron_device"
-            )
-        )
+        _int(_dict(_dict(_dict(part.get(report)).get(memory_used)).get(bytes_used)).get(on_devices))
         for part in runtimes
     ]
     return MonitorRecord(
-        instance_type=_str(instance.get("instance_type")),
-        device_type=_str(hardware.get("neuron_device_type")),
-        devices=_int(hardware.get("neuron_device_count")),
-        cores_per_device=_int(hardware.get("neuroncore_per_device_count")),
-        lnc=_int(hardware.get("logical_neuroncore_config")),
-        device_memory=_bytes(hardware.get("neuron_device_memory_size")),
+        instance_type=_str(instance.get(facts.MONITOR_INSTANCE_TYPE)),
+        device_type=_str(hardware.get(facts.MONITOR_DEVICE_TYPE)),
+        devices=_int(hardware.get(facts.MONITOR_DEVICES)),
+        cores_per_device=_int(hardware.get(facts.MONITOR_CORES)),
+        lnc=_int(hardware.get(facts.MONITOR_LNC)),
+        device_memory=_bytes(hardware.get(facts.MONITOR_DEVICE_MEMORY)),
         device_memory_used=_sum(used) if used else None,
-        host_memory=_int(memory.get("memory_total_bytes")),
-        host_memory_used=_int(memory.get("memory_used_bytes")),
-        runtimes=tuple(pid for part in runtimes if (pid := _int(part.get("pid"))) is not None),
+        host_memory=_int(memory.get(facts.MONITOR_MEMORY_TOTAL)),
+        host_memory_used=_int(memory.get(facts.MONITOR_MEMORY_USED)),
+        runtimes=tuple(pid for part in runtimes if (pid := _int(part.get(facts.NEURON_LS_PROCESS[0]))) is not None),
         errors=tuple(_errors(value, "", 0)),
     )
 
@@ -375,8 +370,8 @@ def _errors(value: Any, where: str, depth: int) -> Iterator[str]:
         return
     if isinstance(value, dict):
         for name, part in value.items():
-            if name == "error" and isinstance(part, str) and part:
-                yield f"{where or 'neuron-monitor'}: {part}"
+            if name == facts.MONITOR_ERROR and isinstance(part, str) and part:
+                yield f"{where or facts.NEURON_MONITOR[0]}: {part}"
             else:
                 yield from _errors(part, f"{where}.{name}" if where else str(name), depth + 1)
     elif isinstance(value, list):

@@ -145,11 +145,6 @@ def classify(names: Iterable[str]) -> State:
     return "neff-without-done" if neff else "empty"
 
 
-def peer_state(state: State) -> str:
-    """The same state in optimum-neuron's words, which know four."""
-    return "empty" if state in {"done-without-neff", "neff-without-done"} else state
-
-
 def scan(root: Path) -> Scan:
     """Look at a whole cache: a root, or one compiler's folder in it.
 

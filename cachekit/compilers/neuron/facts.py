@@ -19,23 +19,28 @@ FRAMEWORK_PACKAGE = "torch-neuronx"
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
+# What must be importable, by package, for Neuron to be there.
+PACKAGE_MODULES = {"neuronx-cc": "neuronxcc", "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
 COMPILER_MODULE = "neuronxcc"  # its __version__ carries "+<commit>", which the package's metadata may lack [ON]
 FRAMEWORK_MODULE = "torch_neuronx"
 XLA_MODULE = "libneuronxla"
-# PyPI carries placeholders of these names that install and then fail to import (seen with pip).
-PLACEHOLDERS = {
-    "torch-neuronx": ("1.0",),
-    "neuronx-cc": ("1.0", "1.0.post1"),
-    "libneuronxla": ("1.0",),
-    "neuronx-distributed": ("0.1",),
-    "neuronx-distributed-training": ("1.0",),
-    "neuronx-distributed-inference": ("0.1.0",),
-    "nki": ("0.0.1",),
+# PyPI carries placeholders of these names, which install and then fail to import: torch-neuronx 1.0, neuronx-cc
+# 1.0.post1, libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken
+# for one: what AWS's own index has below them is of 2023 and before.
+FIRST_RELEASES = {
+    "torch-neuronx": "1.11",
+    "neuronx-cc": "2",
+    "libneuronxla": "2",
+    "neuronx-distributed": "0.2",
+    "nki": "0.0.2",
 }
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
+ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
+ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
 
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
 PARALLEL_COMPILE = "neuron_parallel_compile"
+NPC_PARALLEL_OPTION = "--num_parallel"
 NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
 NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
@@ -63,6 +68,17 @@ GRAPH_VARIABLES = frozenset(
     XLA_ENABLE_PARAM_ALIASING XLA_FLAGS XLA_IR_DEBUG XLA_HLO_DEBUG NKI_DEBUG_INFO BUCKET_CAP_MB
     ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB NEURON_RT_VIRTUAL_CORE_SIZE
     """.split()  # noqa: SIM905
+)
+# Of the runtime, after compilation: they reach no graph [SDK: neuron-runtime configuration]. Cores are an ingredient of
+# their own.
+RUNTIME_VARIABLES = frozenset(
+    (
+        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
+        "NEURON_RT_EXEC_TIMEOUT",
+        "NEURON_RT_LOG_LEVEL",
+        NUM_CORES,
+        VISIBLE_CORES,
+    )
 )
 # Network between nodes: what AWS's own launch scripts set [SDK: tutorials].
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
@@ -110,16 +126,22 @@ NATIVE_LOCAL = "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR"
 NATIVE_DISABLE = "TORCH_NEURONX_NEFF_DISABLE_CACHE"
 NATIVE_SUFFIX = ".neff"
 
+# libneuronxla's own answer where its cache is: module, class, method [ON, NxD].
+CACHE_URL_ASKED = ("libneuronxla.neuron_cc_cache", "CacheUrl", "get_cache_url")
+
 # Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args]. True:
 # it has a value.
+RETRY_FLAG = "--retry_failed_compilation"  # has remembered failures compiled again, all that a run meets
+LOG_LEVEL_FLAG = "--log_level"
 WRAPPER_OPTIONS = {
-    "--cache_dir": True,
-    "--no_cache": False,
-    "--retry_failed_compilation": False,
-    "--log_level": True,
+    CACHE_DIR_FLAG: True,
+    NO_CACHE_FLAG: False,
+    RETRY_FLAG: False,
+    LOG_LEVEL_FLAG: True,
     "--dump": True,
     "--compile_workdir": True,
 }
+TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines are missing, which npc reads too [SDK]
 
 # --- flags --------------------------------------------------------------------------------------------------------
 
@@ -128,13 +150,16 @@ WRAPPER_OPTIONS = {
 # Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
-OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
-OPTION_SYNONYMS = {
-    "-O": "--optlevel",
-    "-lnc": "--logical-nc-config",
-    "--lnc": "--logical-nc-config",
-}  # [SDK: neuronx-cc]
 LNC_OPTION = "--logical-nc-config"
+FRAMEWORK_OPTION = "--framework"
+OUTPUT_SHORT = "-o"
+OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
+# [SDK: neuronx-cc]
+OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": LNC_OPTION, "--lnc": LNC_OPTION}
+GLUED_OPTIONS = ("-O", "-lnc")  # a number may follow these without anything between: `-O1`
+# These take options of a part of the compiler, so that what follows is their value although it begins with a dash:
+# `--tensorizer-options --enable-ccop-compute-overlap` [command lines in issues and logs].
+OPTIONS_OF_PARTS = re.compile(r"--[a-z0-9-]+-options")
 # Given by a user they reach the hash, although they change no code: work directories make keys of one machine [NxDI].
 LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
 
@@ -201,7 +226,11 @@ DEFAULT_LNC = {"trn2": 2, "trn3": 2}  # physical cores in a logical one; 1 befor
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
-COMPILE_COMMAND = (COMPILER, "compile", "--framework=XLA")  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
+COMPILE_COMMAND = (
+    COMPILER,
+    "compile",
+    f"{FRAMEWORK_OPTION}=XLA",
+)  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
 COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -290,6 +319,7 @@ LOG_WORDS = {
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"),
 }
+SKIPPING = re.compile(r"Will skip")  # what follows of a cached failure that is not retried [LOG]
 RETRYING = re.compile(r"With er+or log|Retrying")  # "With eror log" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
 NPC_REPORT_TOKEN = re.compile(
@@ -304,6 +334,7 @@ COMPILER_LOG_LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d [AP]M) "
     r"(?P<level>[A-Z]{3,10}) (?:(?P<pid>\d{1,10}) )?\[(?P<who>[^\]]{1,200})\]: ?(?P<text>.*)"
 )
+COMPILER_LOG_FILE = "log-neuron-cc.txt"  # in the working directory, where no --logfile names another [SDK: neuronx-cc]
 COMPILER_LOG_PEOPLE = re.compile(r"CommandDriver|neuronx?-cc")  # who tells people of a failure, as USER
 COMPILER_LOG_ROOT = "root"  # the process that got the command and that reports the end
 COMPILER_LOG_COMMAND = re.compile(r"(?P<command>\S*\bneuronx?-cc\b['\"]?,?\s.*\bcompile\b.*)")
@@ -377,6 +408,35 @@ NEURON_LS_LINE = re.compile(
 NEURON_LS_LISTS = ("neuron_devices", "devices")
 TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")  # colours and the like, where a tool takes us for a person
 TABLE_LINES = str.maketrans("│┃─━┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛", "||--++++++" + "+" * 12)  # tables of other tools' style
+NEURON_LS_DEVICE = "neuron_device"
+NEURON_LS_CORES, NEURON_LS_CORE_IDS = "nc_count", "neuroncore_ids"
+NEURON_LS_MEMORY, NEURON_LS_LNC = "memory_size", "logical_neuroncore_config"
+NEURON_LS_INSTANCE = "instance_type"
+NEURON_LS_PROCESSES = "neuron_processes"
+NEURON_LS_PROCESS = ("pid", "command", "neuron_runtime_version")
+NEURON_LS_KNOWN = frozenset(  # one of these in an object makes it a device
+    (
+        NEURON_LS_DEVICE,
+        NEURON_LS_CORES,
+        NEURON_LS_CORE_IDS,
+        NEURON_LS_MEMORY,
+        NEURON_LS_PROCESSES,
+        "bdf",
+        "pci_bdf",
+    )
+)
+NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES", "NEURON MEMORY")  # of the table
+# A record of neuron-monitor: its parts, and where in them [FILES; SDK: neuron-monitor-user-guide].
+MONITOR_RUNTIMES, MONITOR_SYSTEM = "neuron_runtime_data", "system_data"
+MONITOR_INSTANCE, MONITOR_HARDWARE = "instance_info", "neuron_hardware_info"
+MONITOR_PARTS = frozenset((MONITOR_RUNTIMES, MONITOR_SYSTEM, MONITOR_INSTANCE, MONITOR_HARDWARE))
+MONITOR_MEMORY = "memory_info"
+MONITOR_MEMORY_TOTAL, MONITOR_MEMORY_USED = "memory_total_bytes", "memory_used_bytes"
+MONITOR_DEVICE_TYPE, MONITOR_DEVICES = "neuron_device_type", "neuron_device_count"
+MONITOR_CORES, MONITOR_DEVICE_MEMORY = "neuroncore_per_device_count", "neuron_device_memory_size"
+MONITOR_LNC, MONITOR_INSTANCE_TYPE = "logical_neuroncore_config", "instance_type"
+MONITOR_DEVICE_USED = ("report", "memory_used", "neuron_runtime_used_bytes", "neuron_device")
+MONITOR_ERROR = "error"
 # A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
 LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.

@@ -11,16 +11,24 @@ import signal as signals
 from dataclasses import dataclass, replace
 
 from cachekit.compilers.neuron.facts import (
+    CC_FLAGS,
     COMPILE_EXIT_IN_TEXT,
+    COMPILER,
     COMPILER_LOG_LINE,
     CRASH_CODE,
     DEVICE_MEMORY_CODES,
     ERROR_CODE,
+    ERROR_CODES_PAGE,
     EXIT_INTERNAL,
     FAILURE_WORDS,
     HOST_MEMORY_CRASH,
     INTERNAL_WORDS,
+    ISSUES,
+    NPC_PARALLEL_OPTION,
     OLD_ERROR_CODE,
+    PACKAGE_INDEX,
+    PARALLEL_COMPILE,
+    RETRY_FLAG,
     USER_CODES,
 )
 
@@ -59,15 +67,16 @@ HOST_OOM = FailureClass(
     "host-oom",
     deterministic=False,
     clearable=True,
-    advice="the compiler ran out of this host's memory: compile fewer graphs at once (neuron_parallel_compile "
-    "--num_parallel 1), add swap, or compile on a host with more memory",
+    advice="the compiler ran out of this host's memory: compile fewer graphs at once (compiler.options."
+    f"num_parallel: 1 in the recipe; {PARALLEL_COMPILE} {NPC_PARALLEL_OPTION} 1), add swap, or compile on a host with "
+    "more memory",
 )
 INTERNAL = FailureClass(
     "internal",
     deterministic=True,
     clearable=False,
-    advice="a fault of the compiler for this graph: try another neuronx-cc, another optimisation level (-O1) or "
-    "another shape, and report the log to https://github.com/aws-neuron/aws-neuron-sdk/issues",
+    advice=f"a fault of the compiler for this graph: try another {COMPILER}, another optimisation level (-O1) or "
+    f"another shape, and report the log to {ISSUES}",
 )
 CRASHED = FailureClass(
     "crashed",
@@ -80,8 +89,7 @@ USER_ERROR = FailureClass(
     "user-error",
     deterministic=True,
     clearable=False,
-    advice="the compiler refuses this graph or these flags: change what its message names "
-    "(https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html)",
+    advice=f"the compiler refuses this graph or these flags: change what its message names ({ERROR_CODES_PAGE})",
 )
 INTERRUPTED = FailureClass(
     "interrupted", deterministic=False, clearable=True, advice="the compile was stopped from outside: run it again"
@@ -102,14 +110,14 @@ NO_COMPILER = FailureClass(
     "no-compiler",
     deterministic=False,
     clearable=True,
-    advice="neuronx-cc is not on PATH, or a part of it is missing: activate the environment that has it, or install it "
-    "from AWS's index (pip --extra-index-url https://pip.repos.neuron.amazonaws.com)",
+    advice=f"{COMPILER} is not on PATH, or a part of it is missing: activate the environment that has it, or install "
+    f"it from AWS's index (pip --extra-index-url {PACKAGE_INDEX})",
 )
 UNKNOWN = FailureClass(
     "unknown",
     deterministic=False,
     clearable=False,
-    advice="read the log; to compile it again, add --retry_failed_compilation to NEURON_CC_FLAGS",
+    advice=f"read the log; `cachekit warm` compiles it again, and so does a run with {RETRY_FLAG} in {CC_FLAGS}",
 )
 CLASSES = {
     kind.name: kind

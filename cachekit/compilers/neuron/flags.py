@@ -32,15 +32,41 @@ def split(text: str) -> tuple[list[str], str]:
 
 def without_wrapper_options(words: Sequence[str]) -> list[str]:
     """The flags without those that the wrapper takes for itself, in either spelling: `--x=v`, `--x v`."""
+    return _sorted(words)[0]
+
+
+def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options that the wrapper takes for itself, as they are spelled, where a run may have them.
+
+    Returns:
+        Those that it may have, and why another was left out, a sentence each. Folder and cache are always set anew,
+        and without a word.
+    """
+    passed: list[str] = []
+    said: list[str] = []
+    for name, value, spelled in _sorted(words)[1]:
+        if name == facts.LOG_LEVEL_FLAG and value.upper() not in facts.TELLING_LEVELS:
+            said.append(f"{' '.join(spelled)} is left out: what the compiler does is read from lines at INFO")
+        elif name not in {facts.CACHE_DIR_FLAG, facts.NO_CACHE_FLAG}:
+            passed += spelled
+    return passed, said
+
+
+def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+    """The compiler's words, and the wrapper's options with value and spelling."""
     kept: list[str] = []
+    taken: list[tuple[str, str, list[str]]] = []
     rest = iter(words)
     for word in rest:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         if name not in facts.WRAPPER_OPTIONS:
             kept.append(word)
         elif facts.WRAPPER_OPTIONS[name] and not equals:
-            next(rest, None)
-    return kept
+            value = next(rest, "")
+            taken.append((name, value, [word, value] if value else [word]))
+        else:
+            taken.append((name, value, [word]))
+    return kept, taken
 
 
 def flags_hash(words: Sequence[str], era: Era, target: str = "") -> str:
@@ -148,27 +174,6 @@ def option(words: Sequence[str], name: str) -> str:
     return next((found.value for found in reversed(_options(words)) if found.name == name), "")
 
 
-def from_command(line: str) -> tuple[list[str], Era]:
-    """What is hashed of a logged compiler command, and the formula that its form points to.
-
-    In `neuronx-cc compile … --output <file> <flags>` the flags follow the output; the target is among them, in front,
-    where it is hashed, and before `--output` where it is not.
-
-    Args:
-        line: The line of a log, with whatever stands before the command.
-    """
-    words = split(line)[0]
-    start = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == facts.COMPILER), None)
-    command = words[start:] if start is not None else words
-    for number, word in enumerate(command):
-        if word == facts.OUTPUT_OPTION or word.startswith(facts.OUTPUT_OPTION + "="):
-            rest = command[number + (2 if word == facts.OUTPUT_OPTION else 1) :]
-            if rest and rest[0].startswith(facts.TARGET_OPTION + "="):
-                return rest, "json+target"
-            return rest, "unknown"  # joined or JSON: the form is the same
-    return [], "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class _Option:
     """One option: its long name, its value, and the words it was written with."""
@@ -191,11 +196,11 @@ def _options(words: Sequence[str]) -> list[_Option]:
         name, equals, value = word.partition("=")
         if not equals:
             short = next(
-                (key for key in facts.OPTION_SYNONYMS if word.startswith(key) and word[len(key) :].isdigit()), ""
+                (key for key in facts.GLUED_OPTIONS if word.startswith(key) and word[len(key) :].isdigit()), ""
             )
             if short:
                 name, value = short, word[len(short) :]
-            elif not following.startswith("-"):
+            elif not following.startswith("-") or (number < len(words) and facts.OPTIONS_OF_PARTS.fullmatch(name)):
                 value, word = following, f"{word} {following}"
                 number += 1
         found.append(_Option(facts.OPTION_SYNONYMS.get(name, name), value, word))

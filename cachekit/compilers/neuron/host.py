@@ -1,7 +1,8 @@
 """Which Neuron toolchain and which devices a recipe is compiled for: this host's, or what the registry says of another.
 
 Nothing of Neuron is imported: importing torch-neuronx takes seconds and may claim a device. Versions come from package
-metadata, in which PyPI's placeholders are recognised; whether the packages import is seen when the worker starts.
+metadata, in which PyPI's placeholders are recognised, and the code behind them is looked for; whether it runs is seen
+when the worker starts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 
 from cachekit import zoo
 from cachekit.compilers.neuron import devices, facts
@@ -19,7 +21,7 @@ from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
-INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} neuronx-cc torch-neuronx libneuronxla"
+INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,37 @@ def versions() -> dict[str, str]:
 
 
 def placeholders(found: Mapping[str, str]) -> list[str]:
-    """Packages that are PyPI's placeholders: they install, and fail to import."""
-    return [name for name, version in found.items() if version in facts.PLACEHOLDERS.get(name, ())]
+    """Packages that are PyPI's placeholders, by their versions: they install, and fail to import."""
+    bounds = facts.FIRST_RELEASES
+    return [name for name, version in found.items() if name in bounds and _release(version) < _release(bounds[name])]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version that count for its order: `1.0.post1` is 1, as `1.0.0` is."""
+    match = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
+    numbers = [int(part) for part in match[1].split(".")] if match else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def without_code(found: Mapping[str, str]) -> list[str]:
+    """Packages that are installed by their metadata, and have no module that could be imported. Executes nothing."""
+    return [name for name, module in facts.PACKAGE_MODULES.items() if name in found and not _importable(module)]
+
+
+def _importable(module: str) -> bool:
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):  # a module of that name is there already, and is none of a file
+        return False
+    return spec is not None and spec.origin is not None  # a bare folder of the name has no origin
 
 
 def available() -> bool:
-    """Whether this environment has a Neuron toolchain."""
+    """Whether this environment has a Neuron toolchain: real packages, with their code."""
     found = versions()
-    return all(name in found for name in REQUIRED) and not placeholders(found)
+    return all(name in found for name in REQUIRED) and not placeholders(found) and not without_code(found)
 
 
 def this_host() -> Host:
@@ -95,6 +120,12 @@ def this_host() -> Host:
             f"the Neuron compiler is not available: {', '.join(missing)} is not installed",
             cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
             hint=f"{INSTALL}; or --compiler inductor runs the same recipe with PyTorch's own compiler",
+        )
+    if empty := without_code(found):
+        raise CompilerUnavailableError(
+            f"{', '.join(empty)} cannot be used",
+            cause=f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[n] for n in empty)}",
+            hint=f"{INSTALL} (after uninstalling these)",
         )
     seen = _devices()
     name = (seen.instance_type if seen else "") or devices.host_instance_type()

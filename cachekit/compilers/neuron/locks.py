@@ -124,7 +124,7 @@ def judge(lock: Lock, host: Host, system: FileSystem) -> Finding:
             f"it, or its module, was written {max(0, min(lock.age, lock.quiet)):.0f} s ago",
             f"look again in {facts.LOCK_SETTLED / 60:.0f} minutes",
         )
-    # Who was started with another root named has nothing to do with this one.
+    # A compiler that was started with another root named has nothing to do with this one.
     processes = [process for process in host.processes if process.root is None or _inside(lock.path, process.root)]
     compilers = tuple(process for process in processes if process.compiles)
     if compilers:

@@ -28,9 +28,11 @@ from cachekit.compilers.neuron.facts import (
     LOG_HEADER,
     LOG_PREFIX,
     LOG_WORDS,
+    MODULE_PREFIX,
     NPC_REPORT_TOKEN,
     OLD_ERROR_CODE,
     RETRYING,
+    SKIPPING,
 )
 from cachekit.compilers.neuron.log_timing import Timing
 
@@ -175,7 +177,7 @@ class LogReader:
                 return ev.Waiting(minutes=_number(said["minutes"]) or 0.0, **where)
             case "cached-failure":
                 self._failing = self._quoted = where["module"]
-                retried = RETRYING.search(text) and "Will skip" not in text
+                retried = RETRYING.search(text) and not SKIPPING.search(text)
                 return ev.Retrying(text=text, **where) if retried else ev.CachedFailure(text=text, **where)
             case "failed" | "gave-up":
                 words = said.get("command") or path
@@ -217,7 +219,7 @@ class LogReader:
 
     def _report_entries(self, text: str, source: _Source) -> Iterator[ev.Event]:
         """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
-        if not self._report and "MODULE_" not in text:
+        if not self._report and MODULE_PREFIX not in text:
             return
         for token in NPC_REPORT_TOKEN.finditer(text):
             if token["path"]:

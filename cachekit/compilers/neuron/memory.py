@@ -8,6 +8,9 @@ from pathlib import Path
 
 from cachekit.compilers.neuron import facts
 
+# What a compile holds altogether, and what others need beside it, as a multiple of its largest process; ours.
+SHARE = 2.0
+
 
 def host_memory() -> int:
     """Bytes of memory that this process may use: the machine's, or the container's limit where that is lower."""
@@ -25,3 +28,9 @@ def host_memory() -> int:
 def jobs_for_memory(total: int | None = None) -> int:
     """Compilers at once: one for each 64 GiB begun, as `neuron_parallel_compile` itself counts."""
     return max(1, math.ceil((host_memory() if total is None else total) / facts.MEMORY_PER_COMPILE))
+
+
+def jobs_for_peak(peak: int, total: int | None = None, processors: int | None = None) -> int:
+    """Compilers at once whose largest process holds `peak` bytes: what fits, and no more than there are processors."""
+    fitting = int((host_memory() if total is None else total) // max(1, int(peak * SHARE)))
+    return max(1, min(fitting, processors or os.cpu_count() or 1))

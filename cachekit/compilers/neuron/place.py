@@ -119,9 +119,10 @@ def _judge(entry: Entry) -> tuple[Standing, str]:
         return "present", ""
     if entry.locks:
         return "left", "it is locked: a compile is at work, or was killed (`cachekit doctor`)"
-    # Of what is no file only dead links go: a folder of such a name may hold anything.
+    # Of what is no file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
     foreign = [name for name in entry.names if name not in REPLACEABLE]
     foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
+    foreign = [name for name in foreign if not name.startswith(OURS)]
     if foreign:
         return "left", f"{foreign[0]} lies there, which is not of Neuron's cache"
     return "replaceable", entry.state

@@ -27,7 +27,9 @@ class Process:
         arguments: Its command line.
         files: What it has open; None where that cannot be seen.
         uses_cache: It has Neuron's cache code loaded; None where that cannot be seen.
-        root: Neuron's cache root that its environment names; None where it names none, or cannot be seen.
+        root: Of a compiler, Neuron's cache root that its environment names; None where it names none, or cannot be
+            seen, and for all others: what can be seen is the environment that a process was started with, and a
+            training may set its root as it runs.
     """
 
     pid: int
@@ -67,8 +69,9 @@ def look(proc: Path = PROC, *, container: bool | None = None, without: int | Non
     Args:
         proc: Where the kernel tells of processes.
         container: Whether it is a container; found out by default.
-        without: A process whose own workers and launchers are left out: they wait for a lock, or hold it only while a
-            compiler of theirs names the module. Compilers are never left out.
+        without: A process whose own workers and launchers are left out: they wait for a lock, or hold it while a
+            compiler of theirs names the module and for a moment before and after, which a single look cannot tell
+            from a lock that is stale. Compilers are never left out.
     """
     own = frozenset(below(without, proc)) if without is not None else frozenset()
     try:
@@ -113,7 +116,7 @@ def _processes(proc: Path) -> Iterator[Process]:
         except OSError:
             uid = -1
         program, uses = _program(comm, arguments), _uses_cache(folder)
-        named = _root(folder) if uses or program in facts.COMPILER_PROCESSES else None
+        named = _root(folder) if program in facts.COMPILER_PROCESSES else None
         yield Process(int(name), program, uid, arguments, _open_files(folder), uses, named)
 
 

@@ -17,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import leash, start
-from cachekit.compilers.neuron import compile_entries, facts, locks
+from cachekit.compilers.neuron import compile_entries, facts, locks, options
 from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Check
+from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.memory import jobs_for_memory
+from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import compiles_below, look
-from cachekit.compilers.neuron.run_log import RunLog
+from cachekit.compilers.neuron.run_log import EXACT, RunLog
 from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import CachekitError, CompileError, MissError
 from cachekit.recipe import Recipe
@@ -45,7 +47,9 @@ class NeuronWatch:
         machine: This host.
         flags: The compiler's flags, without the wrapper's own.
         node: This host's place among several.
-        trial: See the port; so for `found` and `strict`.
+        check: Judges each NEFF, for this host.
+        own: Words among which the wrapper's own options are: those that a run may have are passed on.
+        trial: See the port; so for `found`, `strict` and `restored`.
         clock: Seconds.
     """
 
@@ -58,15 +62,17 @@ class NeuronWatch:
         node: Node,
         *,
         check: Check,
+        own: Sequence[str] = (),
         trial: bool,
         found: bool,
         strict: bool,
+        restored: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
         self._check = check
         self._trial, self._found, self._strict = trial, found, strict
-        self._options = recipe.compiler.options
+        self._restored = restored or {}
         self._clock = clock
         self._reader, self._log = LogReader(), RunLog()
         self._phase = ""
@@ -77,9 +83,12 @@ class NeuronWatch:
         self._busy: set[int] = set()
         self._listed = False
         self._locked: set[str] = set()
+        self._free_since: dict[tuple[str, int, int], float] = {}
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
+        self._notes_file = CompileNotes(live_root / facts.OUR_FOLDER / "compiles.jsonl")
+        self._wrapper, self._left_out = wrapper_options(own)
         self.environment: Mapping[str, str | None] = self._environment(flags)
         self.workers = self._workers()
         self.prefix: Sequence[str] = self._prefix()
@@ -88,7 +97,7 @@ class NeuronWatch:
 
     def _environment(self, flags: Sequence[str]) -> dict[str, str | None]:
         # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
-        words = [*flags, f"{facts.CACHE_DIR_FLAG}={self._root}"]
+        words = [*flags, *self._wrapper, f"{facts.CACHE_DIR_FLAG}={self._root}"]
         path = os.environ.get("PATH", os.defpath)
         tools = str(Path(sys.executable).parent)
         changes: dict[str, str | None] = {
@@ -124,7 +133,7 @@ class NeuronWatch:
             "--no_python",
         ]
         if self._trial and (npc := self._npc):
-            command = [npc, "--num_parallel", str(self._jobs), *command]
+            command = [npc, facts.NPC_PARALLEL_OPTION, str(self._jobs), *command]
         # Neither of them passes a kill on to all that it started.
         return [*leash.COMMAND, *command]
 
@@ -142,13 +151,18 @@ class NeuronWatch:
 
     @property
     def _jobs(self) -> int:
-        said = self._options.get("num_parallel")
-        return max(int(said), 1) if said else jobs_for_memory()
+        if said := options.num_parallel(self._recipe):
+            return said
+        # Which graphs the trial will find is not known yet: fewer than AWS's tool would take where one was large.
+        peak = self._notes_file.largest_peak(self._machine.compiler_directory)
+        return min(jobs_for_memory(), jobs_for_peak(peak)) if peak else jobs_for_memory()
 
     # Before it starts
 
     def begin(self, tell: Sink) -> None:
         """See the port: what is locked may be waited for, without end where nobody holds the lock any more."""
+        for note in self._left_out:
+            tell({"event": "note", "note": note})
         for finding in locks.examine(self._entries()):
             name = finding.lock.entry.name
             self._locked.add(name)
@@ -205,11 +219,23 @@ class NeuronWatch:
         if self._found:
             self._surprises[self._phase or "start"] = None
         if self._strict:
+            why, hint = self._why_it_compiles(module)
             raise MissError(
                 f"a graph is not warm: {module or 'its name was not told'}",
-                cause=f"it began to compile in: {self._phase or 'start'}",
-                hint="the record lacks it; train without --require-warm once, which adds it",
+                cause=f"it began to compile in: {self._phase or 'start'}{why}",
+                hint=hint,
             )
+
+    def _why_it_compiles(self, module: str) -> tuple[str, str]:
+        """What more is known of the cause, and what helps."""
+        known = next((name for name in self._restored if name.partition("/")[2] == module), "")
+        if known and (reason := self._restored[known]):
+            hint = f"move what is not Neuron's out of {self._root / known}; `cachekit doctor` looks at locks"
+            return f"; the record has it, but it was not restored: {reason}", hint
+        if known:
+            hint = "was it changed or removed since? `cachekit doctor --neuron-contract` tells what Neuron takes"
+            return "; the record has it, and it was there when the run began", hint
+        return "", "the record lacks it; train without --require-warm once, which adds it"
 
     def _failed_before(self, module: str) -> CachekitError:
         """A training that meets a failure which Neuron remembers goes no further."""
@@ -235,16 +261,25 @@ class NeuronWatch:
         return self._free()
 
     def _free(self) -> list[Mapping[str, Any]]:
-        """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it."""
+        """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it.
+
+        But a worker of ours that waits looks like one that holds: the wrapper has the lock also between the compiler's
+        end and its copy of the NEFF. So one look is not enough: nobody must be seen at it for as long as a lock takes
+        to settle, since a compiler of it was last seen.
+        """
         entries = [entry for entry in self._entries() if entry.name in self._locked]
         self._locked = {entry.name for entry in entries if entry.locks}
-        if not self._locked:
-            return []
-        return [
-            {"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason}
-            for finding in locks.examine(entries, host=look(without=os.getpid()))
-            if finding.verdict == "stale" and not locks.clear(finding, host=look(without=os.getpid()))
-        ]
+        before, self._free_since = self._free_since, {}
+        told: list[Mapping[str, Any]] = []
+        for finding in locks.examine(entries, host=look(without=os.getpid())) if self._locked else ():
+            if finding.verdict != "stale":
+                continue
+            this = (str(finding.lock.path), finding.lock.inode, finding.lock.modified)
+            since = self._free_since[this] = before.get(this, self._looked_at_locks)
+            settled = self._looked_at_locks - since >= facts.LOCK_SETTLED
+            if settled and not locks.clear(finding, host=look(without=os.getpid())):
+                told.append({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
+        return told
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See the port."""
@@ -257,7 +292,7 @@ class NeuronWatch:
 
     def finished(self) -> bool:
         """See the port: several workers may hang at exit after all was said [SDK: bert.rst]."""
-        limit = float(self._options.get("exit_timeout", facts.EXIT_TIMEOUT))
+        limit = options.exit_timeout(self._recipe)
         compiling = self._listed or bool(self._busy)
         return self._done and not compiling and self._clock() - self._last_words > limit
 
@@ -277,14 +312,26 @@ class NeuronWatch:
                 cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
+        self._note_compiles(needed)
         self._own |= compile_entries.complete(
             needed,
             FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
-            jobs=self._jobs,
-            timeout=float(self._options.get("compile_timeout", facts.COMPILE_TIMEOUT)),
+            jobs=options.num_parallel(self._recipe),
+            notes=self._notes_file,
+            timeout=options.compile_timeout(self._recipe),
             tell=tell,
             check=self._check,
+            # npc's wrapper has done so already.
+            again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
+
+    def _note_compiles(self, entries: Sequence[Entry]) -> None:
+        """What the tool's own compiles took, as far as the log measured it."""
+        for entry in entries:
+            seconds, basis = self._log.compiled.get(entry.name, (None, ""))
+            if seconds and basis in EXACT:
+                graph = next((file.size for file in entry.files() if file.name in facts.HLO_FILES), 0)
+                self._notes_file.add(Note(entry.compiler, entry.name, graph, seconds))
 
     def _needed(self) -> list[Entry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""

@@ -87,7 +87,7 @@ def done_mark(lab: Lab) -> Seen:
     "flags-file",
     "{FLAGS_FILE} is a JSON list: {TARGET_OPTION}=<target>, then the flags as given without the wrapper's own",
     where=("FLAGS_FILE", "TARGET_OPTION", "WRAPPER_OPTIONS"),
-    how=f"the script with `{' '.join(FLAGS)}` and --cache_dir",
+    how=f"the script with `{' '.join(FLAGS)}` and {facts.CACHE_DIR_FLAG}",
 )
 def flags_file(lab: Lab) -> Seen:
     """What of NEURON_CC_FLAGS is kept."""

@@ -59,7 +59,7 @@ def extraction_name(lab: Lab) -> Seen:
 
 @check(
     "direct-compile",
-    "`{COMPILE_COMMAND[0]} compile --framework=XLA GRAPH {OUTPUT_OPTION} NEFF FLAGS {COMPILE_VERBOSITY}` ends with 0",
+    "{COMPILE_COMMAND}, then GRAPH {OUTPUT_OPTION} NEFF FLAGS {COMPILE_VERBOSITY}, ends with 0",
     where=("COMPILE_COMMAND", "COMPILE_VERBOSITY", "OUTPUT_OPTION"),
     how=_DIRECT,
 )

@@ -14,7 +14,7 @@ _LS = "runs neuron-ls and neuron-monitor"
 @check(
     "packages",
     "the toolchain is {TOOLCHAIN_PACKAGES}, by package metadata; all but nki are installed",
-    where=("TOOLCHAIN_PACKAGES", "PLACEHOLDERS"),
+    where=("TOOLCHAIN_PACKAGES", "FIRST_RELEASES"),
     how="importlib.metadata",
 )
 def packages(lab: Lab) -> Seen:

@@ -56,7 +56,8 @@ for name in modules:
         found["failed"][name] = f"{type(error).__name__}: {error}"
 print("cachekit:" + json.dumps(found))
 """
-ASK_ROOT = "from libneuronxla.neuron_cc_cache import CacheUrl; print('cachekit:' + CacheUrl.get_cache_url().url)"
+_MODULE, _CLASS, _ASK = facts.CACHE_URL_ASKED
+ASK_ROOT = f"from {_MODULE} import {_CLASS}; print('cachekit:' + {_CLASS}.{_ASK}().url)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Lab:
     def asked_root(self, **variables: str) -> str:
         """Where libneuronxla says that its cache is."""
         self.packages  # noqa: B018 - without them there is nothing to ask
-        return self._ask("libneuronxla", ASK_ROOT, **variables)
+        return self._ask(facts.XLA_MODULE, ASK_ROOT, **variables)
 
     def _ask(self, what: str, source: str, *arguments: str, **variables: str) -> str:
         run = self.bench.run(what, (sys.executable, "-c", source, *arguments), variables)
@@ -291,12 +292,17 @@ class Lab:
     @once
     def parallel(self) -> Run:
         """`neuron_parallel_compile` on the script."""
-        return self._npc("neuron_parallel_compile", self.root("npc"), FLAGS)
+        return self._npc(facts.PARALLEL_COMPILE, self.root("npc"), FLAGS)
 
     def _npc(self, what: str, root: Path, flags: Sequence[str]) -> Run:
         self._may(what)
         # Without a folder of its own it would remove that of a run that goes on beside this one.
-        own = ("--num_parallel", "1", facts.NPC_WORK_OPTION, str(self.bench.folder / "tmp" / f"npc-{root.name}"))
+        own = (
+            facts.NPC_PARALLEL_OPTION,
+            "1",
+            facts.NPC_WORK_OPTION,
+            str(self.bench.folder / "tmp" / f"npc-{root.name}"),
+        )
         command = (facts.PARALLEL_COMPILE, *own, *self._script, "1")
         return self.bench.run(what, command, self._variables(root, flags), limit=2 * self._limit)
 

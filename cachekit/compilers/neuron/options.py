@@ -1,0 +1,62 @@
+"""What a recipe may set in `compiler.options` for Neuron: how cachekit compiles. None of it reaches a graph."""
+
+from __future__ import annotations
+
+import math
+from difflib import get_close_matches
+from typing import Any
+
+from cachekit.compilers.neuron import facts
+from cachekit.errors import RecipeError
+from cachekit.recipe import Recipe
+
+NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
+MEANING = {
+    NUM_PARALLEL: "compilers at once, a whole number from 1; by memory where it is not said",
+    EXIT_TIMEOUT: "seconds of silence after its end until a hanging run is ended",
+    COMPILE_TIMEOUT: "seconds for one graph",
+}
+
+
+def check(recipe: Recipe) -> None:
+    """Look at every option before anything runs.
+
+    Raises:
+        RecipeError: One is unknown, or its value is none that it can have.
+    """
+    for name, value in recipe.compiler.options.items():
+        field = f"compiler.options.{name}"
+        if name not in MEANING:
+            near = get_close_matches(name, MEANING, n=1, cutoff=0.5)
+            hint = "options of neuronx-cc go into compiler.flags, as they are written for it"
+            raise RecipeError(
+                f"{field} is no option of Neuron's adapter",
+                cause=f"it knows {', '.join(MEANING)}",
+                hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
+            )
+        if not (_is_count(value) if name == NUM_PARALLEL else _is_time(value)):
+            raise RecipeError(f"{field} cannot be {value!r}", cause=f"it is: {MEANING[name]}", hint=f"change {field}")
+
+
+def num_parallel(recipe: Recipe) -> int | None:
+    """Compilers at once; None where the recipe does not say."""
+    value = recipe.compiler.options.get(NUM_PARALLEL)
+    return int(value) if value is not None else None
+
+
+def exit_timeout(recipe: Recipe) -> float:
+    """Seconds of silence after a run's end until it counts as hanging."""
+    return float(recipe.compiler.options.get(EXIT_TIMEOUT) or facts.EXIT_TIMEOUT)
+
+
+def compile_timeout(recipe: Recipe) -> float:
+    """Seconds for one graph."""
+    return float(recipe.compiler.options.get(COMPILE_TIMEOUT) or facts.COMPILE_TIMEOUT)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
