@@ -20,7 +20,8 @@ from cachekit.actions.obtain import obtain
 from cachekit.actions.push import push
 from cachekit.tiers import document
 
-FAST = [kind for kind in KINDS if kind != "seaweedfs"]
+ALL = [kind for kind in KINDS if kind != "seaweedfs"]
+FAST = ["folder", "hub"]
 SIZE = 300_000
 NUMBERS = range(4)
 
@@ -91,7 +92,7 @@ def killed_pull(make, folder, moment):
 @pytest.mark.feature("S2", "S3", "S4", "R3")
 @pytest.mark.parametrize("kind", FAST)
 def test_a_killed_push_shows_nothing_half(tmp_path, kind):
-    for number in range(2):
+    for number in range(3):
         with serve(kind, tmp_path / f"server{number}") as make:
             killed_push(make, tmp_path / str(number), random.Random(number).uniform(0, 0.5))
 
@@ -101,13 +102,13 @@ def test_a_killed_push_shows_nothing_half(tmp_path, kind):
 def test_a_killed_pull_leaves_nothing_half(tmp_path, kind):
     with serve(kind, tmp_path / "server") as make:
         ended_well(started(make, push_entries, tmp_path / "ann", NUMBERS, 4, SIZE))
-        for number in range(2):
+        for number in range(3):
             killed_pull(make, tmp_path / str(number), random.Random(number).uniform(0, 0.3))
 
 
 @pytest.mark.slow
 @pytest.mark.feature("S2", "S3", "S4", "R3")
-@pytest.mark.parametrize("kind", FAST)
+@pytest.mark.parametrize("kind", ALL)
 def test_kills_at_random_moments(tmp_path, kind):
     """Two hundred and more in all; most of them must hit a process that still works."""
     rng, lived = random.Random(kind), 0
