@@ -1,6 +1,7 @@
 """The README of a shared cache: what is cached, made by what and whom; for people who look at the repo on the Hub.
 
 The table's rows stand in the page as data too, in a comment, so that a push adds its own without reading every record.
+The page shows the newest ones and says how many there are.
 What people wrote outside of our part stays as it is.
 """
 
@@ -16,6 +17,7 @@ from cachekit.record import Record
 from cachekit.tiers import layout
 
 BEGIN, END = "<!-- cachekit:begin -->", "<!-- cachekit:end -->"
+TOTAL = re.compile(r"^([0-9]{1,9}) records?(?:; the newest [0-9]+ are shown)?\.$", re.MULTILINE)
 ROWS = re.compile(r"<!-- cachekit:rows\n(.*?)\n-->", re.DOTALL)
 SHOWN = 200  # rows; the Hub renders a page of more slowly
 FRONT = """\
@@ -42,13 +44,29 @@ graphs here compiles nothing.
 COLUMNS = ("recipe", "model", "compiler", "graphs", "size", "compiled in", "on", "when", "by", "key")
 
 
-def update(present: bytes, records: Iterable[Record]) -> bytes:
-    """The page with the rows of some records added or renewed; the same bytes where nothing is new."""
+def total(present: bytes) -> int | None:
+    """How many records a page says that there are; None where it says nothing."""
+    _, _, part = present.decode("utf-8", errors="replace").partition(BEGIN)
+    found = TOTAL.search(part.partition(END)[0])
+    return int(found[1]) if found else None
+
+
+def update(present: bytes, records: Iterable[Record], count: int) -> bytes:
+    """The page with the rows of some records added or renewed; the same bytes where nothing is new.
+
+    Args:
+        present: The page as it is; nothing where there is none.
+        records: What is new.
+        count: How many records there are with them.
+    """
     text = present.decode("utf-8", errors="replace")
     rows = {row["path"]: row for row in _rows(text)}
     rows |= {layout.path_of(record): _row(record) for record in records}
     newest = sorted(rows.values(), key=lambda row: (row["created"], row["path"]), reverse=True)[:SHOWN]
-    part = f"{BEGIN}\n{_table(newest)}\n{_data(newest)}\n{END}"
+    count = max(count, len(newest))
+    shown = f"; the newest {len(newest)} are shown" if len(newest) < count else ""
+    said = f"{count} record{'' if count == 1 else 's'}{shown}."
+    part = f"{BEGIN}\n{said}\n\n{_table(newest)}\n{_data(newest)}\n{END}"
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if begin and end:

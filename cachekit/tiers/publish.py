@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cachekit.errors import RemoteError, UsageError
+from cachekit.errors import IntegrityError, RemoteError, UsageError
 from cachekit.record import DamagedRecordError
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.document import Shared
@@ -32,7 +32,7 @@ from cachekit.tiers.port import (
 
 RECORD_LIMIT = 64 << 20  # bytes
 CARD_LIMIT = 4 << 20
-CARD_TRIES = 3  # a card that always loses its race is not worth more
+CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
 Wait = Callable[[float, str], None]
 
 
@@ -138,8 +138,9 @@ def publish(
             if not _upload(tier, draft.files, revision, tell, taken):
                 continue
             writes = [*draft.records]
-            if draft.records and attempt <= CARD_TRIES:
-                writes += _card(tier, draft.rows, revision)
+            # Where all changes are one race, the card loses none of its own.
+            if draft.records and (attempt <= CARD_TRIES or tier.scarce):
+                writes += _card(tier, draft, revision)
             writes += [freed] if freed else []
             return replace(done, revision=tier.commit(Change(title, draft.files, tuple(writes)), revision))
         except ConflictError as error:
@@ -257,9 +258,19 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
     return True
 
 
-def _card(tier: Tier, rows: Sequence[Shared], revision: str) -> list[Write]:
-    found = tier.read(layout.CARD, revision, CARD_LIMIT)
-    text = card.update(found.data if found else b"", [row.record for row in rows])
+def _card(tier: Tier, draft: _Draft, revision: str) -> list[Write]:
+    try:
+        found = tier.read(layout.CARD, revision, CARD_LIMIT)
+    except IntegrityError:  # people made it too large to be changed here; that must not stop a push
+        return []
+    page = found.data if found else b""
+    said = card.total(page)
+    if tier.scarce and said is not None:  # each card goes with its records there, so that the last one is right
+        count = said + sum(write.token == ABSENT for write in draft.records)
+    else:
+        there = {entry.path for entry in tier.list(layout.RECORDS, revision)}
+        count = len(there | {write.path for write in draft.records})
+    text = card.update(page, [row.record for row in draft.rows], count)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

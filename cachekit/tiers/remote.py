@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachekit.errors import IntegrityError
 from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers import document, layout
 from cachekit.tiers.breaker import Breaker
@@ -116,8 +117,11 @@ class Remote:
         if not anew and _fresh(note):
             return None
         revision = self.revision()
-        with self.call() as tier:
-            found = tier.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
+        try:
+            with self.call() as tier:
+                found = tier.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
+        except IntegrityError as error:  # a body without end, say
+            raise DamagedRecordError(error.message) from error
         if found is None:
             with suppress(OSError):
                 note.parent.mkdir(parents=True, exist_ok=True)
