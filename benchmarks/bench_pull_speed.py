@@ -1,8 +1,8 @@
 """Raw speed: a pull of one large file against the client's own download of it, into empty folders; 500 MB, or --gb 2.
 
-The client does not hash what it gets by HTTP, and checks its size; cachekit hashes it, syncs it to the disk, and checks
-it. Both come from the test Hub, in a process of its own, by HTTP: by git LFS, where both make the same two requests. With
---xet the client may fetch it as it likes best.
+The client checks the size of what it gets by HTTP; cachekit hashes it, whole and in pieces, and syncs it to the disk.
+The test Hub, in a process of its own, holds it by git LFS, so both fetch it by one HTTP body. With --xet the client may
+fetch it as it likes best.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ if "--xet" not in sys.argv:
     os.environ["HF_HUB_DISABLE_XET"] = "1"  # read when the client is imported
 
 from measure import ratio
-from team_hub import REPO, Hub, serve  # first: it sets the client's environment
+from team_hub import REPO, Client, Hub, serve  # first: it sets the client's environment
+from team_records import make_large
 
 from cachekit.actions.pull import pull
 from cachekit.actions.push import push
 from cachekit.record import Record
-from hubserver import Client
-from team_records import make_large
 
 FETCH = """
     import time, hashlib

@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from measure import limit, ratio
-from team_hub import REPO, TESTS, Hub, count, serve  # first: it sets the client's environment
+from team_hub import REPO, TESTS, Client, Hub, Watched, count, serve  # first: it sets the client's environment
+from team_records import make
 
 from cachekit.actions.pull import pull
 from cachekit.actions.push import Pushed, push
@@ -29,16 +30,14 @@ from cachekit.actions.warm import warm
 from cachekit.record import Record
 from cachekit.tiers import layout
 from cachekit.tiers.hub import HubTier
-from hubserver import Client
-from standins import Watched
-from team_records import make
 
 PEER = os.environ.get("CACHEKIT_PEER_PYTHON", "")
 DELAYS = (0.0, 0.04)
 IMPORT_PEER = """
     import importlib.machinery, logging, sys, types, warnings
     warnings.simplefilter("ignore")
-    import transformers.utils
+    import accelerate
+    from transformers import GenerationMixin, PreTrainedModel  # before there is a torch_xla to be seen
     for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_xla.runtime"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
@@ -95,7 +94,9 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
         start = time.perf_counter()
         assert remote.find(one.directory, one.model_type, one.key) is not None
         seconds = time.perf_counter() - start
-        results.append(count(f"is my recipe cached, of 100, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 2))
+        results.append(
+            count(f"is my recipe cached, of 100, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 2)
+        )
         fresh = hub.member(work / f"asks2-{delay}", "r").session.chain.readable[0]
         paths = [layout.path_of(record) for record in records]
         paths += [layout.record_path(one.directory, one.model_type, f"{number:064x}") for number in range(900)]
@@ -103,7 +104,9 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
         start = time.perf_counter()
         assert len(fresh.exist(paths)) == 100
         seconds = time.perf_counter() - start
-        results.append(count(f"are 1,000 recipes cached, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 10))
+        results.append(
+            count(f"are 1,000 recipes cached, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 10)
+        )
     hub.slow(0)
     return results
 

@@ -25,9 +25,12 @@ os.environ |= {
 }  # fmt: skip
 sys.path.insert(0, str(TESTS))
 
-from standins import Watched  # noqa: E402
+from hubserver import Client  # noqa: E402
+from standins import PROVENANCE, Watched  # noqa: E402
 
 from cachekit.tiers.hub import HubTier  # noqa: E402
+
+__all__ = ["PROVENANCE", "REPO", "TESTS", "Client", "Hub", "Watched", "count", "serve"]
 
 
 class Hub:

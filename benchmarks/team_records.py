@@ -1,4 +1,4 @@
-"""Records as Neuron's are, without a compile: modules of a NEFF, a graph, flags, and an empty marker, of random bytes."""
+"""Records as Neuron's are, without a compile: modules of a NEFF, a graph, flags and an empty marker; random bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from standins import PROVENANCE
+from team_hub import PROVENANCE
 
 from cachekit.key import key_of
 from cachekit.record import File, Module, Record
