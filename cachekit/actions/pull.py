@@ -164,7 +164,7 @@ class _Fetch:
                 if tries >= TRIES:
                     raise
                 self._stop.wait(random.uniform(0.1, 0.5) * 2**tries)  # noqa: S311
-        sha256, pieces = part.digester.finish()
+        sha256, pieces = part.finish()
         return pieces if sha256 == file.sha256 else None
 
     def _count(self, size: int) -> None:

@@ -124,7 +124,11 @@ def _state(status: os.stat_result) -> str:
 
 
 class Digester:
-    """SHA-256 of a file and of each of its pieces, while its bytes come by."""
+    """SHA-256 of a file and of each of its pieces, while its bytes come by.
+
+    Attributes:
+        size: Bytes of the pieces so far.
+    """
 
     def __init__(self) -> None:
         self._whole = hashlib.sha256()
@@ -134,10 +138,18 @@ class Digester:
 
     def update(self, data: memoryview | bytes) -> None:
         """Take the next bytes, as many as there are."""
+        self.update_whole(data)
+        self.update_pieces(data)
+
+    def update_whole(self, data: memoryview | bytes) -> None:
+        """As `update`, but for the pieces; those may be another thread's work."""
+        self._whole.update(data)
+
+    def update_pieces(self, data: memoryview | bytes) -> None:
+        """As `update`, but for the whole."""
         view = memoryview(data)
         while view:
             part = view[: PIECE - self.size % PIECE]
-            self._whole.update(part)
             self._piece.update(part)
             self.size += len(part)
             view = view[len(part) :]

@@ -1,0 +1,293 @@
+"""Sharing through a Hub repo, at 0 and 40 ms per request: requests, counted by the test Hub, and times against others.
+
+The others are the client's `snapshot_download` with patterns, and, where CACHEKIT_PEER_PYTHON names an interpreter that
+has optimum-neuron 0.4.5 and huggingface_hub 0.36, its `CompileCacheHfProxy`, used as libneuronxla does on a hit: for
+each graph a proxy, `exists` of the mark, `download_file` of the NEFF. It does not fetch the graph and the flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from measure import limit, ratio
+from team_hub import REPO, TESTS, Client, Hub, Watched, count, serve  # first: it sets the client's environment
+from team_records import make
+
+from cachekit.actions.pull import pull
+from cachekit.actions.push import Pushed, push
+from cachekit.actions.warm import warm
+from cachekit.record import Record
+from cachekit.tiers import layout
+from cachekit.tiers.hub import HubTier
+
+PEER = os.environ.get("CACHEKIT_PEER_PYTHON", "")
+DELAYS = (0.0, 0.04)
+IMPORT_PEER = """
+    import importlib.machinery, logging, sys, types, warnings
+    warnings.simplefilter("ignore")
+    import accelerate
+    from transformers import GenerationMixin, PreTrainedModel  # before there is a torch_xla to be seen
+    for name in ("torch_xla", "torch_xla.core", "torch_xla.core.xla_model", "torch_xla.runtime"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
+    from optimum.neuron.cache.hub_cache import CompileCacheHfProxy
+    return CompileCacheHfProxy.__name__
+"""
+PEER_PULL = """
+    import os, time
+    from libneuronxla.neuron_cc_cache import CacheUrl, CompileCacheFs
+    from optimum.neuron.cache.hub_cache import CompileCacheHfProxy
+    import huggingface_hub.constants
+    huggingface_hub.constants.HF_HUB_CACHE = cache
+    os.makedirs(cache)
+    url = CacheUrl(os.path.join(cache, "neuron"))
+    start = time.perf_counter()
+    for number, module in enumerate(modules):
+        proxy = CompileCacheHfProxy(name, CompileCacheFs(url), endpoint=os.environ["HF_ENDPOINT"])
+        entry = os.path.join(url.url, module)
+        assert proxy.exists(os.path.join(entry, "model.done"))
+        target = os.path.join(cache, str(number))
+        proxy.download_file(os.path.join(entry, "model.neff"), target)
+        open(target, "rb").read()
+    return time.perf_counter() - start
+"""
+SNAPSHOT = """
+    import time
+    start = time.perf_counter()
+    snapshot_download(name, allow_patterns=patterns, cache_dir=cache)
+    return time.perf_counter() - start
+"""
+
+
+def sent(pushes: list[Pushed]) -> Pushed:
+    (done,) = pushes
+    if done.published is None:
+        sys.exit(f"a push failed: {done.error and done.error.as_dict()}")
+    return done
+
+
+def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
+    """Are recipes cached?"""
+    records = [make(maker.store, 1000 + number, [2000], first=5000 + number) for number in range(100)]
+    sent(push(maker.session, records, maker.session.chain.writable))
+    results = []
+    for delay in DELAYS:
+        hub.slow(delay)
+        member = hub.member(work / f"asks-{delay}", "r")
+        remote = member.session.chain.readable[0]
+        one = records[37]
+        hub.clear()
+        start = time.perf_counter()
+        assert remote.find(one.directory, one.model_type, one.key) is not None
+        seconds = time.perf_counter() - start
+        results.append(
+            count(f"is my recipe cached, of 100, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 2)
+        )
+        fresh = hub.member(work / f"asks2-{delay}", "r").session.chain.readable[0]
+        paths = [layout.path_of(record) for record in records]
+        paths += [layout.record_path(one.directory, one.model_type, f"{number:064x}") for number in range(900)]
+        hub.clear()
+        start = time.perf_counter()
+        assert len(fresh.exist(paths)) == 100
+        seconds = time.perf_counter() - start
+        results.append(
+            count(f"are 1,000 recipes cached, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 10)
+        )
+    hub.slow(0)
+    return results
+
+
+def bytes_read() -> int:
+    """What this process read so far, of files and sockets."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def pushes(hub: Hub, maker: Watched, modules: int) -> list[bool]:
+    """Push nothing new, and one module beside thousands."""
+    big = make(maker.store, 1, [20_000] * modules, first=10_000)
+    start = time.perf_counter()
+    sent(push(maker.session, [big], maker.session.chain.writable))
+    print(f"(the first push of {modules:,} modules, {big.size / 1e6:.1f} MB: {time.perf_counter() - start:.1f} s)")
+    results = []
+    for delay in DELAYS:
+        hub.slow(delay)
+        hub.clear()
+        before, start = bytes_read(), time.perf_counter()
+        done = sent(push(maker.session, [big], maker.session.chain.writable))
+        seconds, read = time.perf_counter() - start, bytes_read() - before
+        assert done.published is not None
+        assert done.published.unchanged == 1
+        name = f"push of {modules:,} modules with nothing new, at {delay * 1000:.0f} ms ({seconds:.2f} s)"
+        results.append(count(name, hub.requests(), 1))
+        # Tiny files go into the record's own document, and there is a note of each other one; those are not read.
+        results.append(limit(f"  bytes read, of {big.size / 1e6:.1f} MB", [read / 1e6], big.size / 10e6, "MB"))
+    for delay in DELAYS:
+        hub.slow(delay)
+        one = make(maker.store, int(2 + delay * 1000), [300_000], first=20_000 + int(delay * 1000))
+        hub.clear()
+        start = time.perf_counter()
+        done = sent(push(maker.session, [big, one], maker.session.chain.writable))
+        seconds = time.perf_counter() - start
+        requests = hub.requests()
+        commits = hub.requests("POST */commit/*")
+        up = sum(entry["received"] for entry in requests)
+        name = f"push of one new module beside {modules:,}, at {delay * 1000:.0f} ms"
+        print(f"{name}: {seconds:.2f} s, {len(requests)} requests, {up / 1e3:.0f} kB sent for {one.size / 1e3:.0f} kB,")
+        results.append(count("  commits", commits, 1))
+        results.append(limit("  its operations", [hub.operations()[0]], 6, ""))
+        print(f"  its body: {commits[0]['received'] / 1e3:.0f} kB")
+    hub.slow(0)
+    return results
+
+
+def fetch(hub: Hub, home: Path, record: Record) -> float:
+    member = hub.member(home, "r")
+    start = time.perf_counter()
+    found = member.session.chain.find(record.directory, record.model_type, record.key)
+    assert found is not None
+    pull(member.session, found)
+    return time.perf_counter() - start
+
+
+def pulls(hub: Hub, record: Record, work: Path, repeats: int) -> list[bool]:
+    """Fetch a record, against others."""
+    names = [module.name for module in record.modules]
+    folders = {"client": work / "client", "peer": work / "peer"}
+    results = []
+    with Client(hub, folders["client"]) as client:  # type: ignore[arg-type]
+        client.ready()
+        peer: Client | None = None
+        if PEER:
+            path = str(TESTS / "neuron_sdk" / "packages")
+            peer = Client(hub, folders["peer"], python=PEER, environment={"PYTHONPATH": path})  # type: ignore[arg-type]
+            peer(IMPORT_PEER)
+        for delay in DELAYS:
+            hub.slow(delay)
+            ways: dict[str, Callable[[Path], float]] = {
+                "cachekit": lambda cache: fetch(hub, cache, record),
+                "snapshot_download": lambda cache: float(
+                    client(SNAPSHOT, name=REPO, patterns=[f"{name}/*" for name in names], cache=str(cache))
+                ),
+            }
+            if peer:
+                ways["optimum-neuron"] = lambda cache, peer=peer: float(  # type: ignore[misc]
+                    peer(PEER_PULL, name=REPO, modules=names, cache=str(cache))
+                )
+            times: dict[str, list[float]] = {name: [] for name in ways}
+            counts: dict[str, int] = {}
+            for _ in range(repeats):  # in turn, so that a machine that slows down slows all
+                for name, way in ways.items():
+                    hub.clear()
+                    times[name].append(way(work / "cache"))
+                    counts[name] = len(hub.requests())
+                    if name != "cachekit":
+                        shutil.rmtree(work / "cache")
+                        continue
+                    # Again, from a new run: all is here.
+                    member = hub.member(work / "cache", "r")
+                    hub.clear()
+                    assert member.store.lookup(record.key, record.directory, record.model_type) == record
+                    counts["again"] = len(hub.requests())
+                    shutil.rmtree(work / "cache")
+            what = f"pull of {len(names)} modules, {record.size / 1e6:.1f} MB, at {delay * 1000:.0f} ms"
+            for name in list(ways)[1:]:
+                ours, theirs = counts["cachekit"], counts[name]
+                fewer = ours < theirs
+                print(f"{what}: {ours} requests against {theirs} of {name}: {'ok' if fewer else 'MISSED'}")
+                results += [fewer, ratio(f"{what}, against {name}", times["cachekit"], times[name], at_most=1.0)]
+            results.append(limit("  a second pull: requests", [counts["again"]], 0, ""))
+        hub.slow(0)
+        if peer:
+            peer.kill()
+        else:
+            print("optimum-neuron: not measured; CACHEKIT_PEER_PYTHON names no interpreter")
+    return results
+
+
+def black_hole() -> tuple[socket.socket, str]:
+    """A server that takes connections and never answers."""
+    server = socket.create_server(("127.0.0.1", 0))
+    held = []
+
+    def take() -> None:
+        while True:
+            try:
+                held.append(server.accept())
+            except OSError:
+                return
+
+    threading.Thread(target=take, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def outage(work: Path) -> list[bool]:
+    """What a remote that accepts and never answers adds to a warm, and to the next one."""
+
+    def timed(home: Path, *tiers: HubTier) -> float:
+        member = Watched(home, shared=[(tier, "rw") for tier in tiers], push=20)
+        start = time.perf_counter()
+        warm(member.session, member.prepare())
+        return time.perf_counter() - start
+
+    hole, address = black_hole()
+    timed(work / "first")  # what is imported late
+    alone = [timed(work / f"alone-{number}") for number in range(5)]
+    home = work / "outage"
+    first = timed(home, HubTier(REPO, endpoint=address, token="hf_x"))
+    # Other runs of this machine, with other recipes, as far as the breaker is concerned: the records are removed.
+    again = []
+    for _ in range(5):
+        shutil.rmtree(home / "v1" / "records")
+        again.append(timed(home, HubTier(REPO, endpoint=address, token="hf_x")))
+    hole.close()
+    base = statistics.median(alone)
+    return [
+        limit("a dead remote adds to a run", [first - base], 10.0),
+        limit("  to the next ones, within the breaker's time", [max(0.0, s - base) for s in again], 0.1),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", default=["lookup", "push", "pull", "outage"])
+    parser.add_argument("--modules", type=int, default=3000, help="beside which one more is pushed")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    results: list[bool] = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
+        work = Path(folder)
+        if {"lookup", "push", "pull"} & set(options.parts):
+            with serve() as hub:
+                maker = hub.member(work / "maker")
+                if "lookup" in options.parts:
+                    results += lookups(hub, maker, work)
+                if "push" in options.parts:
+                    results += pushes(hub, maker, options.modules)
+                if "pull" in options.parts:
+                    dice = random.Random(1)
+                    few = make(maker.store, 100, [dice.randint(200_000, 4_000_000) for _ in range(12)], first=30_000)
+                    many = make(maker.store, 101, [dice.randint(50_000, 400_000) for _ in range(300)], first=31_000)
+                    sent(push(maker.session, [few, many], maker.session.chain.writable))
+                    for record in (few, many):
+                        results += pulls(hub, record, work, options.repeats)
+        if "outage" in options.parts:
+            results += outage(work)
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
