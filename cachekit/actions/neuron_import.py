@@ -8,7 +8,7 @@ shared: a later warm that makes the same bytes stores them once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -189,13 +189,14 @@ def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check) -
             raise store_error(store.layout.home, error) from error
         if taken.harvest is None:
             return Group(compiler, "", (), (), 0), taken
-        record = _record(compiler, taken.harvest.modules)
+        record = record_of(compiler, taken.harvest.modules)
         store.publish(record, taken.harvest.files)
     names = tuple(module.name for module in record.modules)
     return Group(compiler, record.key, names, (), record.size), taken
 
 
-def _record(compiler: str, found: tuple[Module, ...]) -> Record:
+def record_of(compiler: str, found: Sequence[Module]) -> Record:
+    """The record of modules that no recipe is known of, all of one compiler's folder."""
     hard = _ingredients(compiler, (module.name for module in found))
     match = facts.COMPILER_DIRECTORY.fullmatch(compiler)
     assert match is not None
@@ -208,7 +209,7 @@ def _record(compiler: str, found: tuple[Module, ...]) -> Record:
         recipe=RECIPE,
         hard=hard,
         soft={},
-        modules=found,
+        modules=tuple(found),
         graphs=len(found),
         compile_seconds=0.0,  # nobody measured it
         provenance=provenance(fingerprint),
