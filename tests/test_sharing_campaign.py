@@ -198,7 +198,9 @@ TROUBLES = ["killed", "stopped", "cut", "clock"]
 
 
 @pytest.mark.feature("C3")
-@pytest.mark.parametrize(("kind", "what"), [("hub", "killed"), ("folder", "stopped"), ("bucket", "cut"), ("hub", "clock")])
+@pytest.mark.parametrize(
+    ("kind", "what"), [("hub", "killed"), ("folder", "stopped"), ("bucket", "cut"), ("hub", "clock")]
+)
 def test_somebody_takes_over(tmp_path, kind, what):
     with serve(kind, tmp_path / "server") as make:
         trouble(make, tmp_path, what, 3)

@@ -15,7 +15,7 @@ from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.archive import UnsafeArchiveError
 from cachekit.key import canonical_json
-from cachekit.tiers import document, layout
+from cachekit.tiers import layout
 from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Document, Entry
 
@@ -157,14 +157,16 @@ def sealed(rng, data):
     elif part == "places":
         digest = rng.choice(rng.choice(body["modules"])["files"])["sha256"]
         whole["places"] = {
-            rng.choice([digest, "0" * 64, "x"]): rng.choice([*EVIL_NAMES[:-1], layout.CARD, layout.blob_path(digest), 7])
+            rng.choice([digest, "0" * 64, "x"]): rng.choice(
+                [*EVIL_NAMES[:-1], layout.CARD, layout.blob_path(digest), 7]
+            )
         }
     else:
         inline = whole.get("inline") or {}
         whole["inline"] = rng.choice([
-            [], "x", {**inline, "0" * 64: "AAAA"}, {digest: "AAAA" for digest in inline}, {digest: 7 for digest in inline},
+            [], "x", {**inline, "0" * 64: "AAAA"}, dict.fromkeys(inline, "AAAA"), dict.fromkeys(inline, 7),
             {digest: text[:-4] for digest, text in inline.items()}, {"../evil": "AAAA"}, {},
-            {digest: "!" * 100_000 for digest in inline},
+            dict.fromkeys(inline, "!" * 100000),
         ])  # fmt: skip
     try:
         whole["sha256"] = hashlib.sha256(canonical_json(body)).hexdigest()

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from hubserver.accounts import Account
 from sharing_worker import entry, pull_entries, push_entries, told_by, visible, whole_or_absent
-from standins import RECIPE_YAML, TESTS, Watched, ended, leftovers_of, publish, until
+from standins import RECIPE_YAML, TESTS, Watched, ended, leftovers_of, until
 from tier_processes import KINDS, ending, serve, started
 
 from cachekit.actions.obtain import obtain
-from cachekit.actions.push import push
 from cachekit.tiers import document
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
@@ -135,7 +134,9 @@ def pull_on_a_full_disk(make, home):
     except Exception as error:  # noqa: BLE001 - what it is is the question
         os.write(1, b"")
         # The file is small enough for what is left.
-        Path(f"{home}.json").write_text(json.dumps([type(error).__name__, str(error), getattr(error, "exit_code", None)]))
+        Path(f"{home}.json").write_text(
+            json.dumps([type(error).__name__, str(error), getattr(error, "exit_code", None)])
+        )
 
 
 @pytest.mark.feature("S2")
@@ -154,7 +155,7 @@ def test_a_full_disk_in_a_pull(tmp_path):
 
 # The token and the repo, from the command line
 
-SECRET = "hf_sEcReTsEcReTsEcReTsEcReTsEcReT"  # noqa: S105
+SECRET = "hf_sEcReTsEcReTsEcReTsEcReTsEcReT"
 
 
 class Machine:
@@ -237,7 +238,9 @@ def test_what_vanishes_in_the_middle_stops_no_training(tmp_path, team, what, cod
 # Tokens
 
 
-@pytest.mark.parametrize("fault", ["401", "403", "404", "409", "412", "429-window", "500", "504", "drop", "cut", "wrong-bytes"])
+@pytest.mark.parametrize(
+    "fault", ["401", "403", "404", "409", "412", "429-window", "500", "504", "drop", "cut", "wrong-bytes"]
+)
 def test_no_token_is_written_anywhere(tmp_path, team, fault):
     ann, bob = (Machine(tmp_path / name, team.hub, team.repo) for name in ("ann", "bob"))
     team.hub.fault(fault, times=None, chance=0.4, seed=3)

@@ -199,14 +199,15 @@ def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check, t
             raise store_error(store.layout.home, error) from error
         if taken.harvest is None:
             return Group(compiler, "", (), (), 0), taken
-        record = _record(compiler, taken.harvest.modules)
+        record = record_of(compiler, taken.harvest.modules)
         tell({"event": "import.storing", "compiler": compiler, "modules": len(record.modules), "bytes": record.size})
         store.publish(record, taken.harvest.files)
     names = tuple(module.name for module in record.modules)
     return Group(compiler, record.key, names, (), record.size), taken
 
 
-def _record(compiler: str, found: tuple[Module, ...]) -> Record:
+def record_of(compiler: str, found: Sequence[Module]) -> Record:
+    """The record of modules that no recipe is known of, all of one compiler's folder."""
     hard = _ingredients(compiler, (module.name for module in found))
     match = facts.COMPILER_DIRECTORY.fullmatch(compiler)
     assert match is not None
@@ -219,7 +220,7 @@ def _record(compiler: str, found: tuple[Module, ...]) -> Record:
         recipe=RECIPE,
         hard=hard,
         soft={},
-        modules=found,
+        modules=tuple(found),
         graphs=len(found),
         compile_seconds=0.0,  # nobody measured it
         provenance=provenance(fingerprint),

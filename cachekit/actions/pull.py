@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,11 +66,14 @@ def pull(session: Session, found: Found) -> Pulled:
         with store.workspace() as workspace, found.remote.call() as tier:
             finished = _inline(found, missing, workspace)
             places = {sha256: path for sha256, (_, path) in found.shared.paths().items()}
-            wanted = sorted((file for file in missing if file.sha256 not in finished), key=lambda f: -f.size)
-            fetch = _Fetch(session, tier, found.revision, total - sum(f.size for f in missing if f.sha256 in finished))
-            hashed = fetch.all([(file, places[file.sha256]) for file in wanted])
-            finished |= {sha256: path for sha256, (path, _) in hashed.items()}
-            store.publish(record, finished, {sha256: pieces for sha256, (_, pieces) in hashed.items()})
+            wanted = [
+                Wanted(places[file.sha256], file.size, file.sha256, file.sha256.__eq__)
+                for file in missing
+                if file.sha256 not in finished
+            ]
+            hashed = Fetch(session, tier, found.revision).all(wanted)
+            finished |= {sha256: one.path for sha256, one in hashed.items()}
+            store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
     except IntegrityError as error:
         session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
         raise
@@ -94,61 +97,108 @@ def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Pat
     return finished
 
 
-class _Fetch:
-    """Fetches files side by side; one that fails stops them all."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file to fetch.
 
-    def __init__(self, session: Session, tier: Tier, revision: str, total: int) -> None:
+    Attributes:
+        path: On the tier.
+        size: In bytes.
+        name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
+        fits: Whether it is what it should be, by the SHA-256 of what came.
+    """
+
+    path: str
+    size: int
+    name: str
+    fits: Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that came, among the store's unfinished ones; and the digests of the whole and of its pieces."""
+
+    path: Path
+    sha256: str
+    pieces: tuple[str, ...]
+
+
+class Fetch:
+    """Fetches files side by side; what arrived stays when it fails, and the next one goes on from there.
+
+    Args:
+        session: Collaborators.
+        tier: Where from.
+        revision: The tier's state.
+    """
+
+    def __init__(self, session: Session, tier: Tier, revision: str) -> None:
         self._session = session
         self._tier = tier
         self._revision = revision
-        self._total = total
+        self._total = 0
         self._lock = threading.Lock()
         self._done = 0
         self._window = (time.monotonic(), 0)
         self._stop = threading.Event()
 
-    def all(self, files: list[tuple[File, str]]) -> dict[str, tuple[Path, tuple[str, ...]]]:
-        """Fetch them; their paths and the digests of their pieces, by SHA-256."""
-        if not files:
+    def all(self, files: Iterable[Wanted], *, sparing: bool = False) -> dict[str, Fetched]:
+        """Fetch them, the largest first; by name.
+
+        Args:
+            files: Each name once.
+            sparing: Leave out what is not what it should be, and fetch the rest all the same.
+
+        Raises:
+            RemoteError, AuthError: As the tier.
+            IntegrityError: One is not what it should be.
+            OSError: The store cannot be written.
+        """
+        wanted = sorted(files, key=lambda file: -file.size)
+        if not wanted:
             return {}
-        with lanes(min(LANES, len(files)), self._stop) as pool:
-            futures: dict[Future[tuple[Path, tuple[str, ...]]], File] = {
-                pool.submit(self._one, file, path): file for file, path in files
-            }
+        self._total = sum(file.size for file in wanted)
+        found: dict[str, Fetched] = {}
+        with lanes(min(LANES, len(wanted)), self._stop) as pool:
+            futures: dict[Future[Fetched], str] = {pool.submit(self._one, file): file.name for file in wanted}
             pending = set(futures)
             while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
                 done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
                 with self._lock:
                     self._session.journal.show("pull.progress", bytes=self._done, total=self._total)
                 for future in done:
-                    future.result()
-        return {file.sha256: future.result() for future, file in futures.items()}
+                    try:
+                        found[futures[future]] = future.result()
+                    except IntegrityError:
+                        if not sparing:
+                            raise
+        return found
 
-    def _one(self, file: File, path: str) -> tuple[Path, tuple[str, ...]]:
-        with receiving(self._session.store.layout, file.sha256) as part:
+    def _one(self, file: Wanted) -> Fetched:
+        with receiving(self._session.store.layout, file.name) as part:
             resumed = part.size
             self._count(resumed)
-            pieces = self._fetched(part, file, path)
-            if pieces is None and resumed:  # what an earlier run left may be what is wrong
+            found = self._fetched(part, file)
+            if found is None and resumed:  # what an earlier run left may be what is wrong
                 self._count(-part.size)
                 part.restart()
-                pieces = self._fetched(part, file, path)
-            if pieces is None:
+                found = self._fetched(part, file)
+            if found is None:
                 part.restart()
                 raise IntegrityError(
-                    f"{path} on {self._tier.name} is not what its record says",
+                    f"{file.path} on {self._tier.name} is not what its record says",
                     cause="its size or digest does not fit",
                     hint="it is compiled anew; `cachekit push` puts the new one beside it",
                 )
-            return part.path, pieces
+            return found
 
-    def _fetched(self, part: Partial, file: File, path: str) -> tuple[str, ...] | None:
-        """Fetch the rest of a file; the digests of its pieces, or None where the whole is not what it should be."""
+    def _fetched(self, part: Partial, file: Wanted) -> Fetched | None:
+        """Fetch the rest of a file; None where the whole is not what it should be."""
         tries = 0
         while part.size < file.size:
             before = part.size
             try:
-                for data in self._tier.chunks(path, self._revision, part.size):
+                for data in self._tier.chunks(file.path, self._revision, part.size):
                     if self._stop.is_set():
                         raise InterruptedRunError("stopped")
                     if part.size + len(data) > file.size:
@@ -165,7 +215,7 @@ class _Fetch:
                     raise
                 self._stop.wait(random.uniform(0.1, 0.5) * 2**tries)  # noqa: S311
         sha256, pieces = part.finish()
-        return pieces if sha256 == file.sha256 else None
+        return Fetched(part.path, sha256, pieces) if file.fits(sha256) else None
 
     def _count(self, size: int) -> None:
         with self._lock:

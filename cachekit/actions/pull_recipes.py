@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cachekit.actions.plan import plan
@@ -24,6 +25,8 @@ class Outcome:
         size: Bytes that were, or would be, fetched.
         present: Bytes that the store had.
         seconds: Wall time.
+        modules: Those that were, or would be, fetched by their names.
+        left: Those that were not, because they are not finished or not to be used, and why.
     """
 
     name: str
@@ -34,6 +37,8 @@ class Outcome:
     size: int = 0
     present: int = 0
     seconds: float = 0.0
+    modules: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -46,6 +51,8 @@ class Outcome:
             "bytes": self.size,
             "present": self.present,
             "seconds": round(self.seconds, 3),
+            "modules": list(self.modules),
+            "left": [{"module": name, "reason": reason} for name, reason in sorted(self.left.items())],
         }
 
 

@@ -111,9 +111,6 @@ class Progress:
     def _on_pull_progress(self, event: dict[str, Any]) -> None:
         self._now(f"fetched {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
 
-    def _on_pull_files(self, event: dict[str, Any]) -> None:
-        self._now(f"fetched {event['done']} of {out.count(event['of'], 'file')}", rarely=True)
-
     def _on_push_progress(self, event: dict[str, Any]) -> None:
         self._now(f"sent {out.size(event['bytes'])} to {event['tier']}", rarely=True)
 

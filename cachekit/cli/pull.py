@@ -9,6 +9,7 @@ import typer
 from cachekit.cli import options, out
 
 NAME = "pull"
+SHOWN = 12  # modules that were left, for people
 
 Recipes = Annotated[
     Optional[list[str]],
@@ -57,6 +58,7 @@ def command(
     config = options.load_config(home, compiler, cache=cache)
     results: list[dict[str, Any]] = []
     missed: list[str] = []
+    left: dict[str, str] = {}
     for name in recipes or ():
         loaded, _ = options.load_recipe(name, overrides)
         with options.session(
@@ -76,11 +78,13 @@ def command(
             found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
         results += [done.as_dict() for done in found]
         missed += [done.name for done in found if done.state == "absent"]
+        left |= {name: reason for done in found if done.state == "absent" for name, reason in done.left.items()}
     if not (missed and out.wants_json()):
         out.data({"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]))
     if missed:
         raise MissError(
             f"no shared cache has {', '.join(missed)}",
+            cause="; ".join(f"{name}: {reason}" for name, reason in sorted(left.items())[:SHOWN]),
             hint="warm it, with the cache writable: --cache local:rw,NAME:rw",
         )
     return 0
@@ -90,13 +94,17 @@ def human(document: dict[str, Any]) -> list[str]:
     """Pulls for people."""
     lines = []
     for one in document["pulled"]:
+        modules = f"{out.count(len(one['modules']), 'module')}, " if one["modules"] else ""
         words = {
-            "fetched": f"{out.count(one['files'], 'file')}, {out.size(one['bytes'])} from {one['tier']} "
+            "fetched": f"{modules}{out.count(one['files'], 'file')}, {out.size(one['bytes'])} from {one['tier']} "
             f"in {out.duration(one['seconds'])}; {out.size(one['present'])} was here",
-            "would-fetch": f"{out.size(one['bytes'])} to fetch from {one['tier']}",
+            "would-fetch": f"{modules}{out.size(one['bytes'])} to fetch from {one['tier']}",
             "present": f"in the store already, {out.size(one['present'])}",
             "absent": "in no shared cache",
         }[one["state"]]
         key = f"  key {one['key'][:16]}" if one["key"] else ""
         lines.append(f"{one['name']}: {words}{key}")
+        lines += [f"  left {item['module']}: {item['reason']}" for item in one["left"][:SHOWN]]
+        if len(one["left"]) > SHOWN:
+            lines.append(f"  … and {len(one['left']) - SHOWN} more (--format json)")
     return lines

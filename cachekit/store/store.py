@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -71,9 +71,12 @@ class Store:
 
     def missing(self, record: Record) -> list[File]:
         """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
-        files = {file.sha256: file for file in record.files}
+        return self.lacking(record.files)
+
+    def lacking(self, files: Iterable[File]) -> list[File]:
+        """Files that the store lacks, as `missing` finds those of a record."""
         lacking = []
-        for file in files.values():
+        for file in {file.sha256: file for file in files}.values():
             reason = self._verifier.damage(file, memo=True)
             if reason and (reason == MISSING or self._condemn_blob(file, reason)):
                 lacking.append(file)

@@ -80,12 +80,15 @@ def info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str = "mai
     found = hub.visible(request, TYPES[t], repo)
     oid = found.resolve(rev, request.lag)
     blobs = request.flag("blobs")
-    siblings = found.once((oid, "siblings", blobs), lambda: _siblings(found.tree(oid), blobs=blobs))
+    wanted = request.query.get("expand")  # where properties are named, the others are left out
     answer = Response.json({
         "_id": found.name, "id": found.name, "modelId": found.name, "author": found.name.split("/", maxsplit=1)[0],
         "sha": oid, "private": found.private, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
         "lastModified": stamp(found.commit(oid).at), "createdAt": stamp(found.created),
     })  # fmt: skip
+    if wanted and "siblings" not in wanted:
+        return answer
+    siblings = found.once((oid, "siblings", blobs), lambda: _siblings(found.tree(oid), blobs=blobs))
     return Response(200, answer.headers, answer.data()[:-1] + b', "siblings": ' + siblings + b"}")
 
 
