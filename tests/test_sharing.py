@@ -312,7 +312,8 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     assert bob.told("remote.damaged")
     # A push puts a good one in its place.
     publish(bob.store, made)
-    push(bob.session, [made[0]], bob.session.chain.writable)
+    (pushed,) = push(bob.session, [made[0]], bob.session.chain.writable)
+    assert pushed.error is None, pushed.error.lines()
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     found = carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
     assert found.shared.record == made[0]

@@ -55,7 +55,7 @@ _PAGE = 1000  # entries that S3 lists in one answer
 _PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than _FEW files each
 _ASKERS, _SENDERS = 16, 6
 _CHUNK = 64 << 10  # bytes that are handed on at least, but for the last ones
-_SHA256 = "sha256"  # name of the metadata that artifacts carry
+_SHA256 = "sha256"  # name of the metadata that objects carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,9 +337,9 @@ class S3Tier:
     def _put(self, path: str, data: bytes, token: str) -> None:
         import obstore
 
-        put = partial(
-            obstore.put, self._stores.writes, path, data, mode="create" if token == ABSENT else {"e_tag": token}
-        )
+        attributes: Attributes = {_SHA256: hashlib.sha256(data).hexdigest()}  # for whoever asks what lies there
+        mode: Any = "create" if token == ABSENT else {"e_tag": token}
+        put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
         bounded(put, self._soon, self._what("write"))
 
     def _raw(self, path: str, limit: int) -> Document | None:
