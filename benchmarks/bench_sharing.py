@@ -111,6 +111,22 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
     return results
 
 
+def again(hub: Hub, work: Path) -> list[bool]:
+    """What a warm asks whose record was pulled before: for who only reads, and for who would push what is missing."""
+    first = hub.member(work / "warms")
+    warm(first.session, first.prepare())
+    results = []
+    for may, most in (("r", 0), ("rw", 1)):
+        for number in range(2):
+            member = hub.member(work / f"warms-{may}", may)
+            prepared = member.prepare()
+            hub.clear()
+            assert warm(member.session, prepared).compiled == 0
+            if number:
+                results.append(count(f"a second warm, {may}", hub.requests(), most))
+    return results
+
+
 def bytes_read() -> int:
     """What this process read so far, of files and sockets."""
     return int(Path("/proc/self/io").read_text().split()[1])
@@ -281,6 +297,7 @@ def main() -> int:
                 maker = hub.member(work / "maker")
                 if "lookup" in options.parts:
                     results += lookups(hub, maker, work)
+                    results += again(hub, work)
                 if "push" in options.parts:
                     results += pushes(hub, maker, options.modules)
                 if "pull" in options.parts:
