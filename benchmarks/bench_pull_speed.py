@@ -79,7 +79,8 @@ def main() -> int:
                     times[name].append(client(code, name=REPO, path=path, cache=str(work / "cache")))
                     shutil.rmtree(work / "cache")
     size = f"{options.gb:g} GB"
-    print(f"all: { {name: [round(t, 2) for t in found] for name, found in times.items()} }")
+    for name, found in times.items():
+        print(f"{name}: {', '.join(f'{seconds:.2f}' for seconds in found)} s")
     results = [
         ratio(f"a pull of {size} against hf_hub_download", times["ours"], times["client"], at_least=0.9),
         ratio(f"a pull of {size} against hf_hub_download and a sync", times["ours"], times["synced"], at_least=0.9),

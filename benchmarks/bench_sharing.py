@@ -27,7 +27,7 @@ from team_records import make
 from cachekit.actions.pull import pull
 from cachekit.actions.push import Pushed, push
 from cachekit.actions.warm import warm
-from cachekit.record import Record
+from cachekit.record import Module, Record
 from cachekit.tiers import layout
 from cachekit.tiers.hub import HubTier
 
@@ -111,6 +111,22 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
     return results
 
 
+def again(hub: Hub, work: Path) -> list[bool]:
+    """What a warm asks whose record was pulled before: for who only reads, and for who would push what is missing."""
+    first = hub.member(work / "warms")
+    warm(first.session, first.prepare())
+    results = []
+    for may, most in (("r", 0), ("rw", 1)):
+        for number in range(2):
+            member = hub.member(work / f"warms-{may}", may)
+            prepared = member.prepare()
+            hub.clear()
+            assert warm(member.session, prepared).compiled == 0
+            if number:
+                results.append(count(f"a second warm, {may}", hub.requests(), most))
+    return results
+
+
 def bytes_read() -> int:
     """What this process read so far, of files and sockets."""
     return int(Path("/proc/self/io").read_text().split()[1])
@@ -137,20 +153,26 @@ def pushes(hub: Hub, maker: Watched, modules: int) -> list[bool]:
         results.append(limit(f"  bytes read, of {big.size / 1e6:.1f} MB", [read / 1e6], big.size / 10e6, "MB"))
     for delay in DELAYS:
         hub.slow(delay)
+        at = f"at {delay * 1000:.0f} ms"
         one = make(maker.store, int(2 + delay * 1000), [300_000], first=20_000 + int(delay * 1000))
-        hub.clear()
-        start = time.perf_counter()
-        done = sent(push(maker.session, [big, one], maker.session.chain.writable))
-        seconds = time.perf_counter() - start
-        requests = hub.requests()
-        commits = hub.requests("POST */commit/*")
-        up = sum(entry["received"] for entry in requests)
-        name = f"push of one new module beside {modules:,}, at {delay * 1000:.0f} ms"
-        print(f"{name}: {seconds:.2f} s, {len(requests)} requests, {up / 1e3:.0f} kB sent for {one.size / 1e3:.0f} kB,")
-        results.append(count("  commits", commits, 1))
-        results.append(limit("  its operations", [hub.operations()[0]], 6, ""))
-        print(f"  its body: {commits[0]['received'] / 1e3:.0f} kB")
+        results += one_more(hub, maker, [big, one], f"one new module beside {modules:,}, {at}", one.modules[0])
+    big = make(maker.store, 1, [20_000] * (modules + 1), first=10_000)
+    results += one_more(hub, maker, [big], f"one more in the record of {modules:,}, {at}", big.modules[-1])
     hub.slow(0)
+    return results
+
+
+def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module: Module) -> list[bool]:
+    """Push records of which one module is new."""
+    hub.clear()
+    start = time.perf_counter()
+    sent(push(maker.session, records, maker.session.chain.writable))
+    seconds = time.perf_counter() - start
+    requests, commits = hub.requests(), hub.requests("POST */commit/*")
+    up, size = sum(entry["received"] for entry in requests), sum(file.size for file in module.files)
+    print(f"push of {what}: {seconds:.2f} s, {len(requests)} requests, {up / 1e3:.0f} kB sent for {size / 1e3:.0f} kB")
+    results = [count("  commits", commits, 1), limit("  its operations", [hub.operations()[0]], 6, "")]
+    print(f"  its body: {commits[0]['received'] / 1e3:.0f} kB")
     return results
 
 
@@ -275,6 +297,7 @@ def main() -> int:
                 maker = hub.member(work / "maker")
                 if "lookup" in options.parts:
                     results += lookups(hub, maker, work)
+                    results += again(hub, work)
                 if "push" in options.parts:
                     results += pushes(hub, maker, options.modules)
                 if "pull" in options.parts:

@@ -438,3 +438,20 @@ def test_require_warm_fails_where_the_cache_has_it_not(member):
     bob = member("bob")
     with pytest.raises(MissError):
         warm(bob.session, bob.prepare(), require_warm=True)
+
+
+def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeypatch):
+    from cachekit.actions.pull import pull
+
+    monkeypatch.setattr("cachekit.actions.push.INLINE", 7000)
+    with serve("folder", tmp_path / "server") as opened:
+        ann = Watched(tmp_path / "ann", shared=[(opened(), "rw")])
+        made = make_record(1, [f"a{number}" for number in range(10)], size=3000)
+        record = publish(ann.store, made)
+        (done,) = push(ann.session, [record], ann.session.chain.writable)
+        assert done.error is None
+        bob = Watched(tmp_path / "bob", shared=[(opened(), "r")])
+        found = bob.session.chain.find(record.directory, record.model_type, record.key)
+        assert len(found.shared.inline) == 2
+        pull(bob.session, found)
+        assert served(bob.store, record) == expected(made)

@@ -13,7 +13,7 @@ from cachekit.actions.fleet import ALONE, Turn
 from cachekit.actions.session import Session
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.record import Record
-from cachekit.tiers.document import TINY, Shared
+from cachekit.tiers.document import INLINE, TINY, Shared
 from cachekit.tiers.publish import Offer, Published, publish
 from cachekit.tiers.remote import Remote
 
@@ -88,7 +88,11 @@ def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
             hint="warm it again",
         )
     files = {file.sha256: file for file in record.files}
-    tiny = {sha256: store.layout.blob(sha256).read_bytes() for sha256, file in files.items() if file.size <= TINY}
+    tiny, room = {}, INLINE  # the smallest first: the others are fetched as large ones are
+    for file in sorted(files.values(), key=lambda file: (file.size, file.sha256)):
+        if file.size <= min(TINY, room):
+            tiny[file.sha256] = store.layout.blob(file.sha256).read_bytes()
+            room -= file.size
     sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
     return Offer(Shared(record, tiny), sources, replaces=replaces)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hubserver import HubServer
+from one_hub import one_hub
 
 from cachekit.tiers.bucket import BucketTier
 from cachekit.tiers.port import Limits, Tier
@@ -24,13 +25,18 @@ def bucket_hub(folder: Path) -> Iterator[HubServer]:
 
     if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
         pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
-    with HubServer(folder) as hub, pytest.MonkeyPatch.context() as patch:
+    with one_hub() as hub, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "0")
         patch.setenv("NO_PROXY", "127.0.0.1,localhost")
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # which it read when it was imported
-        huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token).create_bucket(BUCKET, private=True)
+        api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
+        api.create_bucket(BUCKET, private=True)
         hub.log.clear()
-        yield hub
+        try:
+            yield hub
+        finally:
+            hub.faults.clear()
+            api.delete_bucket(BUCKET)
 
 
 def make_tier(hub: HubServer, *, limits: Limits | None = None, token: str | None = None) -> BucketTier:

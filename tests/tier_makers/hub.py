@@ -7,7 +7,7 @@ from itertools import count
 
 import huggingface_hub.constants
 import pytest
-from hubserver import HubServer
+from one_hub import one_hub
 
 from cachekit.tiers.hub import HubTier
 from cachekit.tiers.port import Limits
@@ -36,7 +36,7 @@ def _forget_sessions():
 @contextmanager
 def serve(folder):
     """A Hub with one new private repo; every tier is of that one."""
-    with online(), HubServer(folder) as hub:
+    with online(), one_hub() as hub:
         repo = hub.repo(f"team/cache-{next(NAMES)}")
 
         def make():
