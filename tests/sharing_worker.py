@@ -37,8 +37,8 @@ def serving(kind, folder):
 
 
 def entry(number, size=6000):
-    """An entry of a pusher: a record of three files, one of them tiny, and their bytes."""
-    record, contents = make_record(number, (f"{number}-a", f"{number}-b"), size=size)
+    """An entry of a pusher: a record of two files, one of them tiny, and their bytes."""
+    record, contents = make_record(number, (f"{number}-code",), size=size)
     tiny, more = make_record(number, (f"{number}-tiny",), size=90)
     module = structs.replace(record.modules[0], files=(*record.files, *tiny.files))
     return structs.replace(record, modules=(module,)), {**contents, **more}
