@@ -5,12 +5,16 @@ A machine tells what came of it in a file beside its home, so that a test that k
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec import structs
 from standins import StandIn, Watched, find, make_record, publish, recipe, served
+from tier_processes import serve
 
 from cachekit.actions.obtain import obtain
 from cachekit.actions.push import push
@@ -21,15 +25,23 @@ from cachekit.tiers import layout
 LEASE = 2.0
 
 
+@contextmanager
+def serving(kind, folder):
+    """As `serve`; processes that use it are forks of this one, where the client's threads live through that."""
+    with serve(kind, folder) as make:
+
+        def forked():
+            return make()
+
+        yield forked if kind in {"folder", "bucket"} else make
+
+
 def entry(number, size=6000):
-    """An entry of a pusher: a record of three files, one of them tiny, and their bytes."""
-    record, contents = make_record(number, (f"{number}-a", f"{number}-b"), size=size)
+    """An entry of a pusher: a record of two files, one of them tiny, and their bytes."""
+    record, contents = make_record(number, (f"{number}-code",), size=size)
     tiny, more = make_record(number, (f"{number}-tiny",), size=90)
-    module = type(record.modules[0])(record.modules[0].name, (*record.files, *tiny.files))
-    return type(record)(**{**{n: getattr(record, n) for n in record.__struct_fields__}, "modules": (module,)}), {
-        **contents,
-        **more,
-    }
+    module = structs.replace(record.modules[0], files=(*record.files, *tiny.files))
+    return structs.replace(record, modules=(module,)), {**contents, **more}
 
 
 def note(home, **told):
@@ -39,17 +51,23 @@ def note(home, **told):
     fresh.replace(f"{home}.json")
 
 
+def ready(home):
+    """Say that the work begins now."""
+    Path(home).parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{home}.ready").touch()
+
+
 def told_by(home):
     """What a machine left; None where it came to nothing."""
     path = Path(f"{home}.json")
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def push_entries(make, home, numbers, together, size=6000, seconds=300):
+def push_entries(make, home, numbers, together, size=6000):
     """Push entries, so many at a time; those that could not be pushed are offered again until they are."""
-    ann = Watched(home, shared=[(make(), "rw")], push=seconds)
+    ann = Watched(home, shared=[(make(), "rw")], push=300)
     records = [publish(ann.store, entry(number, size)) for number in numbers]
-    Path(f"{home}.ready").touch()
+    ready(home)
     errors = []
     for start in range(0, len(records), together):
         some = records[start : start + together]
@@ -64,7 +82,7 @@ def push_entries(make, home, numbers, together, size=6000, seconds=300):
 def pull_entries(make, home, numbers, size=6000):
     """Pull entries; what is not there, and what is not as it was pushed."""
     bob = Watched(home, shared=[(make(), "r")])
-    Path(f"{home}.ready").touch()
+    ready(home)
     absent, wrong = [], []
     for number in numbers:
         record, contents = entry(number, size)
@@ -110,21 +128,21 @@ class Cuttable:
         return value
 
 
-def warm_one(make, home, log, delay=0.0, clock=0.0, lease=LEASE):
+def warm_one(make, home, log, how=()):
     """A machine of the fleet: warm the one recipe that all of them want.
 
     Args:
         log: Where each compile is noted.
-        delay: Seconds that a graph takes to compile.
-        clock: Seconds that its clock is off.
+        how: `delay`: seconds that a graph takes to compile; `clock`: seconds that its clock is off; `lease`.
     """
-    os.environ |= {"STANDIN_LOG": str(log), "STANDIN_DELAY": str(delay)}
-    if clock:
+    how = {"delay": 0.0, "clock": 0.0, "lease": LEASE} | dict(how)
+    os.environ |= {"STANDIN_LOG": str(log), "STANDIN_DELAY": str(how["delay"])}
+    if how["clock"]:
         right = time.time
-        time.time = lambda: right() + clock
+        time.time = lambda: right() + how["clock"]
     tier = Cuttable(make(), Path(f"{log}.cut-{os.getpid()}"))
-    one = Watched(home, shared=[(tier, "rw")], compiler=StandIn(graphs=2), lease=lease, wait=300)
-    Path(f"{home}.ready").touch()
+    one = Watched(home, shared=[(tier, "rw")], compiler=StandIn(graphs=2), lease=how["lease"], wait=300)
+    ready(home)
     prepared = one.prepare(recipe())
     try:
         done = warm(one.session, prepared)
@@ -132,5 +150,5 @@ def warm_one(make, home, log, delay=0.0, clock=0.0, lease=LEASE):
         note(home, error=error.as_dict())
         raise
     restored = one.restored("check", done.record)
-    digests = {name: __import__("hashlib").sha256(raw).hexdigest() for name, raw in sorted(restored.items())}
+    digests = {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(restored.items())}
     note(home, compiled=done.compiled, waited=done.waited_seconds, modules=digests, pid=os.getpid())
