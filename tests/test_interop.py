@@ -18,6 +18,8 @@ from neuron_trees import COMPILER, OTHER, tree
 from peer_repo import BAD, Member, as_the_peer, crowd, entry, get, held, lying, put
 
 from cachekit.actions.plan import plan
+from cachekit.actions.pull import pull
+from cachekit.errors import IntegrityError
 
 pytest_plugins = ["peer_repo"]
 
@@ -73,6 +75,25 @@ def test_another_build_lies_beside_the_first(join, repo, hub, tmp_path):
     bob = join("bob")
     assert get(bob, name)[0].state == "fetched"
     assert held(bob) == tree(tmp_path / "theirs")
+
+
+def test_what_the_peer_overwrote_is_mended_by_the_next_push(join, repo, hub, tmp_path):
+    """Its push puts its own build in the place of ours, which the record still names."""
+    for build, root in enumerate(("first", "theirs", "second")):
+        name = entry(tmp_path / root, seed=1, build=build)
+    ann, bob, eve = join("ann"), join("bob"), join("eve")
+    put(ann, tmp_path / "first")
+    as_the_peer(repo, tree(tmp_path / "theirs"))
+    place = next((record.directory, record.model_type, record.key) for record in ann.store.records())
+    (remote,) = eve.session.chain.readable
+    with pytest.raises(IntegrityError):
+        pull(eve.session, remote.find(*place))
+    assert put(bob, tmp_path / "second").records
+    remote.refresh()
+    pull(eve.session, remote.find(*place))
+    assert held(eve) == tree(tmp_path / "second")
+    assert lying(hub, repo) == tree(tmp_path / "theirs")
+    assert f"{name}/model.neff" in held(eve)
 
 
 # With the peer itself
