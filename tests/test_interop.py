@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from neuron_files import make_neff
@@ -17,6 +18,8 @@ from neuron_trees import COMPILER, OTHER, tree
 from peer_repo import BAD, Member, as_the_peer, crowd, entry, get, held, lying, put
 
 from cachekit.actions.plan import plan
+from cachekit.actions.pull import pull
+from cachekit.errors import IntegrityError
 
 pytest_plugins = ["peer_repo"]
 
@@ -39,13 +42,13 @@ def test_a_large_repo_of_the_peers_is_never_listed_nor_touched(join, repo, hub, 
     bob = join("bob")
     assert plan(bob.prepare(), bob.store, bob.session.chain).record is None
     assert get(bob, own)[0].state == "fetched"
-    assert all("/records/" in request.path for request in hub.requests if "/tree/" in request.path)
+    assert all("/records/" in unquote(request.path) for request in hub.requests if "/tree/" in request.path)
     assert sum(request.sent for request in hub.requests) < 100_000
     hub.log.clear()
     (all_of,) = get(bob, folder=COMPILER, dry_run=True)
     assert len(all_of.modules) == 2100
     assert hub.count("GET */tree/*") <= 16  # of that folder's 12,600 files and folders, a thousand each
-    assert all(f"/{COMPILER[:15]}" in request.path for request in hub.requests if "/tree/" in request.path)
+    assert all(f"/{COMPILER}" in unquote(request.path) for request in hub.requests if "/tree/" in request.path)
 
 
 def test_only_finished_modules_are_pushed(join, repo, hub, tmp_path):
@@ -72,6 +75,25 @@ def test_another_build_lies_beside_the_first(join, repo, hub, tmp_path):
     bob = join("bob")
     assert get(bob, name)[0].state == "fetched"
     assert held(bob) == tree(tmp_path / "theirs")
+
+
+def test_what_the_peer_overwrote_is_mended_by_the_next_push(join, repo, hub, tmp_path):
+    """Its push puts its own build in the place of ours, which the record still names."""
+    for build, root in enumerate(("first", "theirs", "second")):
+        name = entry(tmp_path / root, seed=1, build=build)
+    ann, bob, eve = join("ann"), join("bob"), join("eve")
+    put(ann, tmp_path / "first")
+    as_the_peer(repo, tree(tmp_path / "theirs"))
+    place = next((record.directory, record.model_type, record.key) for record in ann.store.records())
+    (remote,) = eve.session.chain.readable
+    with pytest.raises(IntegrityError):
+        pull(eve.session, remote.find(*place))
+    assert put(bob, tmp_path / "second").records
+    remote.refresh()
+    pull(eve.session, remote.find(*place))
+    assert held(eve) == tree(tmp_path / "second")
+    assert lying(hub, repo) == tree(tmp_path / "theirs")
+    assert f"{name}/model.neff" in held(eve)
 
 
 # With the peer itself

@@ -8,8 +8,10 @@ import pytest
 from neuron_files import make_neff
 from neuron_trees import COMPILER, OTHER, module_name, tree
 from peer_repo import BAD, Member, as_the_peer, entry, get, held, put
+from standins import Watched
 
 from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.tiers.folder import FolderTier
 
 pytest_plugins = ["peer_repo"]
 
@@ -160,6 +162,36 @@ def test_hundreds_of_modules_share_what_is_the_same(join, repo, hub, tmp_path):
     hub.log.clear()
     assert {one.state for one in get(join("eve"), *names[:3], *names[50:53])} == {"fetched"}
     assert hub.count("* /api/*") <= 4  # the head, what there is, the records of that compiler
+
+
+def test_a_folder_that_knows_no_digests(tmp_path):
+    """A copy of a cache on a file server: only the NEFFs' own digests vouch for them."""
+    good, bad = entry(tmp_path / "copy", seed=1), entry(tmp_path / "copy", seed=2)
+    cut = tmp_path / "copy" / bad / "model.neff"
+    cut.write_bytes(cut.read_bytes()[:-1])
+    busy = entry(tmp_path / "copy", seed=3)
+    (tmp_path / "copy" / busy / "model.hlo_module.pb.lock").touch()  # here somebody may be compiling
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(tmp_path / "copy"), "r")])
+    (done,) = get(bob, folder=COMPILER)
+    assert (done.modules, {*done.left}) == ((good,), {bad, busy})
+    assert held(bob) == {path: data for path, data in tree(tmp_path / "copy").items() if path.startswith(good)}
+    cut.write_bytes(make_neff(version=COMPILER.removeprefix("neuronxcc-"), target="sunda", seed=2))
+    assert get(bob, bad)[0].state == "fetched"
+
+
+def test_each_module_comes_from_the_nearest_cache_that_has_it_finished(tmp_path, make, repo):
+    far, both = entry(tmp_path / "far", seed=1), entry(tmp_path / "far", seed=2)
+    entry(tmp_path / "near", "failed", seed=1)
+    entry(tmp_path / "near", seed=2)
+    as_the_peer(repo, tree(tmp_path / "far"))
+    near = FolderTier(tmp_path / "near")
+    bob = Watched(tmp_path / "bob", shared=[(near, "r"), (make(), "r")])
+    assert {(one.tier, one.modules) for one in get(bob, folder=COMPILER)} == {
+        (near.name, (both,)),
+        (f"hf://{repo.name}", (far,)),
+    }
+    away = Watched(tmp_path / "eve", shared=[(FolderTier(tmp_path / "nowhere" / "at all"), "r"), (make(), "r")])
+    assert [one.state for one in get(away, far, both)] == ["fetched"] * 2
 
 
 def test_modules_of_two_compilers_become_two_records(join, repo, tmp_path):

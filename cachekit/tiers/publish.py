@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from cachekit.errors import IntegrityError, RemoteError, UsageError
 from cachekit.record import DamagedRecordError
 from cachekit.tiers import card, document, layout
@@ -189,7 +191,7 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
             if entry.equals(document.write(offer.shared)):
                 continue
             found = tier.read(path, revision, RECORD_LIMIT)
-        merged, token = _merged(offer, found)
+        merged, token = _merged(tier, offer, found, revision)
         if merged is not None:
             wanted.append((path, offer, merged, token))
     # At each path the first one's bytes: two records of one push may name two builds of a module as well.
@@ -226,7 +228,7 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
     return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted))
 
 
-def _merged(offer: Offer, found: Document | None) -> tuple[Shared | None, str]:
+def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> tuple[Shared | None, str]:
     """What to write for an offer, and on top of what; None where nothing is to be written."""
     token = found.token if found else ABSENT
     try:
@@ -237,10 +239,33 @@ def _merged(offer: Offer, found: Document | None) -> tuple[Shared | None, str]:
         return None, token  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
         return offer.shared, token  # another key's
-    merged = offer.shared if offer.replaces else document.merge(offer.shared, theirs)
+    usable = _usable(tier, theirs, offer.shared, revision) if theirs and not offer.replaces else None
+    merged = document.merge(offer.shared, usable)
     if theirs is not None and document.write(merged) == document.write(theirs):
         return None, token
     return merged, token
+
+
+def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared | None:
+    """A record without what nobody can fetch any more, as far as ours has that; None where nothing is left.
+
+    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there.
+    """
+    paths = theirs.paths()
+    lying = tier.stat(sorted({path for _, path in paths.values()}), revision)
+    lost = {
+        sha256
+        for sha256, (file, path) in paths.items()
+        if sha256 not in theirs.inline and (path not in lying or lying[path].holds(file.size, sha256) is False)
+    }
+    mine = {module.name for module in ours.record.modules}
+    kept = tuple(
+        module
+        for module in theirs.record.modules
+        if lost.isdisjoint(file.sha256 for file in module.files)
+        or not (module.name in mine or layout.is_archive(module))
+    )
+    return replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
 
 
 def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
