@@ -17,7 +17,7 @@ from msgspec import structs
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
 
 from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, fit, locks, memory, neff, options, place, processes
+from cachekit.compilers.neuron import compile_entries, fit, locks, memory, options, place, processes
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import scan
@@ -213,30 +213,32 @@ print([found.verdict for found in examine(scan(Path(sys.argv[1])).entries, now=t
 """
 
 
-def as_the_neff_is_checked(monkeypatch, do):
+def as_the_neff_is_checked(do):
     """Have something done between the compiler's end and the NEFF's publication: seconds, with one of 2 GB."""
-    check = neff.check
 
-    def checked(path):
+    def checked(path, said):
         if path.parent.name.startswith("cachekit-compile-"):
             do()
-        return check(path)
+        return fit.check(path, said)
 
-    monkeypatch.setattr(neff, "check", checked)
+    return checked
 
 
 @pytest.mark.feature("N3")
-def test_its_lock_is_live_to_others_until_the_module_is_finished(host, monkeypatch):
+def test_its_lock_is_live_to_others_until_the_module_is_finished(host):
     entries = extract(host, 1)
     said = []
     command = [sys.executable, "-c", JUDGE, str(host.root)]
-    as_the_neff_is_checked(monkeypatch, lambda: said.append(subprocess.check_output(command, text=True)))
-    complete(host, entries)
+    complete(
+        host,
+        entries,
+        check=as_the_neff_is_checked(lambda: said.append(subprocess.check_output(command, text=True))),
+    )
     assert said == ["['live']\n"]
     assert host.entries()[0].finished
 
 
-def test_a_lock_that_others_took_over_stays(host, monkeypatch):
+def test_a_lock_that_others_took_over_stays(host):
     (one,) = extract(host, 1)
     lock = one.path / "model.hlo_module.pb.lock"
 
@@ -244,8 +246,7 @@ def test_a_lock_that_others_took_over_stays(host, monkeypatch):
         (one.path / "new").touch()
         (one.path / "new").replace(lock)
 
-    as_the_neff_is_checked(monkeypatch, take_over)
-    complete(host, [one])
+    complete(host, [one], check=as_the_neff_is_checked(take_over))
     assert lock.exists()
 
 
@@ -314,7 +315,16 @@ def test_a_worker_of_ours_keeps_its_lock_between_its_compiler_and_its_neff(host,
     now = [0.0]
     monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
     seen = NeuronWatch(
-        recipe(tmp_path), host.root, ALONE, (), Node(), trial=False, found=True, strict=False, clock=lambda: now[0]
+        recipe(tmp_path),
+        host.root,
+        ALONE,
+        (),
+        Node(),
+        check=fit.check,
+        trial=False,
+        found=True,
+        strict=False,
+        clock=lambda: now[0],
     )
     command = [sys.executable, "-c", HOLDER, str(library), str(lock)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:

@@ -110,7 +110,7 @@ def test_a_neff_that_is_not_this_machines_is_neither_restored_nor_harvested(tmp_
 def test_a_neff_that_fits_is_restored(tmp_path, what):
     cache_with(tmp_path / "root", **SOUND[what])
     neuron = Neuron(host())
-    assert restored(tmp_path / "root", neuron, neuron._check) > 0
+    assert restored(tmp_path / "root", neuron, neuron._check).size > 0
 
 
 @pytest.mark.feature("F6", "K1")
