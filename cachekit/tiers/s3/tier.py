@@ -209,7 +209,10 @@ class S3Tier:
         """The first entries from a name on."""
         import obstore
 
-        pages = obstore.list(self._stores.asks, folder or None, offset=first[:-1] or None, chunk_size=_PAGE)
+        before = first[:-1]
+        if before.endswith("/"):  # SeaweedFS passes over a whole folder that one begins after
+            before = before[:-2]
+        pages = obstore.list(self._stores.asks, folder or None, offset=before or None, chunk_size=_PAGE)
         return next(pages, ())  # no more is asked for
 
     def _head(self, path: str) -> _Found | None:
