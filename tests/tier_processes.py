@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import importlib
 import multiprocessing
+import os
 import pickle
 import pkgutil
 import random
@@ -17,7 +18,12 @@ import tier_makers
 
 from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Upload, Write
 
-KINDS = sorted(module.name for module in pkgutil.iter_modules(tier_makers.__path__))
+# The real Hub only for people who ask for it.
+KINDS = sorted(
+    module.name
+    for module in pkgutil.iter_modules(tier_makers.__path__)
+    if module.name != "live_hub" or os.environ.get("CACHEKIT_LIVE_HUB")
+)
 
 
 def serve(kind, folder):
