@@ -12,6 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
 
+# The Hub's client reads this when it is imported, which may be while the tests are collected.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # A shell starts its background jobs deaf to Ctrl-C, and every process below inherits that: tests that press it would
 # wait for ever.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

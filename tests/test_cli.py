@@ -92,7 +92,9 @@ def wait_for(condition, what: str) -> None:
 
 
 def normal_help(text: str) -> str:
-    """Help without the two things in which supported versions of typer differ: `\\[default: x]` and `{RECIPE}`."""
+    """Help without what supported versions of typer write differently: `\\[default: x]`, `{RECIPE}`, `[RECIPE...]`."""
+    # An argument that may be absent stands in brackets, or does not.
+    text = re.sub(r"^(Usage: .*) \[([A-Z|]+\.\.\.)\]$", r"\1 \2", text, flags=re.MULTILINE)
     return re.sub(r"\{([A-Z.]+)\}", r"\1", text.replace("\\[", "["))
 
 
@@ -441,7 +443,7 @@ def test_q_silences_progress_and_keeps_the_answer(command, machine, worker):
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "help"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in {"help", "hub"}])
 def test_a_format_that_does_not_exist(command, verb):
     subject = {
         "plan": ["tiny.yaml"],

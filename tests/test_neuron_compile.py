@@ -157,13 +157,19 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
     assert "27.0GB" in known.log
 
 
+def started(before):
+    """What this process and those below it started since, and still runs; other tests' servers may be there."""
+    return set(leash.below(os.getpid())) - before
+
+
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
+    before = set(leash.below(os.getpid()))
     host.knobs(failures=[{"class": "hang"}])
     with pytest.raises(CompileError) as raised:
         complete(host, extract(host, 1), timeout=1.0)
     assert "timed-out" in raised.value.cause
     assert not list(host.root.rglob("*.lock"))
-    assert not list(leash.below(os.getpid()))
+    assert not started(before)
 
 
 def remember_failing(entry, text):
@@ -561,18 +567,20 @@ def under_leash(program: str) -> Iterator[subprocess.Popen]:
 
 @pytest.mark.parametrize("ending, code", [("sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
 def test_what_a_command_leaves_behind_ends_with_it(ending, code):
+    before = set(leash.below(os.getpid()))
     with under_leash(ORPHANS + ending) as process:
         assert process.wait(30) == code
-    assert not list(leash.below(os.getpid()))
+    assert not started(before)
 
 
 def test_a_command_is_asked_to_end_and_then_nothing_is_left():
+    before = set(leash.below(os.getpid()))
     with under_leash(ORPHANS + "print('up', flush=True); time.sleep(600)") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         process.terminate()
         assert process.wait(30) == -15
-    assert not list(leash.below(os.getpid()))
+    assert not started(before)
 
 
 def test_all_ends_with_whoever_started_it():

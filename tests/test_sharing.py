@@ -180,7 +180,8 @@ def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
     again = Watched(tmp_path / "ann", shared=[(tier, "rw")])
     (pushed,) = push(again.session, [record], again.session.chain.writable)
     if tier.calls != ["stat"]:  # where a tier knows no digests, it must read
-        assert tier.calls == ["stat", "revision", "stat", "read"]
+        assert not {"upload", "commit"} & set(tier.calls)
+        assert tier.calls[:4] == ["stat", "revision", "stat", "read"]
         assert again.session.chain.writable[0].tier.name.startswith(("hf://buckets", "/"))
     assert pushed.published.unchanged == 1
     assert pushed.published.files == ()

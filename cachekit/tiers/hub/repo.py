@@ -211,7 +211,9 @@ class HubTier:
                 else send.document(write.path, write.data)
                 for write in writes
             ]
-            if not operations:
+            if not operations:  # nothing to change, which is true only of what is there now
+                if self.revision() != revision:
+                    raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
                 return revision
             with send.watched(call):
                 made = send.commit(
@@ -289,12 +291,19 @@ class HubTier:
         for write in writes:
             if not _fits(write.token, states[write.path]):
                 raise ConflictError(f"{write.path} on {self.name} is not what this was built on")
-        return [write for write in writes if write.data is not None or states[write.path]]
+        return [write for write in writes if not _is_there(write, states[write.path])]
 
 
 def _entry_of(path: str, data: bytes) -> Entry:
     git = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False)
     return Entry(path, len(data), {"git": git.hexdigest(), "sha256": hashlib.sha256(data).hexdigest()})
+
+
+def _is_there(write: Write, entry: Entry | None) -> bool:
+    """Whether the write would change nothing: some clients answer that in ways of their own."""
+    if write.data is None or entry is None:
+        return write.data is None and entry is None
+    return entry.equals(write.data) is True
 
 
 def _token(entry: Entry) -> str:
