@@ -34,7 +34,7 @@ def test_a_large_repo_of_the_peers_is_never_listed_nor_touched(join, repo, hub, 
     hub.log.clear()
     assert put(ann, tmp_path / "root").records
     assert all("/cachekit/v1/records" in unquote(request.path) for request in hub.requests if "/tree/" in request.path)
-    assert sum(request.kind != "xet" for request in hub.requests) <= 9
+    assert sum(request.kind != "xet" for request in hub.requests) <= 12  # 0.36 asks more often
     assert sum(request.sent + request.received for request in hub.requests) < 100_000
     after = repo.tree(repo.head)
     assert {path: after.get(path) for path in before} == before
