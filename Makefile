@@ -40,6 +40,10 @@ team: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(TESTS)
 
+# Of the campaigns of sharing: one of each kind.
+SMALL = not two_hundred and not sixteen and not 16 and not random_moments and not 403 and not 404 and not 409 and not 412 \
+	and not 500 and not drop and not wrong
+
 ## make test-slow  real compiles, kill campaigns, real data
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" $(SLOW)

@@ -16,6 +16,8 @@ from cachekit.tiers.card import COLUMNS
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 # On the other tiers each process is a fresh one, with a client to load: that takes its time.
+# In a process of their own (`make test-slow`): each forks many, and a process with PyTorch in it forks slowly.
+pytestmark = pytest.mark.slow
 FAST = [pytest.param(kind, marks=[] if kind in {"hub", "folder"} else pytest.mark.slow) for kind in ALL]
 SHARE = 50  # entries of a pusher
 

@@ -20,6 +20,8 @@ from tier_processes import KINDS, ending, started
 from cachekit.actions.obtain import obtain
 from cachekit.tiers import document
 
+# In a process of their own (`make test-slow`): see test_sharing_campaign.
+pytestmark = pytest.mark.slow
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 FAST = ["folder", "hub"]
 SIZE = 300_000
