@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ def bucket_hub(folder: Path) -> Iterator[HubServer]:
     """A test Hub with an empty bucket, and the client in this process online."""
     import huggingface_hub
     import huggingface_hub.constants
+    import huggingface_hub.errors
 
     if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
         pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
@@ -30,13 +31,11 @@ def bucket_hub(folder: Path) -> Iterator[HubServer]:
         patch.setenv("NO_PROXY", "127.0.0.1,localhost")
         patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # which it read when it was imported
         api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
+        with suppress(huggingface_hub.errors.HfHubHTTPError):  # a test may have left it, offline or behind faults
+            api.delete_bucket(BUCKET)
         api.create_bucket(BUCKET, private=True)
         hub.log.clear()
-        try:
-            yield hub
-        finally:
-            hub.faults.clear()
-            api.delete_bucket(BUCKET)
+        yield hub
 
 
 def make_tier(hub: HubServer, *, limits: Limits | None = None, token: str | None = None) -> BucketTier:
