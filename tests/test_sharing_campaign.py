@@ -79,9 +79,9 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     assert said(all_there(make, tmp_path, [*numbers, 9000]))[0] == count * share + 1
 
 
+# Not the quota of commits: after that one a push waits ten minutes (`test_tier_hub` has its answer).
 FAULTS = {
     "busy": {},
-    "quota": {},
     "window": {"kind": "429-window", "on": "* /api/*", "times": 20, "seconds": 1, "chance": 0.2},
     "lag": {"kind": "lag", "times": 30, "chance": 0.3, "commits": 2},
     "landed": {"kind": "504", "on": "POST */commit/*", "times": 6, "chance": 0.5, "landed": True},
@@ -93,9 +93,6 @@ QUICK = {"busy", "landed", "window"}
 
 def troubled(hub, fault):
     """Make a Hub behave as a busy one does."""
-    if fault == "quota":
-        hub.commits_per_hour, hub.commit_window = 4, 6.0
-        return
     hub.overlap_409, hub.commit_seconds = True, 0.05
     if FAULTS[fault]:
         hub.fault(**FAULTS[fault])
