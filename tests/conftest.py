@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,9 @@ FEATURES = ROOT / ".features.json"
 
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Its Xet part keeps there what it sent to which address: a test Hub at an address of an earlier one would lack that.
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="cachekit-tests-hf-")
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 # A shell starts its background jobs deaf to Ctrl-C, and every process below inherits that: tests that press it would
 # wait for ever.
@@ -25,10 +31,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def _clean_environment(monkeypatch, tmp_path):
     """No setting of the person who runs the tests reaches them, and nothing of theirs is touched."""
     for name in list(os.environ):
-        if (
-            name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_"))
-            and name != "CACHEKIT_REAL_DIR"
-        ):
+        if name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_")) and name not in {
+            "CACHEKIT_REAL_DIR",
+            "HF_HOME",
+        }:
             monkeypatch.delenv(name)
     monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "cachekit-home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cachekit-config"))
