@@ -34,7 +34,7 @@ class Member:
     """A member of the team: a folder with the project, a home, the environment of the Hub."""
 
     def __init__(self, folder: Path, hub: HubServer, worker: Path, token: str | None = None) -> None:
-        self.work, self.home = folder / "work", folder / "home"
+        self.work, self.home = folder / "project", folder / "home"
         (self.work / "data").mkdir(parents=True)
         (self.work / "tiny.yaml").write_text(RECIPE)
         (self.work / "data" / "train.csv").write_text("text,label\nthe sea is still,calm\nSTOP NOW,loud\n")
@@ -76,7 +76,7 @@ def repo(hub, request):
 def steady(text: str, repo_name: str) -> str:
     text = text.replace(repo_name, "team/cache")
     text = re.sub(r"http://127\.0\.0\.1:\d+", "https://huggingface.co", text)
-    text = re.sub(r"[\w./-]*/work/cachekit\.toml", "<work>/cachekit.toml", text)
+    text = re.sub(r"[\w./-]*/project/cachekit\.toml", "<project>/cachekit.toml", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "f" * 64, text)
     text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
     text = re.sub(r"(inductor-\S+?/)[\w-]+(/)", r"\1TARGET\2", text)
