@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from folder_session import listed, own, read
 from tier_processes import count, ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
 
 from cachekit.errors import CachekitError, RemoteError, UsageError
@@ -22,32 +23,7 @@ from cachekit.tiers.port import ABSENT, BusyError, ConflictError, Limits, Uncert
 
 OLD = time.time() - 2 * 3600
 
-
-@pytest.fixture
-def shared(tmp_path):
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def tier(shared):
-    return FolderTier(shared)
-
-
-def read(tier, path):
-    return tier.read(path, "", 1 << 20)
-
-
-def listed(tier, folder=""):
-    return sorted(entry.path for entry in tier.list(folder, ""))
-
-
-def own(shared):
-    """Files that cachekit keeps for itself."""
-    return sorted(
-        path for path in shared.rglob("*") if path.is_file() and ".cachekit-" in str(path.relative_to(shared))
-    )
+pytest_plugins = ["folder_session"]
 
 
 class TestForPeople:

@@ -11,38 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from folder_session import listed, own, read
 from tier_processes import put, title, upload, write
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import ABSENT, Change, Limits, UncertainError, Write
 
-
-@pytest.fixture
-def shared(tmp_path):
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def tier(shared):
-    return FolderTier(shared)
-
-
-def read(tier, path):
-    return tier.read(path, "", 1 << 20)
-
-
-def listed(tier, folder=""):
-    return sorted(entry.path for entry in tier.list(folder, ""))
-
-
-def own(shared):
-    """Files that cachekit keeps for itself."""
-    return sorted(
-        path for path in shared.rglob("*") if path.is_file() and ".cachekit-" in str(path.relative_to(shared))
-    )
+pytest_plugins = ["folder_session"]
 
 
 class TestTrouble:
