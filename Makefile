@@ -36,9 +36,12 @@ team: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/team.sh $(CURDIR)/$(RECIPE) $(CURDIR)/.demo/team
 
+# Each module in one process: its tests share servers. More processes than this gain nothing.
+SIDE_BY_SIDE = --numprocesses auto --maxprocesses 4 --dist loadfile
+
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 # Of the campaigns of sharing: one of each kind.
 SMALL = not two_hundred and not sixteen and not 16 and not random_moments and not 403 and not 404 and not 409 and not 412 \

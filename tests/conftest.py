@@ -53,18 +53,29 @@ def real_dir(*parts: str) -> Path:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
+    # With the report, the rows travel from the process that ran the test to the one that writes them down.
     rows = [row for marker in item.iter_markers("feature") for row in marker.args]
     if rows and (report.when == "call" or report.failed):
-        outcomes = item.config.stash.setdefault(_OUTCOMES, {})
-        outcomes[item.nodeid] = {"rows": rows, "outcome": report.outcome}
+        report.user_properties.append(("rows", rows))
 
 
-_OUTCOMES = pytest.StashKey[dict]()
+class _Outcomes:
+    """What the tests of feature rows came to; added to those of the other targets (`make test`, `make test-slow`)."""
+
+    def __init__(self) -> None:
+        self._outcomes = {}
+
+    def pytest_runtest_logreport(self, report):
+        for name, rows in report.user_properties:
+            if name == "rows" and (report.when == "call" or report.failed):
+                self._outcomes[report.nodeid] = {"rows": rows, "outcome": report.outcome}
+
+    def pytest_sessionfinish(self):
+        if self._outcomes:
+            known = json.loads(FEATURES.read_text()) if FEATURES.exists() else {}
+            FEATURES.write_text(json.dumps(known | self._outcomes, indent=1))
 
 
-def pytest_sessionfinish(session):
-    """Add this run's outcomes to those of the other targets (`make test`, `make test-slow`)."""
-    outcomes = session.config.stash.get(_OUTCOMES, {})
-    if outcomes and not hasattr(session.config, "workerinput"):
-        known = json.loads(FEATURES.read_text()) if FEATURES.exists() else {}
-        FEATURES.write_text(json.dumps(known | outcomes, indent=1))
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # not in a process of pytest-xdist's
+        config.pluginmanager.register(_Outcomes())
