@@ -494,7 +494,7 @@ def test_a_strict_watch_stops_at_a_compile_that_a_log_tells_of(host, tmp_path, l
     seen = watch(tmp_path, strict=True)
     seen.event({"event": "at", "phase": "evaluation"})
     with pytest.raises(MissError, match=MODULE.replace("+", r"\+")) as raised:
-        seen.output(line.encode())
+        list(map(seen.output, (line.encode(), b"more\n")))
     assert "evaluation" in raised.value.cause
 
 
@@ -504,6 +504,17 @@ def test_a_lenient_watch_says_where_it_compiled(host, tmp_path):
     seen.output(NEW.encode())
     assert seen.observed().surprises == ("training step after a checkpoint",)
     assert seen.observed().compiled == 1
+
+
+@pytest.mark.parametrize("more", [[], [NEW], [OLD, NEW]], ids=["begun", "ended", "seen again"])
+def test_a_compile_belongs_to_what_the_worker_told_before_it_although_that_is_read_after_it(host, tmp_path, more):
+    seen = watch(tmp_path)
+    seen.output(OLD.encode())
+    seen.event({"event": "at", "phase": "evaluation"})
+    for line in more:
+        seen.output(line.encode())
+        seen.event({"event": "at", "phase": "saving"})
+    assert seen.observed().surprises == ("evaluation",)
 
 
 START = "Worker {}/None starting dynamic scheduling for 3 HLOs"

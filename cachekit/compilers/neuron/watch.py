@@ -76,7 +76,8 @@ class NeuronWatch:
         self._clock = clock
         self._reader, self._log = LogReader(), RunLog()
         self._phase = ""
-        self._surprises: dict[str, None] = {}
+        self._begun: set[str] = set()
+        self._compiled_in: dict[str, str] = {}
         self._told = (0, 0, 0)
         self._last_words = clock()
         self._done = False
@@ -174,6 +175,7 @@ class NeuronWatch:
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
         """See the port."""
         self._last_words = self._clock()
+        self._compiles_begun()
         told: list[Mapping[str, Any]] = []
         for event in self._reader.feed(words):
             self._log.add(event)
@@ -188,7 +190,9 @@ class NeuronWatch:
 
     def _tell(self, event: ev.Event) -> list[Mapping[str, Any]]:
         match event:
-            case ev.Compiled(module=module) | ev.CompileCommand(module=module):
+            case ev.CompileCommand(module=module):
+                self._begun.add(module)
+            case ev.Compiled(module=module) if module not in self._begun:
                 self._compiles(module)
             case ev.Listed():
                 self._listed = True
@@ -214,10 +218,15 @@ class NeuronWatch:
                 pass
         return []
 
+    def _compiles_begun(self) -> None:
+        """Compiles that were seen to begin: what the worker told before them has been read by now, so also in what."""
+        begun, self._begun = self._begun, set()
+        for module in begun:
+            self._compiles(module)
+
     def _compiles(self, module: str) -> None:
         """A graph is compiled: what a trial is for, and what a training should not."""
-        if self._found:
-            self._surprises[self._phase or "start"] = None
+        self._compiled_in.setdefault(module, self._phase or "start")
         if self._strict:
             why, hint = self._why_it_compiles(module)
             raise MissError(
@@ -251,10 +260,11 @@ class NeuronWatch:
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
         """See the port: the log tells of a compile at its end only, and of a lock once a minute."""
         now = self._clock()
+        self._compiles_begun()
         if not self._trial and now - self._looked >= LOOK:
             self._looked = now
-            for command in compiles_below(pid):
-                self._compiles(next(filter(None, map(ev.module_in, command)), ""))
+            seen = {next(filter(None, map(ev.module_in, command)), "") for command in compiles_below(pid)}
+            self._begun |= seen - set(self._compiled_in)
         if not self._locked or now - self._looked_at_locks < LOOK_LOCKS:
             return []
         self._looked_at_locks = now
@@ -361,6 +371,7 @@ class NeuronWatch:
     def observed(self) -> Observed:
         """See the port."""
         self._log.add_all(self._reader.close())
+        when = {**dict.fromkeys(self._begun, self._phase or "start"), **self._compiled_in} if self._found else {}
         compiled = {**{name: seconds for name, (seconds, _) in self._log.compiled.items()}, **self._own_names()}
         found = set(self._log.hits) - set(compiled)
         if self._trial:
@@ -372,7 +383,7 @@ class NeuronWatch:
             found=len(found),
             compiled=len(compiled),
             compile_seconds=round(sum(seconds or 0.0 for seconds in compiled.values()), 3),
-            surprises=tuple(self._surprises),
+            surprises=tuple(dict.fromkeys(when.values())),
             notes=self._notes(),
             modules=frozenset(needed),
             seconds={names[name]: seconds for name, seconds in compiled.items() if seconds and name in names},
