@@ -320,6 +320,21 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     assert found.shared.record == made[0]
 
 
+def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
+    for module in ("publish", "remote"):
+        monkeypatch.setattr(f"cachekit.tiers.{module}.RECORD_LIMIT", 20_000)
+    tier, made = make(), make_record()
+    tier.commit(Change("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    publish(bob.store, made)
+    (pushed,) = push(bob.session, [made[0]], bob.session.chain.writable)
+    assert pushed.error is None, pushed.error.lines()
+    (told,) = bob.told("remote.damaged")
+    assert told["key"] == made[0].key
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
+
+
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     made = make_record()
     body = json.loads(encode(made[0]))["record"] | {"schema": 2}

@@ -144,6 +144,8 @@ def _push(
         )
         return Pushed(remote.name, None, reason, seconds)
     seconds = time.monotonic() - start
+    for key, damage in done.damaged.items():
+        session.journal.emit("remote.damaged", tier=remote.name, key=key, reason=f"{damage}; it is replaced")
     if not dry_run:
         turn.released(remote)
         remote.refresh()

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cachekit.errors import BusyError, ConflictError, UncertainError
+from cachekit.errors import BusyError, ConflictError, TooLargeError, UncertainError
 
 __all__ = [
-    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "UncertainError",
-    "Upload", "Write",
+    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "TooLargeError",
+    "UncertainError", "Upload", "Write",
 ]  # fmt: skip
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
@@ -186,7 +186,7 @@ class Tier(Protocol):
 
         Raises:
             RemoteError, AuthError: As above.
-            IntegrityError: It has more than `limit` bytes; no more than that were read.
+            TooLargeError: It has more than `limit` bytes; no more than that were read. Names the token of its state.
         """
         ...
 

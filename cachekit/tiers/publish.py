@@ -10,12 +10,12 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import structs
 
-from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.errors import RemoteError, UsageError
 from cachekit.record import DamagedRecordError
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.document import Shared
@@ -27,6 +27,7 @@ from cachekit.tiers.port import (
     Document,
     Tell,
     Tier,
+    TooLargeError,
     UncertainError,
     Upload,
     Write,
@@ -62,6 +63,7 @@ class Published:
         records: Paths of records that were written.
         files: What was put there.
         unchanged: Records that needed nothing.
+        damaged: Keys of records that nobody could use as they were, with the reason; they were replaced.
         tries: How often it was tried.
     """
 
@@ -69,6 +71,7 @@ class Published:
     records: tuple[str, ...] = ()
     files: tuple[Upload, ...] = ()
     unchanged: int = 0
+    damaged: Mapping[str, str] = field(default_factory=dict)
     tries: int = 1
 
     @property
@@ -83,6 +86,7 @@ class _Draft:
     records: tuple[Write, ...]
     rows: tuple[Shared, ...]
     unchanged: int
+    damaged: Mapping[str, str]
 
 
 def publish(
@@ -131,9 +135,8 @@ def publish(
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
                 )
             draft = _draft(tier, offers, revision, taken)
-            done = Published(
-                revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt
-            )
+            records = tuple(write.path for write in draft.records)
+            done = Published(revision, records, draft.files, draft.unchanged, draft.damaged, attempt)
             freed = release(revision) if release is not None else None
             if dry_run or not (draft.records or freed):
                 return done
@@ -185,13 +188,21 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
     paths = [layout.path_of(offer.shared.record) for offer in offers]
     there = tier.stat(paths, revision) if paths else {}
     wanted: list[tuple[str, Offer, Shared, str]] = []
+    damaged: dict[str, str] = {}
     for path, offer in zip(paths, offers, strict=True):
         entry, found = there.get(path), None
-        if entry is not None:
-            if entry.equals(document.write(offer.shared)):
-                continue
-            found = tier.read(path, revision, RECORD_LIMIT)
-        merged, token = _merged(tier, offer, found, revision)
+        merged: Shared | None = offer.shared
+        try:
+            if entry is not None:
+                if entry.equals(document.write(offer.shared)):
+                    continue
+                found = tier.read(path, revision, RECORD_LIMIT)
+            token = found.token if found else ABSENT
+            merged = _merged(tier, offer, found, revision)
+        except TooLargeError as error:  # a document without end must not keep a team from its key
+            token, damaged[offer.shared.record.key] = error.token, error.cause or error.message
+        except DamagedRecordError as error:
+            damaged[offer.shared.record.key] = str(error)
         if merged is not None:
             wanted.append((path, offer, merged, token))
     # At each path the first one's bytes: two records of one push may name two builds of a module as well.
@@ -225,27 +236,27 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
         final = replace(shared, places=places)
         records.append(Write(path, document.write(final), token))
         rows.append(final)
-    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted))
+    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), damaged)
 
 
-def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> tuple[Shared | None, str]:
-    """What to write for an offer, and on top of what; None where nothing is to be written."""
-    token = found.token if found else ABSENT
+def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> Shared | None:
+    """What to write for an offer; None where nothing is to be written.
+
+    Raises:
+        DamagedRecordError: Nobody can use what is there.
+    """
     if found and found.data == document.write(offer.shared):
-        return None, token  # ours: a tier that knows no digests did not tell before
-    try:
-        theirs = document.read(found.data) if found else None
-    except DamagedRecordError:
-        return offer.shared, token  # nobody can use what is there
+        return None  # ours: a tier that knows no digests did not tell before
+    theirs = document.read(found.data) if found else None
     if found and theirs is None:
-        return None, token  # a later cachekit's record
+        return None  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
-        return offer.shared, token  # another key's
+        raise DamagedRecordError("it is another key's record")
     usable = _usable(tier, theirs, offer.shared, revision) if theirs and not offer.replaces else None
     merged = document.merge(offer.shared, usable)
     if theirs is not None and document.write(merged) == document.write(theirs):
-        return None, token
-    return merged, token
+        return None
+    return merged
 
 
 def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared | None:
@@ -288,7 +299,7 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
 def _card(tier: Tier, draft: _Draft, revision: str) -> list[Write]:
     try:
         found = tier.read(layout.CARD, revision, CARD_LIMIT)
-    except IntegrityError:  # people made it too large to be changed here; that must not stop a push
+    except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
     page = found.data if found else b""
     said = card.total(page)

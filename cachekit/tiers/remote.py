@@ -121,7 +121,7 @@ class Remote:
             with self.call() as tier:
                 found = tier.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
         except IntegrityError as error:  # a body without end, say
-            raise DamagedRecordError(error.message) from error
+            raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
             with suppress(OSError):
                 note.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cachekit.errors import IntegrityError, RemoteError
+from cachekit.errors import RemoteError, TooLargeError
 from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
 from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
@@ -124,8 +124,10 @@ class S3Tier:
         def get() -> Document:
             result = obstore.get(self._stores.reads, path)
             if result.meta["size"] > limit:
-                raise IntegrityError(
-                    f"{self.name}: {path} is too large", cause=f"{result.meta['size']} bytes, at most {limit} expected"
+                raise TooLargeError(
+                    f"{self.name}: {path} is too large",
+                    cause=f"{result.meta['size']} bytes, at most {limit} expected",
+                    token=self._token(result.meta["e_tag"]),
                 )
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
