@@ -146,12 +146,14 @@ class Tier(Protocol):
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
             and leases are claimed another way.
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+        batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
     """
 
     name: str
     compares: bool
     scarce: bool
+    batch: int
     public: bool
 
     def revision(self) -> str:

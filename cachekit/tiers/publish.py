@@ -6,17 +6,18 @@ taken by other bytes (another build of the same module) goes to a place named by
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import structs
 
 from cachekit.errors import RemoteError, UsageError
-from cachekit.record import DamagedRecordError
+from cachekit.record import DamagedRecordError, File
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.document import Shared
 from cachekit.tiers.port import (
@@ -25,6 +26,7 @@ from cachekit.tiers.port import (
     Change,
     ConflictError,
     Document,
+    Entry,
     Tell,
     Tier,
     TooLargeError,
@@ -89,6 +91,27 @@ class _Draft:
     damaged: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of files on a tier.
+
+    Attributes:
+        spoiled: Paths of files that are not what the records there say.
+        read: Read those of which the tier tells no digest.
+        taken: Paths where other bytes lie than are offered.
+        lost: Paths where a file is not, although its record may be there.
+    """
+
+    spoiled: Collection[str]
+    read: bool
+    taken: set[str]
+    lost: set[str]
+
+    def losses(self, offer: Offer) -> int:
+        """How many files of a record are lost."""
+        return sum(path in self.lost for _, path in offer.shared.paths().values())
+
+
 def publish(
     tier: Tier,
     offers: Sequence[Offer],
@@ -99,6 +122,8 @@ def publish(
     wait: Wait = lambda seconds, _: time.sleep(seconds),
     public: bool = False,
     dry_run: bool = False,
+    recheck: bool = False,
+    spoiled: Collection[str] = (),
 ) -> Published:
     """Make records visible on a tier.
 
@@ -111,6 +136,9 @@ def publish(
         wait: Sleeps, and tells why.
         public: Put it there also where anybody can read it.
         dry_run: Only find out what would be written.
+        recheck: Look at all files of records that are there already; read those of which the tier knows no digest.
+            Without it that is done as far as it costs no request.
+        spoiled: Paths of files that are known not to be what their record says.
 
     Raises:
         UsageError: Anybody can read it, and that was not allowed.
@@ -120,10 +148,10 @@ def publish(
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     deadline = time.monotonic() + seconds
-    if offers and release is None and (unchanged := _unchanged(tier, offers)):
-        return unchanged
+    known = _Known(spoiled, recheck, set(spoiled), set())
+    if offers and release is None and _look(tier, offers, known):
+        return Published("", unchanged=len(offers))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
-    taken: set[str] = set()
     for attempt in range(1, 10_000):
         pause, reason = 0.0, ""
         try:
@@ -134,13 +162,13 @@ def publish(
                     cause="what is pushed there tells who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
                 )
-            draft = _draft(tier, offers, revision, taken)
+            draft = _draft(tier, offers, revision, known)
             records = tuple(write.path for write in draft.records)
             done = Published(revision, records, draft.files, draft.unchanged, draft.damaged, attempt)
             freed = release(revision) if release is not None else None
             if dry_run or not (draft.records or freed):
                 return done
-            if not _upload(tier, draft.files, revision, tell, taken):
+            if not _upload(tier, draft.files, revision, tell, known.taken):
                 continue
             writes = [*draft.records]
             # Where all changes are one race, the card loses none of its own.
@@ -169,13 +197,38 @@ def publish(
     raise AssertionError("unreachable")
 
 
-def _unchanged(tier: Tier, offers: Sequence[Offer]) -> Published | None:
-    """What there is to say when the tier has it all, which one request tells."""
+def _look(tier: Tier, offers: Sequence[Offer], known: _Known) -> bool:
+    """Whether the tier has it all, as far as one request tells, or as far as can be known where that is asked for.
+
+    Anybody may overwrite or remove a file there: optimum-neuron does.
+    """
     documents = {layout.path_of(offer.shared.record): document.write(offer.shared) for offer in offers}
-    there = tier.stat(sorted(documents), "")
-    if all(path in there and there[path].equals(data) for path, data in documents.items()):
-        return Published("", unchanged=len(offers))
-    return None
+    files = {path: (file, offer) for offer in offers for file, path in offer.shared.paths().values()}
+    wanted = list(files)
+    random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
+    wanted = wanted if known.read else wanted[: max(0, tier.batch - len(documents))]
+    there = tier.stat([*sorted(documents), *wanted], "")
+    for path in wanted:
+        file, offer = files[path]
+        if path not in there:
+            known.lost.add(path)
+        elif file.sha256 in offer.shared.inline:
+            continue  # whoever has the record has its bytes; those that lie there are not overwritten
+        elif path in known.spoiled or _holds(tier, there[path], file, read=known.read) is False:
+            known.lost.add(path)
+            known.taken.add(path)
+    known.lost.update(path for path in known.spoiled if path in files)
+    return not known.lost and all(path in there and there[path].equals(data) for path, data in documents.items())
+
+
+def _holds(tier: Tier, entry: Entry, file: File, *, read: bool) -> bool | None:
+    holds = entry.holds(file.size, file.sha256)
+    if holds is None and read:
+        digest = hashlib.sha256()
+        for chunk in tier.chunks(entry.path, ""):
+            digest.update(chunk)
+        holds = digest.hexdigest() == file.sha256
+    return holds
 
 
 def _names(offers: Sequence[Offer]) -> str:
@@ -183,7 +236,7 @@ def _names(offers: Sequence[Offer]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
 
 
-def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) -> _Draft:
+def _draft(tier: Tier, offers: Sequence[Offer], revision: str, known: _Known) -> _Draft:
     """What is missing on the tier as it is at `revision`."""
     paths = [layout.path_of(offer.shared.record) for offer in offers]
     there = tier.stat(paths, revision) if paths else {}
@@ -194,11 +247,11 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
         merged: Shared | None = offer.shared
         try:
             if entry is not None:
-                if entry.equals(document.write(offer.shared)):
+                if not known.losses(offer) and entry.equals(document.write(offer.shared)):
                     continue
                 found = tier.read(path, revision, RECORD_LIMIT)
             token = found.token if found else ABSENT
-            merged = _merged(tier, offer, found, revision)
+            merged = _merged(tier, offer, found, revision, known)
         except TooLargeError as error:  # a document without end must not keep a team from its key
             token, damaged[offer.shared.record.key] = error.token, error.cause or error.message
         except DamagedRecordError as error:
@@ -213,7 +266,7 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
         layout.blob_path(file.sha256)
         for _, _, shared, _ in wanted
         for file, path in shared.paths().values()
-        if path in taken or (path in lying and lying[path].holds(file.size, file.sha256) is False)
+        if path in known.taken or (path in lying and lying[path].holds(file.size, file.sha256) is False)
     }
     lying |= tier.stat(sorted(spare), revision) if spare else {}
     records, rows = [], []
@@ -224,7 +277,7 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
                 place = places.get(file.sha256) or layout.file_path(module, file)
                 entry, other = lying.get(place), uploads.get(place)
                 if (
-                    place in taken
+                    place in known.taken
                     or (entry and entry.holds(file.size, file.sha256) is False)
                     or (other and other.sha256 != file.sha256)
                 ):
@@ -239,27 +292,29 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
     return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), damaged)
 
 
-def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> Shared | None:
+def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str, known: _Known) -> Shared | None:
     """What to write for an offer; None where nothing is to be written.
 
     Raises:
         DamagedRecordError: Nobody can use what is there.
     """
-    if found and found.data == document.write(offer.shared):
-        return None  # ours: a tier that knows no digests did not tell before
+    if found and found.data == document.write(offer.shared):  # a tier that knows no digests did not tell before
+        if lost := known.losses(offer):
+            raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
+        return None
     theirs = document.read(found.data) if found else None
     if found and theirs is None:
         return None  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
         raise DamagedRecordError("it is another key's record")
-    usable = _usable(tier, theirs, offer.shared, revision) if theirs and not offer.replaces else None
+    usable = _usable(tier, theirs, offer.shared, revision, known) if theirs and not offer.replaces else None
     merged = document.merge(offer.shared, usable)
     if theirs is not None and document.write(merged) == document.write(theirs):
         return None
     return merged
 
 
-def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared | None:
+def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str, known: _Known) -> Shared | None:
     """A record without what nobody can fetch any more, as far as ours has that; None where nothing is left.
 
     Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there.
@@ -269,7 +324,8 @@ def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared |
     lost = {
         sha256
         for sha256, (file, path) in paths.items()
-        if sha256 not in theirs.inline and (path not in lying or lying[path].holds(file.size, sha256) is False)
+        if sha256 not in theirs.inline
+        and (path not in lying or path in known.spoiled or _holds(tier, lying[path], file, read=known.read) is False)
     }
     mine = {module.name for module in ours.record.modules}
     kept = tuple(

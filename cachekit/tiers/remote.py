@@ -58,6 +58,7 @@ class Remote:
         self._breaker = Breaker(memory, tier.name)
         own = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
         self._absent, self._pending = own / "absent", own / "pending"
+        self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
 
     @contextmanager

@@ -55,6 +55,7 @@ class BucketTier:
 
     compares = False
     scarce = False
+    batch = BATCH
     public = False
 
     def __init__(

@@ -61,6 +61,7 @@ class HubTier:
 
     compares = True
     scarce = True
+    batch = STAT_BATCH
     public = False
 
     def __init__(

@@ -81,6 +81,7 @@ class S3Tier:
 
     compares = True
     scarce = False
+    batch = 1
     public = False
 
     def __init__(self, name: str, *, limits: Limits | None = None, endpoint: str = "", region: str = "") -> None:
