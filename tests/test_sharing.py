@@ -321,7 +321,7 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
 
 
 def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
-    for module in ("publish", "remote"):
+    for module in ("draft", "remote"):
         monkeypatch.setattr(f"cachekit.tiers.{module}.RECORD_LIMIT", 20_000)
     tier, made = make(), make_record()
     tier.commit(Change("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), tier.revision())

@@ -14,7 +14,8 @@ from cachekit.actions.session import Session
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.record import Record
 from cachekit.tiers.document import INLINE, TINY, Shared
-from cachekit.tiers.publish import Offer, Published, publish
+from cachekit.tiers.draft import Offer
+from cachekit.tiers.publish import Published, publish
 from cachekit.tiers.remote import Remote
 
 

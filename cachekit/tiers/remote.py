@@ -18,9 +18,8 @@ from cachekit.errors import IntegrityError
 from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers import document, layout
 from cachekit.tiers.breaker import Breaker
-from cachekit.tiers.document import Shared
+from cachekit.tiers.document import RECORD_LIMIT, Shared
 from cachekit.tiers.port import Tier
-from cachekit.tiers.publish import RECORD_LIMIT
 
 ABSENT_SECONDS = 15.0
 
