@@ -11,7 +11,7 @@ from typing import Any
 
 from cachekit.actions.fleet import ALONE, Turn
 from cachekit.actions.session import Session
-from cachekit.errors import CachekitError, IntegrityError
+from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.record import Record
 from cachekit.tiers.document import INLINE, TINY, Shared
 from cachekit.tiers.draft import Offer
@@ -140,7 +140,7 @@ def _push(
                 spoiled=remote.spoiled,
             )
     except (CachekitError, OSError) as error:
-        reason = error if isinstance(error, CachekitError) else CachekitError(str(error))
+        reason = error if isinstance(error, CachekitError) else _local(remote, error)
         seconds = time.monotonic() - start
         if not dry_run:
             for offer in offers:
@@ -169,3 +169,12 @@ def _push(
             seconds=round(seconds, 3),
         )
     return Pushed(remote.name, done, None, seconds)
+
+
+def _local(remote: Remote, error: OSError) -> StoreError:
+    """An error of this machine's disks: the client of the Hub keeps what it sends there, too."""
+    return StoreError(
+        f"what goes to {remote.name} cannot be read, or kept here on its way",
+        cause=error.strerror or str(error),
+        hint="free some space where CACHEKIT_HOME and HF_HOME lie (~/.cache/huggingface), or set them to another disk",
+    )

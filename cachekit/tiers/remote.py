@@ -162,10 +162,14 @@ class Remote:
             (self._pending / record.key).write_text(json.dumps(note), encoding="utf-8")
 
     def pending(self) -> dict[str, tuple[str, str]]:
-        """Keys of records that could not be put there, each with its compiler's directory and model type."""
+        """Keys of records that could not be put there, each with its compiler's directory and model type.
+
+        These are empty where a full disk took no more than the note's name.
+        """
         found = {}
         with suppress(OSError):
             for note in sorted(self._pending.iterdir()):
+                found[note.name] = ("", "")
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     document = json.loads(note.read_text(encoding="utf-8"))
                     found[note.name] = (str(document["directory"]), str(document["model_type"]))
