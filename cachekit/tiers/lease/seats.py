@@ -71,6 +71,8 @@ class Watch:
                 since = now
             self._since[path] = (found.mark, since)
             left[path] = since + (found.claim.seconds if found.claim else self.seconds) - now
+            if found.claim is not None and found.claim.owner.is_dead():
+                left[path] = 0.0
         return left
 
 
