@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -283,6 +284,7 @@ class Paused:
 
     def __init__(self, member: Member, *arguments: str) -> None:
         self._signal = member.work / "pids"
+        self._signal.unlink(missing_ok=True)
         self._run = subprocess.Popen(
             [sys.executable, "-c", DRIVER, str(member.worker), *arguments], cwd=member.work,
             env=environment(**member.variables, FAKE_WORKER="waits", FAKE_PIDS=str(self._signal)),
@@ -300,6 +302,13 @@ class Paused:
 
     def go_on(self) -> Answer:
         self._signal.with_name("go on").touch()
+        return self._ended()
+
+    def end(self, number: int) -> Answer:
+        self._run.send_signal(number)
+        return self._ended()
+
+    def _ended(self) -> Answer:
         said, told = self._run.communicate(timeout=120)
         return Answer(self._run.returncode, said, told)
 
@@ -357,3 +366,19 @@ def test_a_full_disk_in_a_push(member, repo):
     assert "File too large" in cause
     assert "HF_HOME" in hint
     assert "1 record and 1 file sent" in member("push", "--pending").out
+
+
+@pytest.mark.feature("C3")
+def test_a_run_that_is_ended_gives_its_lease_back(member, repo):
+    """By a scheduler, say: on a Hub repo the others would wait for as long as the compile may take."""
+    with Paused(member, "warm", "tiny.yaml", "-q") as run:
+        (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
+        assert json.loads(repo.read(lease))["seconds"] == 1800
+        code, _, cause, _ = the_error(run.end(signal.SIGTERM))
+    assert (code, cause.split()[0]) == ("interrupted", "SIGTERM")
+    assert lease not in repo.files()
+    # The next lease is as long as what is near enough here took: some 30 s.
+    member("warm", "tiny.yaml", "--offline")
+    with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q") as run:
+        (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
+        assert 300 < json.loads(repo.read(lease))["seconds"] < 400
