@@ -56,7 +56,8 @@ test-accuracy: $(VENV)/.installed
 	$(BIN)/python -m pytest -m accuracy
 
 # What no version of a dependency changes, or `make test-hub` runs with each.
-VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubserver test_hubserver_faults test_tier_hub
+VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubserver test_hubserver_faults test_tier_hub \
+	test_tier_hub_trouble
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:
@@ -81,8 +82,8 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.installed
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
 	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver*.py
-	for venv in $(HUB_VENVS); do $$venv/bin/python -m pytest tests/test_tier_hub.py || exit 1; done
-	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest tests/test_tier_hub.py
+	for venv in $(HUB_VENVS); do $$venv/bin/python -m pytest tests/test_tier_hub*.py || exit 1; done
+	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest tests/test_tier_hub*.py
 
 .venv-s3/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv .venv-s3

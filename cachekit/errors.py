@@ -8,6 +8,7 @@
     ├── MissError (3)                 something would compile under --require-warm
     ├── AuthError (4)                 a shared cache that the token may not read or write
     ├── IntegrityError (5)            bytes that are not what their record says
+    │   └── TooLargeError             a document on a shared cache beyond any size that it can have
     ├── CompileError (6)              the compiler, or the trial run around it, failed
     ├── RemoteError (7)               a shared cache that cannot be reached, or does not do as asked
     │   ├── ConflictError             somebody else wrote there meanwhile
@@ -117,6 +118,20 @@ class IntegrityError(CachekitError):
 
     code = "damaged"
     exit_code = 5
+
+
+class TooLargeError(IntegrityError):
+    """A document on a shared cache that is larger than any of its kind; it was not read whole.
+
+    Args:
+        token: Of its state, for who writes another in its place.
+    """
+
+    code = "too-large"
+
+    def __init__(self, message: str, *, cause: str = "", hint: str = "", token: str = "") -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.token = token
 
 
 class CompileError(CachekitError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tier_processes import title
 
+from cachekit.tiers.lease import here
 from cachekit.tiers.lease.lease import Lease
 from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
 
@@ -21,6 +22,7 @@ class Job:
     Attributes:
         clock: Seconds that its clock is off.
         compile: Seconds that it takes.
+        away: It is another machine, whose processes nobody here can see.
     """
 
     key: str
@@ -30,6 +32,7 @@ class Job:
     wait: float = 120.0
     clock: float = 0.0
     poll: float = 0.1
+    away: bool = True
     waits: list = field(default_factory=list)
 
     @property
@@ -70,9 +73,12 @@ def warm(make, job):
     if job.clock:
         right = time.time
         time.time = lambda: right() + job.clock
+    if job.away:
+        here.place = lambda: f"of {os.getpid()}"
     tier = make()
     lease = Lease(tier, job.key, "recipes/bert.yaml", job.seconds, poll=job.poll, settle=0.5)
     waited = []
+    job.note("looks")
     with lease.lead(job.wait, lambda holder, _: waited.append(holder), partial(is_published, tier, job)) as lead:
         if not lead.finished:
             job.note("compiles")

@@ -6,9 +6,11 @@ import random
 from contextlib import contextmanager
 
 import pytest
+from msgspec import structs
 from standins import StandIn, Watched, compiles, expected, find, make_record, publish, recipe, served
 from tier_processes import KINDS, serve
 
+from cachekit.actions.obtain import obtain
 from cachekit.actions.plan import plan
 from cachekit.actions.push import push
 from cachekit.actions.train import train
@@ -270,8 +272,6 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
     with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
         bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
         found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
-        from cachekit.actions.obtain import obtain
-
         assert obtain(bob.session, found) is None
     assert find(bob.store, made[0]) is None
     assert bob.told("remote.damaged")
@@ -320,6 +320,21 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     assert found.shared.record == made[0]
 
 
+def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
+    for module in ("draft", "remote"):
+        monkeypatch.setattr(f"cachekit.tiers.{module}.RECORD_LIMIT", 20_000)
+    tier, made = make(), make_record()
+    tier.commit(Change("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    publish(bob.store, made)
+    (pushed,) = push(bob.session, [made[0]], bob.session.chain.writable)
+    assert pushed.error is None, pushed.error.lines()
+    (told,) = bob.told("remote.damaged")
+    assert told["key"] == made[0].key
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
+
+
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     made = make_record()
     body = json.loads(encode(made[0]))["record"] | {"schema": 2}
@@ -344,8 +359,6 @@ def test_two_builds_of_one_module_both_stay_whole(member):
     two = (make_record(2, ("a",), size=9000)[0], {})
     other = bytes(9000)
     file = type(two[0].files[0])(two[0].files[0].path, 9000, hashlib.sha256(other).hexdigest())
-    from msgspec import structs
-
     module = structs.replace(two[0].modules[0], files=(file,))
     two = (structs.replace(two[0], modules=(module,)), {file.sha256: other})
     assert one[0].modules[0].name == two[0].modules[0].name
@@ -354,11 +367,71 @@ def test_two_builds_of_one_module_both_stay_whole(member):
         (pushed,) = push(watched.session, [made[0]], watched.session.chain.writable)
         assert pushed.error is None
     carl = member("carl", "r")
-    from cachekit.actions.obtain import obtain
-
     for made in (one, two):
         record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
         assert served(carl.store, record) == expected(made)
+
+
+@pytest.mark.feature("R1")
+@pytest.mark.parametrize("damage", ["other", "shorter", "gone"])
+def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
+    tier, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    made = make_record(size=9000)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    revision = tier.revision()
+    there = tier.read(path, revision, 1 << 20)
+    # Any tool that is not cachekit writes wherever it likes.
+    raw = {"other": bytes(9000), "shorter": b"x", "gone": None}[damage]
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, raw, there.token)]), revision)
+    (pushed,) = push(ann.session, [made[0]], ann.session.chain.writable, recheck=True)
+    assert file.sha256 in {one.sha256 for one in pushed.published.files}
+    assert "gone, or overwritten" in ann.told("remote.damaged")[0]["reason"]
+    bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    assert served(bob.store, obtain(bob.session, found)) == expected(made)
+    if raw is not None:
+        assert make().read(path, make().revision(), 1 << 20).data == raw  # nothing is overwritten
+
+
+@pytest.mark.parametrize("damage", [bytes(9000), None])
+def test_where_one_request_tells_of_damage_each_push_mends_it(tmp_path, damage):
+    with serve("hub", tmp_path / "server") as make:
+        tier, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        made = make_record(size=9000)
+        publish(ann.store, made)
+        push(ann.session, [made[0]], ann.session.chain.writable)
+        _, path = next(iter(document.Shared(made[0]).paths().values()))
+        there = tier.read(path, revision := tier.revision(), 1 << 20)
+        tier.commit(Change("a stranger's [1]", writes=[Write(path, damage, there.token)]), revision)
+        (pushed,) = push(ann.session, [made[0]], ann.session.chain.writable)
+        assert len(pushed.published.files) == 1
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        assert served(bob.store, obtain(bob.session, found)) == expected(made)
+
+
+def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
+    ann, (one, contents), (two, _) = member("ann"), make_record(1), make_record(2)
+    two = structs.replace(two, modules=(structs.replace(two.modules[0], name="standin-1.0/MODULE_2"),))
+    for record in (one, two):  # of the same bytes, in another place
+        publish(ann.store, (record, contents))
+        (pushed,) = push(ann.session, list(ann.store.records()), ann.session.chain.writable)
+        assert pushed.published.records == (layout.path_of(record),)
+    assert not ann.told("remote.damaged")
+
+
+def test_what_a_pull_found_damaged_the_compile_after_it_replaces(tmp_path, make, log):
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    made = warm(ann.session, ann.prepare()).record
+    tier = make()
+    file, path = max(document.Shared(made).paths().values(), key=lambda found: found[0].size)
+    there = tier.read(path, revision := tier.revision(), 1 << 20)
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, bytes(file.size), there.token)]), revision)
+    for name, compiled in (("bob", 3), ("carl", 0)):
+        one = Watched(tmp_path / name, shared=[(make(), "rw")])
+        assert warm(one.session, one.prepare()).compiled == compiled
 
 
 # Outages

@@ -79,7 +79,7 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     assert said(all_there(make, tmp_path, [*numbers, 9000]))[0] == count * share + 1
 
 
-# Not the quota of commits: after that one a push waits ten minutes (`test_tier_hub` has its answer).
+# Not the quota of commits: after that one a push waits ten minutes (`test_tier_hub_trouble` has its answer).
 FAULTS = {
     "busy": {},
     "window": {"kind": "429-window", "on": "* /api/*", "times": 20, "seconds": 1, "chance": 0.2},

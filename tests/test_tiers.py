@@ -20,8 +20,8 @@ from tier_processes import (
     write,
 )
 
-from cachekit.errors import CachekitError, IntegrityError
-from cachekit.tiers.port import ABSENT, Change, ConflictError, Write
+from cachekit.errors import CachekitError
+from cachekit.tiers.port import ABSENT, Change, ConflictError, TooLargeError, Write
 
 # Names that are legal, and that some layer could take for something else.
 NAMES = [
@@ -142,8 +142,13 @@ class TestReading:
     def test_read_has_a_limit(self, tier, home):
         revision = write(tier, f"{home}/x.json", b"x" * 1000, ABSENT)
         assert tier.read(f"{home}/x.json", revision, 1000).data == b"x" * 1000
-        with pytest.raises(IntegrityError):
+        with pytest.raises(TooLargeError) as caught:
             tier.read(f"{home}/x.json", revision, 999)
+        # It can be replaced unread, by who saw it.
+        replaced = write(tier, f"{home}/x.json", b"small", caught.value.token)
+        assert tier.read(f"{home}/x.json", replaced, 999).data == b"small"
+        with pytest.raises(ConflictError):
+            write(tier, f"{home}/x.json", b"late", caught.value.token)
 
     def test_read_takes_artifacts_too(self, tier, home):
         revision = put(tier, {f"{home}/flags.json": b"[1]", f"{home}/empty": b""})

@@ -19,7 +19,7 @@ from tier_processes import count, ending, is_sealed, put, rewrite, sealed, start
 
 from cachekit.errors import CachekitError, RemoteError, UsageError
 from cachekit.tiers.folder import FolderTier, turn
-from cachekit.tiers.port import ABSENT, BusyError, ConflictError, Limits, UncertainError
+from cachekit.tiers.port import ABSENT, BusyError, ConflictError, Limits, TooLargeError, UncertainError
 
 OLD = time.time() - 2 * 3600
 
@@ -52,6 +52,19 @@ class TestForPeople:
         assert (shared / "README.md").read_bytes() == b"new"
         with pytest.raises(ConflictError):
             write(tier, "README.md", b"x", document.token)
+
+    def test_a_huge_one_that_somebody_copied_here_is_replaced_unread(self, tier, shared):
+        with (shared / "README.md").open("wb") as file:
+            file.truncate(3 << 30)
+        with pytest.raises(TooLargeError) as caught:
+            read(tier, "README.md")
+        os.utime(shared / "README.md", ns=(1, 1))  # somebody wrote to it again
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"new", caught.value.token)
+        with pytest.raises(TooLargeError) as caught:
+            read(tier, "README.md")
+        write(tier, "README.md", b"new", caught.value.token)
+        assert read(tier, "README.md").data == b"new"
 
     def test_a_folder_that_somebody_emptied(self, tier, shared):
         write(tier, "cachekit/v1/records/x/bert/k.json", b"{}", ABSENT)

@@ -16,7 +16,9 @@ from cachekit.tiers.port import Write
 from cachekit.tiers.remote import Found, Remote
 
 LEASE = 60.0  # seconds; a holder that lives says so every third of it
-SCARCE_LEASE = 1800.0  # at least, where commits are too scarce for signs of life
+# Where commits are too scarce for signs of life, a lease must be longer than the whole warm:
+SCARCE_LEASE = 1800.0  # where nobody knows how long that takes
+SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other machines' hours, the push
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -
         return
     seconds = session.config.lease_seconds or LEASE
     if remote.tier.scarce and not session.config.lease_seconds:
-        seconds = max(SCARCE_LEASE, 2 * (expected_seconds or 0.0))
+        seconds = SCARCE_LEASE if expected_seconds is None else 2 * expected_seconds + SCARCE_EXTRA
     lease = Lease(remote.tier, prepared.key, prepared.recipe.name, seconds)
     found: Found | None = None
     told = ""

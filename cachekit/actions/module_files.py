@@ -18,9 +18,8 @@ from cachekit.actions.session import Session
 from cachekit.errors import IntegrityError
 from cachekit.record import DamagedRecordError, File
 from cachekit.tiers import document, layout
-from cachekit.tiers.document import Shared
+from cachekit.tiers.document import RECORD_LIMIT, Shared
 from cachekit.tiers.port import Entry, Tier
-from cachekit.tiers.publish import RECORD_LIMIT
 
 CHUNK = 1 << 20
 EMPTY = hashlib.sha256(b"").hexdigest()

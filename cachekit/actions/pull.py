@@ -71,7 +71,7 @@ def pull(session: Session, found: Found) -> Pulled:
                 for file in missing
                 if file.sha256 not in finished
             ]
-            hashed = Fetch(session, tier, found.revision).all(wanted)
+            hashed = Fetch(session, tier, found.revision, found.remote.spoiled).all(wanted)
             finished |= {sha256: one.path for sha256, one in hashed.items()}
             store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
     except IntegrityError as error:
@@ -130,12 +130,14 @@ class Fetch:
         session: Collaborators.
         tier: Where from.
         revision: The tier's state.
+        spoiled: Gets the paths of files that are not what they should be.
     """
 
-    def __init__(self, session: Session, tier: Tier, revision: str) -> None:
+    def __init__(self, session: Session, tier: Tier, revision: str, spoiled: set[str] | None = None) -> None:
         self._session = session
         self._tier = tier
         self._revision = revision
+        self._spoiled = set() if spoiled is None else spoiled
         self._total = 0
         self._lock = threading.Lock()
         self._done = 0
@@ -185,6 +187,7 @@ class Fetch:
                 found = self._fetched(part, file)
             if found is None:
                 part.restart()
+                self._spoiled.add(file.path)
                 raise IntegrityError(
                     f"{file.path} on {self._tier.name} is not what its record says",
                     cause="its size or digest does not fit",

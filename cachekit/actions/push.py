@@ -11,10 +11,11 @@ from typing import Any
 
 from cachekit.actions.fleet import ALONE, Turn
 from cachekit.actions.session import Session
-from cachekit.errors import CachekitError, IntegrityError
+from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.record import Record
 from cachekit.tiers.document import INLINE, TINY, Shared
-from cachekit.tiers.publish import Offer, Published, publish
+from cachekit.tiers.draft import Offer
+from cachekit.tiers.publish import Published, publish
 from cachekit.tiers.remote import Remote
 
 
@@ -59,6 +60,7 @@ def push(
     public: bool = False,
     replaces: bool = False,
     dry_run: bool = False,
+    recheck: bool = False,
 ) -> list[Pushed]:
     """Put records on caches. Never raises for a cache that fails: the training that made them has worked.
 
@@ -70,12 +72,13 @@ def push(
         public: Put them also where anybody can read them.
         replaces: Put them in the place of others of the same keys.
         dry_run: Only find out what would be sent.
+        recheck: Look at all files of records that are there already.
 
     Raises:
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
     offers = [_offer(session, record, replaces=replaces) for record in records]
-    return [_push(session, remote, offers, turn, public=public, dry_run=dry_run) for remote in remotes]
+    return [_push(session, remote, offers, turn, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes]
 
 
 def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
@@ -105,6 +108,7 @@ def _push(
     *,
     public: bool,
     dry_run: bool,
+    recheck: bool,
 ) -> Pushed:
     start = time.monotonic()
     keys = [offer.shared.record.key for offer in offers]
@@ -132,9 +136,11 @@ def _push(
                 wait=wait,
                 public=public,
                 dry_run=dry_run,
+                recheck=recheck,
+                spoiled=remote.spoiled,
             )
     except (CachekitError, OSError) as error:
-        reason = error if isinstance(error, CachekitError) else CachekitError(str(error))
+        reason = error if isinstance(error, CachekitError) else _local(remote, error)
         seconds = time.monotonic() - start
         if not dry_run:
             for offer in offers:
@@ -144,10 +150,14 @@ def _push(
         )
         return Pushed(remote.name, None, reason, seconds)
     seconds = time.monotonic() - start
+    mended = "a push would mend it" if dry_run else "this push mended it"
+    for key, damage in done.damaged.items():
+        session.journal.emit("remote.damaged", tier=remote.name, key=key, reason=f"{damage}; {mended}")
     if not dry_run:
         turn.released(remote)
         remote.refresh()
         remote.settled(keys)
+        remote.spoiled.clear()
         session.journal.emit(
             "push.end",
             tier=remote.name,
@@ -159,3 +169,12 @@ def _push(
             seconds=round(seconds, 3),
         )
     return Pushed(remote.name, done, None, seconds)
+
+
+def _local(remote: Remote, error: OSError) -> StoreError:
+    """An error of this machine's disks: the client of the Hub keeps what it sends there, too."""
+    return StoreError(
+        f"what goes to {remote.name} cannot be read, or kept here on its way",
+        cause=error.strerror or str(error),
+        hint="free some space where CACHEKIT_HOME and HF_HOME lie (~/.cache/huggingface), or set them to another disk",
+    )

@@ -46,7 +46,7 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
 
 
 def push_records(
-    session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool
+    session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
 ) -> list[Reported]:
     """Put records on every cache that may be written; see `push`.
 
@@ -56,10 +56,12 @@ def push_records(
         public: On a cache that anybody can read, too.
         replaces: In the place of others of the same keys.
         dry_run: Only say what would be sent.
+        recheck: Look at all files of records that are there already.
     """
     for remote in session.chain.writable:
         remote.retry()
-    done = push(session, records, session.chain.writable, public=public, replaces=replaces, dry_run=dry_run)
+    remotes = session.chain.writable
+    done = push(session, records, remotes, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
     reports = []
     for one, remote in zip(done, session.chain.writable, strict=True):
         open_to_all = remote.public and (dry_run or public or one.error is not None)

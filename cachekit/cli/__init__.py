@@ -7,8 +7,9 @@ import sys
 
 def main() -> None:
     """The `cachekit` command."""
-    from cachekit.cli.app import run
+    from cachekit.cli.app import run, stop_when_asked
 
+    stop_when_asked()
     for stream in (sys.stdout, sys.stderr):
         # A name that the terminal's encoding lacks is no reason to fail.
         if hasattr(stream, "reconfigure"):

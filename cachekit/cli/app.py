@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -61,6 +63,24 @@ def _top(
     """Compile once: warm a recipe's graphs, then train with every compile skipped."""
 
 
+_asked: list[signal.Signals] = []
+
+
+def stop_when_asked() -> None:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: locks and leases are given back, and workers end.
+
+    Schedulers end runs so. What this process was started deaf to (`nohup`) stays unheard.
+    """
+
+    def stop(number: int, _: object) -> NoReturn:
+        _asked.append(signal.Signals(number))
+        raise KeyboardInterrupt(_asked[0].name)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, stop)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     try:
@@ -107,4 +127,4 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
 
 
 def _interrupted() -> InterruptedRunError:
-    return InterruptedRunError("stopped", cause="Ctrl-C", hint="run it again")
+    return InterruptedRunError("stopped", cause=_asked[0].name if _asked else "Ctrl-C", hint="run it again")

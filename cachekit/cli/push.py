@@ -18,6 +18,9 @@ Names = Annotated[
 Pending = Annotated[bool, typer.Option("--pending", help="Only what could not be pushed before.")]
 Public = Annotated[bool, typer.Option("--public", help="Push to a cache that anybody can read, too.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Put records in the place of others of the same keys.")]
+Recheck = Annotated[
+    bool, typer.Option("--recheck", help="Read what lies there, too, and put what is damaged there again.")
+]
 
 
 def command(
@@ -26,6 +29,7 @@ def command(
     pending: Pending = False,
     public: Public = False,
     replace: Replace = False,
+    recheck: Recheck = False,
     dry_run: options.DryRun = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
@@ -49,7 +53,12 @@ def command(
         options.need_chain(session.chain.writable, "written")
         keys = [options.key_of(config, name, overrides) for name in names or ()]
         done = push_records(
-            session, chosen(session, keys, pending=pending), public=public, replaces=replace, dry_run=dry_run
+            session,
+            chosen(session, keys, pending=pending),
+            public=public,
+            replaces=replace,
+            dry_run=dry_run,
+            recheck=recheck,
         )
     document = {"dry_run": dry_run, "pushed": [one.as_dict() for one in done]}
     failure = next((one.pushed.error for one in done if one.pushed.error), None)

@@ -123,6 +123,7 @@ def store_error(home: Path, error: OSError) -> StoreError:
     hints = {
         errno.ENOSPC: "free some space, or set CACHEKIT_HOME to another disk",
         errno.EDQUOT: "your quota is used up; set CACHEKIT_HOME to another disk",
+        errno.EFBIG: "files may not be as large as this: see `ulimit -f`, or the file system's own limit",
         errno.EROFS: "the file system is read-only; set CACHEKIT_HOME to a writable folder",
         errno.EACCES: "set CACHEKIT_HOME to a folder that you may write to",
         errno.EPERM: "set CACHEKIT_HOME to a folder that you may write to",

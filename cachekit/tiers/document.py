@@ -20,6 +20,7 @@ from msgspec import structs
 from cachekit.record import DamagedRecordError, File, Record, from_document, parse, serialise, to_document
 from cachekit.tiers import layout
 
+RECORD_LIMIT = 64 << 20  # bytes of a document that are read
 TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 

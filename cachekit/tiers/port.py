@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cachekit.errors import BusyError, ConflictError, UncertainError
+from cachekit.errors import BusyError, ConflictError, TooLargeError, UncertainError
 
 __all__ = [
-    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "UncertainError",
-    "Upload", "Write",
+    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "TooLargeError",
+    "UncertainError", "Upload", "Write",
 ]  # fmt: skip
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
@@ -146,12 +146,14 @@ class Tier(Protocol):
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
             and leases are claimed another way.
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+        batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
     """
 
     name: str
     compares: bool
     scarce: bool
+    batch: int
     public: bool
 
     def revision(self) -> str:
@@ -186,7 +188,7 @@ class Tier(Protocol):
 
         Raises:
             RemoteError, AuthError: As above.
-            IntegrityError: It has more than `limit` bytes; no more than that were read.
+            TooLargeError: It has more than `limit` bytes; no more than that were read. Names the token of its state.
         """
         ...
 

@@ -9,48 +9,28 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from msgspec import structs
-
-from cachekit.errors import IntegrityError, RemoteError, UsageError
-from cachekit.record import DamagedRecordError
-from cachekit.tiers import card, document, layout
-from cachekit.tiers.document import Shared
+from cachekit.errors import RemoteError, UsageError
+from cachekit.tiers import card, layout
+from cachekit.tiers.draft import Draft, Known, Offer, draft, look
 from cachekit.tiers.port import (
     ABSENT,
     BusyError,
     Change,
     ConflictError,
-    Document,
     Tell,
     Tier,
+    TooLargeError,
     UncertainError,
     Upload,
     Write,
 )
 
-RECORD_LIMIT = 64 << 20  # bytes
 CARD_LIMIT = 4 << 20
 CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
 Wait = Callable[[float, str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A record to publish.
-
-    Attributes:
-        shared: The record with its tiny files.
-        sources: The local file of each digest that the tier may lack.
-        replaces: Put it in the place of what is there, instead of both.
-    """
-
-    shared: Shared
-    sources: Mapping[str, Path | bytes]
-    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +42,7 @@ class Published:
         records: Paths of records that were written.
         files: What was put there.
         unchanged: Records that needed nothing.
+        damaged: Keys of records that nobody could use as they were, with the reason; they were replaced.
         tries: How often it was tried.
     """
 
@@ -69,20 +50,13 @@ class Published:
     records: tuple[str, ...] = ()
     files: tuple[Upload, ...] = ()
     unchanged: int = 0
+    damaged: Mapping[str, str] = field(default_factory=dict)
     tries: int = 1
 
     @property
     def size(self) -> int:
         """Bytes of the files."""
         return sum(file.size for file in self.files)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    files: tuple[Upload, ...]
-    records: tuple[Write, ...]
-    rows: tuple[Shared, ...]
-    unchanged: int
 
 
 def publish(
@@ -95,6 +69,8 @@ def publish(
     wait: Wait = lambda seconds, _: time.sleep(seconds),
     public: bool = False,
     dry_run: bool = False,
+    recheck: bool = False,
+    spoiled: Collection[str] = (),
 ) -> Published:
     """Make records visible on a tier.
 
@@ -107,6 +83,9 @@ def publish(
         wait: Sleeps, and tells why.
         public: Put it there also where anybody can read it.
         dry_run: Only find out what would be written.
+        recheck: Look at all files of records that are there already; read those of which the tier knows no digest.
+            Without it that is done as far as it costs no request.
+        spoiled: Paths of files that are known not to be what their record says.
 
     Raises:
         UsageError: Anybody can read it, and that was not allowed.
@@ -116,10 +95,10 @@ def publish(
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     deadline = time.monotonic() + seconds
-    if offers and release is None and (unchanged := _unchanged(tier, offers)):
-        return unchanged
+    known = Known(spoiled, recheck, set(spoiled), set())
+    if offers and release is None and look(tier, offers, known):
+        return Published("", unchanged=len(offers))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
-    taken: set[str] = set()
     for attempt in range(1, 10_000):
         pause, reason = 0.0, ""
         try:
@@ -130,21 +109,20 @@ def publish(
                     cause="what is pushed there tells who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
                 )
-            draft = _draft(tier, offers, revision, taken)
-            done = Published(
-                revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt
-            )
+            todo = draft(tier, offers, revision, known)
+            records = tuple(write.path for write in todo.records)
+            done = Published(revision, records, todo.files, todo.unchanged, todo.damaged, attempt)
             freed = release(revision) if release is not None else None
-            if dry_run or not (draft.records or freed):
+            if dry_run or not (todo.records or freed):
                 return done
-            if not _upload(tier, draft.files, revision, tell, taken):
+            if not _upload(tier, todo.files, revision, tell, known.taken):
                 continue
-            writes = [*draft.records]
+            writes = [*todo.records]
             # Where all changes are one race, the card loses none of its own.
-            if draft.records and (attempt <= CARD_TRIES or tier.scarce):
-                writes += _card(tier, draft, revision)
+            if todo.records and (attempt <= CARD_TRIES or tier.scarce):
+                writes += _card(tier, todo, revision)
             writes += [freed] if freed else []
-            return replace(done, revision=tier.commit(Change(title, draft.files, tuple(writes)), revision))
+            return replace(done, revision=tier.commit(Change(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             pause, reason = min(0.05 * 1.6**attempt, 15.0) * random.uniform(0.5, 1.5), error.message  # noqa: S311
             last: RemoteError = error
@@ -166,108 +144,9 @@ def publish(
     raise AssertionError("unreachable")
 
 
-def _unchanged(tier: Tier, offers: Sequence[Offer]) -> Published | None:
-    """What there is to say when the tier has it all, which one request tells."""
-    documents = {layout.path_of(offer.shared.record): document.write(offer.shared) for offer in offers}
-    there = tier.stat(sorted(documents), "")
-    if all(path in there and there[path].equals(data) for path, data in documents.items()):
-        return Published("", unchanged=len(offers))
-    return None
-
-
 def _names(offers: Sequence[Offer]) -> str:
     names = sorted({offer.shared.record.recipe for offer in offers})
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
-
-
-def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) -> _Draft:
-    """What is missing on the tier as it is at `revision`."""
-    paths = [layout.path_of(offer.shared.record) for offer in offers]
-    there = tier.stat(paths, revision) if paths else {}
-    wanted: list[tuple[str, Offer, Shared, str]] = []
-    for path, offer in zip(paths, offers, strict=True):
-        entry, found = there.get(path), None
-        if entry is not None:
-            if entry.equals(document.write(offer.shared)):
-                continue
-            found = tier.read(path, revision, RECORD_LIMIT)
-        merged, token = _merged(tier, offer, found, revision)
-        if merged is not None:
-            wanted.append((path, offer, merged, token))
-    # At each path the first one's bytes: two records of one push may name two builds of a module as well.
-    uploads: dict[str, Upload] = {}
-    own = {path for _, _, shared, _ in wanted for _, path in shared.paths().values()}
-    lying = tier.stat(sorted(own), revision) if own else {}
-    spare = {
-        layout.blob_path(file.sha256)
-        for _, _, shared, _ in wanted
-        for file, path in shared.paths().values()
-        if path in taken or (path in lying and lying[path].holds(file.size, file.sha256) is False)
-    }
-    lying |= tier.stat(sorted(spare), revision) if spare else {}
-    records, rows = [], []
-    for path, offer, shared, token in wanted:
-        places = dict(shared.places)
-        for module in shared.record.modules:
-            for file in module.files:
-                place = places.get(file.sha256) or layout.file_path(module, file)
-                entry, other = lying.get(place), uploads.get(place)
-                if (
-                    place in taken
-                    or (entry and entry.holds(file.size, file.sha256) is False)
-                    or (other and other.sha256 != file.sha256)
-                ):
-                    place = places[file.sha256] = layout.blob_path(file.sha256)
-                    entry = lying.get(place)
-                source = offer.sources.get(file.sha256)
-                if source is not None and not (entry and entry.holds(file.size, file.sha256)):
-                    uploads[place] = Upload(place, file.size, file.sha256, source)
-        final = replace(shared, places=places)
-        records.append(Write(path, document.write(final), token))
-        rows.append(final)
-    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted))
-
-
-def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> tuple[Shared | None, str]:
-    """What to write for an offer, and on top of what; None where nothing is to be written."""
-    token = found.token if found else ABSENT
-    if found and found.data == document.write(offer.shared):
-        return None, token  # ours: a tier that knows no digests did not tell before
-    try:
-        theirs = document.read(found.data) if found else None
-    except DamagedRecordError:
-        return offer.shared, token  # nobody can use what is there
-    if found and theirs is None:
-        return None, token  # a later cachekit's record
-    if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
-        return offer.shared, token  # another key's
-    usable = _usable(tier, theirs, offer.shared, revision) if theirs and not offer.replaces else None
-    merged = document.merge(offer.shared, usable)
-    if theirs is not None and document.write(merged) == document.write(theirs):
-        return None, token
-    return merged, token
-
-
-def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared | None:
-    """A record without what nobody can fetch any more, as far as ours has that; None where nothing is left.
-
-    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there.
-    """
-    paths = theirs.paths()
-    lying = tier.stat(sorted({path for _, path in paths.values()}), revision)
-    lost = {
-        sha256
-        for sha256, (file, path) in paths.items()
-        if sha256 not in theirs.inline and (path not in lying or lying[path].holds(file.size, sha256) is False)
-    }
-    mine = {module.name for module in ours.record.modules}
-    kept = tuple(
-        module
-        for module in theirs.record.modules
-        if lost.isdisjoint(file.sha256 for file in module.files)
-        or not (module.name in mine or layout.is_archive(module))
-    )
-    return replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
 
 
 def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
@@ -285,19 +164,19 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
     return True
 
 
-def _card(tier: Tier, draft: _Draft, revision: str) -> list[Write]:
+def _card(tier: Tier, todo: Draft, revision: str) -> list[Write]:
     try:
         found = tier.read(layout.CARD, revision, CARD_LIMIT)
-    except IntegrityError:  # people made it too large to be changed here; that must not stop a push
+    except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
     page = found.data if found else b""
     said = card.total(page)
     if tier.scarce and said is not None:  # each card goes with its records there, so that the last one is right
-        count = said + sum(write.token == ABSENT for write in draft.records)
+        count = said + sum(write.token == ABSENT for write in todo.records)
     else:
         there = {entry.path for entry in tier.list(layout.RECORDS, revision)}
-        count = len(there | {write.path for write in draft.records})
-    text = card.update(page, [row.record for row in draft.rows], count)
+        count = len(there | {write.path for write in todo.records})
+    text = card.update(page, [row.record for row in todo.rows], count)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -18,9 +18,8 @@ from cachekit.errors import IntegrityError
 from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers import document, layout
 from cachekit.tiers.breaker import Breaker
-from cachekit.tiers.document import Shared
+from cachekit.tiers.document import RECORD_LIMIT, Shared
 from cachekit.tiers.port import Tier
-from cachekit.tiers.publish import RECORD_LIMIT
 
 ABSENT_SECONDS = 15.0
 
@@ -58,6 +57,7 @@ class Remote:
         self._breaker = Breaker(memory, tier.name)
         own = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
         self._absent, self._pending = own / "absent", own / "pending"
+        self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
 
     @contextmanager
@@ -121,7 +121,7 @@ class Remote:
             with self.call() as tier:
                 found = tier.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
         except IntegrityError as error:  # a body without end, say
-            raise DamagedRecordError(error.message) from error
+            raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
             with suppress(OSError):
                 note.parent.mkdir(parents=True, exist_ok=True)
@@ -162,10 +162,14 @@ class Remote:
             (self._pending / record.key).write_text(json.dumps(note), encoding="utf-8")
 
     def pending(self) -> dict[str, tuple[str, str]]:
-        """Keys of records that could not be put there, each with its compiler's directory and model type."""
+        """Keys of records that could not be put there, each with its compiler's directory and model type.
+
+        These are empty where a full disk took no more than the note's name.
+        """
         found = {}
         with suppress(OSError):
             for note in sorted(self._pending.iterdir()):
+                found[note.name] = ("", "")
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     document = json.loads(note.read_text(encoding="utf-8"))
                     found[note.name] = (str(document["directory"]), str(document["model_type"]))

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
 from cachekit.tiers.bucket.client import BATCH, BucketClient
 from cachekit.tiers.deadline import streamed
 from cachekit.tiers.paths import check
@@ -55,6 +55,7 @@ class BucketTier:
 
     compares = False
     scarce = False
+    batch = BATCH
     public = False
 
     def __init__(
@@ -101,11 +102,13 @@ class BucketTier:
             for chunk, token in self._streamed(get):  # noqa: B007 - the same each time
                 data += chunk
                 if len(data) > limit:
-                    raise IntegrityError(f"{self.name}: {path} is too large", cause=f"more than {limit} bytes")
+                    break
         except FileNotFoundError:
             return None
         if not token:  # it did not say
             token = self._look([path]).get(path, (None, ""))[1]
+        if len(data) > limit:
+            raise TooLargeError(f"{self.name}: {path} is too large", cause=f"more than {limit} bytes", token=token)
         return Document(bytes(data), token) if token else None
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:

@@ -1,4 +1,8 @@
-"""Run work that may hang in the kernel, and give up on it in time: a dead NFS mount never answers a system call."""
+"""Run work that may hang in the kernel, and give up on it in time: a dead NFS mount never answers a system call.
+
+Unlike `tiers.deadline` this is for thousands of calls that take microseconds: threads are used again, only so many may
+hang, for a thread in the kernel never ends by itself, and a write has a point after which giving up is "uncertain".
+"""
 
 from __future__ import annotations
 

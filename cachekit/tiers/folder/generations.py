@@ -20,9 +20,8 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cachekit.errors import IntegrityError
 from cachekit.tiers.folder.confined import (
     OURS,
     Root,
@@ -35,7 +34,7 @@ from cachekit.tiers.folder.confined import (
     sweep,
     write_all,
 )
-from cachekit.tiers.port import ABSENT, ConflictError, Document, UncertainError
+from cachekit.tiers.port import ABSENT, ConflictError, Document, TooLargeError, UncertainError
 
 FOLDER = f"{OURS}doc-"
 _BEFORE = 32  # ids of earlier generations that each one names
@@ -44,6 +43,7 @@ _TRIES = 64  # a head that is swept while it is read means that others made prog
 _DIGITS = 12
 _NO_DATA = -1  # as a limit: only what it is
 _ANY = 1 << 30  # as a limit: cachekit's own documents are bounded when they are written
+_HASHED = 64 << 20  # bytes of a file of others that name its state; a larger one is known by its number, size and time
 # After these answers to a link it is certain that there is none.
 _REFUSED = (
     errno.ENOSPC,
@@ -100,7 +100,7 @@ class Generations:
         """The document; None where there is none.
 
         Raises:
-            IntegrityError: It is larger than `limit`.
+            TooLargeError: It is larger than `limit`.
             OSError: It cannot be read.
         """
         state = self._state(limit)
@@ -208,7 +208,7 @@ class Generations:
         except OSError as error:
             if not is_absent(error):
                 raise
-        return self._plain(_ANY if limit == _NO_DATA else limit)
+        return self._plain(limit)
 
     def _plain(self, limit: int) -> State:
         """The state of a document that something else put there: whoever copied a cache repo into the folder."""
@@ -216,14 +216,13 @@ class Generations:
             with self._root.folder(self._above) as above:
                 handle = open_file(above, self._name)
                 try:
-                    data = _within(handle, limit, 0)
+                    return _of_others(handle, limit)
                 finally:
                     os.close(handle)
         except OSError as error:
             if not is_absent(error) or not self._above_is_there():
                 raise
             return State(0, "", (), there=False)
-        return State(0, hashlib.sha256(data).hexdigest(), (), there=True, data=data)
 
     def _above_is_there(self) -> bool:
         """Whether the root is: a cache that is gone is an error, not an empty one."""
@@ -310,7 +309,11 @@ def _load(folder: int, number: int, limit: int) -> State | None:
                 return State(number, identity, before, not removed)
             skip = len(line) + len(newline)
             os.lseek(handle, skip, os.SEEK_SET)
-            return State(number, identity, before, there=True, data=_within(handle, limit, skip))
+            state = State(number, identity, before, there=True)
+            size = os.fstat(handle).st_size - skip
+            if size > limit:
+                raise _too_large(size, limit, state)
+            return replace(state, data=read_all(handle, size))
         finally:
             os.close(handle)
     except OSError as error:
@@ -319,9 +322,18 @@ def _load(folder: int, number: int, limit: int) -> State | None:
         raise
 
 
-def _within(handle: int, limit: int, skip: int) -> bytes:
-    size = os.fstat(handle).st_size - skip
-    data = b"" if size > limit else read_all(handle, limit + 1)
-    if size > limit or len(data) > limit:
-        raise IntegrityError(f"a document of {size:,} bytes, of which {limit:,} are allowed")
-    return data
+def _of_others(handle: int, limit: int) -> State:
+    """The state of a plain file."""
+    found = os.fstat(handle)
+    if found.st_size <= _HASHED:
+        data = read_all(handle, _HASHED)
+        state = State(0, hashlib.sha256(data).hexdigest(), (), there=True, data=data)
+    else:
+        state = State(0, f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}", (), there=True)
+    if limit != _NO_DATA and found.st_size > limit:
+        raise _too_large(found.st_size, limit, state)
+    return state
+
+
+def _too_large(size: int, limit: int, state: State) -> TooLargeError:
+    return TooLargeError(f"a document of {size:,} bytes, of which {limit:,} are allowed", token=state.token)

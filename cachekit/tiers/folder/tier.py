@@ -64,6 +64,7 @@ class FolderTier:
 
     compares = True
     scarce = False
+    batch = 1
     public = False
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:

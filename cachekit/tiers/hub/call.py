@@ -3,6 +3,9 @@
 The client of the Hub has no limit of its own for most calls, tries five times where it has one, and its Rust part
 (`hf_xet`) tries for ever. So a call runs in a thread that can be left behind, every request that it makes is bounded
 (`session`), and an upload that does not move is given up. Threads are daemons: one that hangs keeps nobody alive.
+
+Unlike `tiers.deadline` this gives each request the `Call` that it belongs to, by its thread's context, and uses threads
+again, since the client of 0.36 keeps its connections by thread; a call that was given up refuses its next request.
 """
 
 from __future__ import annotations

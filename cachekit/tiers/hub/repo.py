@@ -15,7 +15,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
 
-from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.errors import RemoteError, TooLargeError, UsageError
 from cachekit.tiers import paths
 from cachekit.tiers.hub import send
 from cachekit.tiers.hub.call import Call
@@ -61,6 +61,7 @@ class HubTier:
 
     compares = True
     scarce = True
+    batch = STAT_BATCH
     public = False
 
     def __init__(
@@ -149,7 +150,7 @@ class HubTier:
                 for piece in body:
                     size += len(piece)
                     if size > limit:
-                        raise IntegrityError(f"{path} on {self.name} has more than {limit} bytes")
+                        raise TooLargeError(f"{path} on {self.name} has more than {limit} bytes")
                     pieces.append(piece)
             return b"".join(pieces)
 
@@ -159,6 +160,10 @@ class HubTier:
         except FileNotFoundError:
             self._learn(revision, {path: None})
             return None
+        except TooLargeError as error:
+            there = self._states([path], revision)[path]
+            error.token = _token(there) if there else ABSENT
+            raise
         entry = _entry_of(path, data)
         self._learn(revision, {path: entry})
         return Document(data, _token(entry))
@@ -307,7 +312,7 @@ def _is_there(write: Write, entry: Entry | None) -> bool:
 
 
 def _token(entry: Entry) -> str:
-    return f"{entry.digests['git']}:{entry.digests['sha256']}"
+    return f"{entry.digests.get('git', '')}:{entry.digests.get('sha256', '')}"
 
 
 def _fits(token: str, entry: Entry | None) -> bool:

@@ -16,6 +16,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from cachekit.tiers.lease import here
+
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
 GENERATIONS = 1 << 53
@@ -25,12 +27,18 @@ Text = Annotated[str, Meta(max_length=256)]
 
 
 class Owner(Struct, frozen=True):
-    """A process that compiles; `id` is random, for numbers and names come again."""
+    """A process that compiles; `id` is random, for numbers and names come again. `place` and `began`: see `here`."""
 
     host: Text
     user: Text
     pid: int
     id: Annotated[str, Meta(min_length=1, max_length=64)]
+    place: Annotated[str, Meta(max_length=64)] = ""
+    began: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
+
+    def is_dead(self) -> bool:
+        """Whether that is certain, which only processes of the same machine can know."""
+        return here.is_dead(self.place, self.pid, self.began)
 
 
 class Claim(Struct, frozen=True):
@@ -76,7 +84,8 @@ def myself() -> Owner:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # the system has no name for it
         user = str(os.getuid())
-    return Owner(socket.gethostname()[:256], user[:256], os.getpid(), uuid.uuid4().hex)
+    pid = os.getpid()
+    return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, here.place(), here.began(pid))
 
 
 def claim(key: str, owner: Owner, seconds: float, recipe: str, generation: int = 1, *, held: bool = True) -> Claim:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from cachekit.tiers.layout import LEASES, lease_path
 from cachekit.tiers.lease.claim import GENERATIONS, LARGEST, Claim, Owner, claim, decode, encode
-from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, UncertainError, Write
+from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, TooLargeError, UncertainError, Write
 
 _MANY = 64  # claims of one key that are looked at
 
@@ -71,6 +71,8 @@ class Watch:
                 since = now
             self._since[path] = (found.mark, since)
             left[path] = since + (found.claim.seconds if found.claim else self.seconds) - now
+            if found.claim is not None and found.claim.owner.is_dead():
+                left[path] = 0.0
         return left
 
 
@@ -104,6 +106,15 @@ def changing(what: str, key: str, writes: list[Write]) -> Change:
     return Change(f"cachekit: {what} the lease of {key[:16]} [{uuid.uuid4().hex}]", writes=writes)
 
 
+def _read(tier: Tier, path: str, revision: str) -> Found | None:
+    """What lies there; one that is too large to be a lease is held by somebody unknown, like any that says nothing."""
+    try:
+        document = tier.read(path, revision, LARGEST)
+    except TooLargeError as error:
+        return Found(error.token, error.token.encode(), None)
+    return None if document is None else Found(document.token, document.data, decode(document.data))
+
+
 class Swapped:
     """One document, by compare-and-swap."""
 
@@ -118,10 +129,9 @@ class Swapped:
     def look(self, revision: str = "") -> Seen:
         """Read the document."""
         revision = revision or self._tier.revision()
-        document = self._tier.read(self._path, revision, LARGEST)
-        if document is None:
+        found = _read(self._tier, self._path, revision)
+        if found is None:
             return Seen(revision, None, {})
-        found = Found(document.token, document.data, decode(document.data))
         if found.claim is not None and found.claim.owner.id == self._owner.id:
             return Seen(revision, found, {})
         return Seen(revision, None, {self._path: found})
@@ -176,10 +186,9 @@ class Claimed:
         mine, others = None, {}
         paths = sorted(entry.path for entry in self._tier.list(self._folder, revision))
         for path in paths[:_MANY]:
-            document = self._tier.read(path, revision, LARGEST)
-            if document is None:
+            found = _read(self._tier, path, revision)
+            if found is None:
                 continue
-            found = Found(document.token, document.data, decode(document.data))
             if path == self._path:
                 mine = found
             else:

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cachekit.errors import IntegrityError, RemoteError
+from cachekit.errors import RemoteError, TooLargeError
 from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
 from cachekit.tiers.paths import check
 from cachekit.tiers.port import (
@@ -81,6 +81,7 @@ class S3Tier:
 
     compares = True
     scarce = False
+    batch = 1
     public = False
 
     def __init__(self, name: str, *, limits: Limits | None = None, endpoint: str = "", region: str = "") -> None:
@@ -124,8 +125,10 @@ class S3Tier:
         def get() -> Document:
             result = obstore.get(self._stores.reads, path)
             if result.meta["size"] > limit:
-                raise IntegrityError(
-                    f"{self.name}: {path} is too large", cause=f"{result.meta['size']} bytes, at most {limit} expected"
+                raise TooLargeError(
+                    f"{self.name}: {path} is too large",
+                    cause=f"{result.meta['size']} bytes, at most {limit} expected",
+                    token=self._token(result.meta["e_tag"]),
                 )
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
