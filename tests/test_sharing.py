@@ -10,12 +10,14 @@ from standins import StandIn, Watched, compiles, expected, find, make_record, pu
 from tier_processes import KINDS, serve
 
 from cachekit.actions.plan import plan
+from cachekit.actions.pull_recipes import pull_recipe
 from cachekit.actions.push import push
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
-from cachekit.errors import MissError, RemoteError
+from cachekit.errors import AuthError, MissError, RemoteError
 from cachekit.record import encode
 from cachekit.tiers import document, layout
+from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Change, Write
 
 
@@ -359,6 +361,88 @@ def test_two_builds_of_one_module_both_stay_whole(member):
     for made in (one, two):
         record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
         assert served(carl.store, record) == expected(made)
+
+
+# What is damaged is made good
+
+
+def harm(shared, kind):
+    """Harm a file of every module that lies in a folder."""
+    for path in shared.rglob("model.code"):
+        raw = path.read_bytes()
+        path.chmod(0o644)
+        if kind == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(raw[:-1] if kind == "short" else bytes([raw[0] ^ 1]) + raw[1:])
+
+
+@pytest.fixture
+def shared(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("kind", ["flip", "short", "gone"])
+@pytest.mark.parametrize("salt", ["", "another"])
+def test_who_finds_a_damaged_record_puts_a_good_one_in_its_place(tmp_path, shared, kind, salt):
+    def member(name, salt):
+        return Watched(tmp_path / name, shared=[(FolderTier(shared), "rw")], compiler=StandIn(salt=salt))
+
+    ann, bob, carl = member("ann", ""), member("bob", salt), member("carl", salt)
+    warm(ann.session, ann.prepare())
+    harm(shared, kind)
+    made = warm(bob.session, bob.prepare())
+    assert made.compiled == 3
+    assert len(bob.told("remote.damaged")) == 1  # it was not fetched twice
+    done = warm(carl.session, carl.prepare())
+    assert (done.compiled, done.record) == (0, made.record)
+
+
+def test_a_push_that_replaces_sends_what_is_gone(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "gone")
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, replaces=True)
+    assert len(pushed.published.files) == 3
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(shared), "r")])
+    assert warm(bob.session, bob.prepare()).compiled == 0
+
+
+def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "flip")
+    for _ in range(2):
+        (pushed,) = push(ann.session, [record], ann.session.chain.writable, replaces=True)
+        assert pushed.error is None
+    for path in (shared / "cachekit/v1/blobs").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(bytes(path.stat().st_size))
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, replaces=True)
+    assert "cachekit/v1/blobs/" in pushed.error.cause
+
+
+@pytest.mark.parametrize("failing", ["damaged", "away"])
+def test_what_one_cache_cannot_give_the_next_one_does(tmp_path, shared, failing, log):
+    far = tmp_path / "far"
+    far.mkdir()
+    for folder in (shared, far):
+        ann = Watched(tmp_path / "ann", shared=[(FolderTier(folder), "rw")])
+        made = warm(ann.session, ann.prepare())
+    near = FolderTier(shared) if failing == "damaged" else Broken(FolderTier(shared), "chunks", error=AuthError)
+    if failing == "damaged":
+        harm(shared, "flip")
+    bob = Watched(tmp_path / "bob", shared=[(near, "rw"), (FolderTier(far), "r")])
+    assert pull_recipe(bob.session, bob.prepare()).tier == str(far)
+    assert bob.lookup(bob.prepare()) == made.record
+    assert len(compiles(log)) == 1
+    if failing == "damaged":  # and the nearer one has it whole now
+        carl = Watched(tmp_path / "carl", shared=[(FolderTier(shared), "r")])
+        assert warm(carl.session, carl.prepare()).compiled == 0
 
 
 # Outages

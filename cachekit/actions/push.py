@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,8 @@ def _push(
 ) -> Pushed:
     start = time.monotonic()
     keys = [offer.shared.record.key for offer in offers]
+    # What cannot be used there is not merged with: everybody would refuse the union as well.
+    offers = [replace(o, replaces=o.replaces or remote.is_damaged(o.shared.record.key)) for o in offers]
     session.journal.emit("push.start", tier=remote.name, keys=keys)
     lock, sent = threading.Lock(), 0
 

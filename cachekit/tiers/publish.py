@@ -45,7 +45,7 @@ class Offer:
     Attributes:
         shared: The record with its tiny files.
         sources: The local file of each digest that the tier may lack.
-        replaces: Put it in the place of what is there, instead of both.
+        replaces: Put it in the place of what is there, instead of both; also what seems to be there already.
     """
 
     shared: Shared
@@ -83,6 +83,12 @@ class _Draft:
     records: tuple[Write, ...]
     rows: tuple[Shared, ...]
     unchanged: int
+    lying: frozenset[str]  # paths of those files where something of their size lies, for the tier to compare
+
+    @property
+    def new(self) -> tuple[Upload, ...]:
+        """Files that are not there, as far as sizes tell."""
+        return tuple(file for file in self.files if file.path not in self.lying)
 
 
 def publish(
@@ -116,7 +122,8 @@ def publish(
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     deadline = time.monotonic() + seconds
-    if offers and release is None and (unchanged := _unchanged(tier, offers)):
+    replaces = any(offer.replaces for offer in offers)  # then what is there is not believed
+    if offers and release is None and not replaces and (unchanged := _unchanged(tier, offers)):
         return unchanged
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     taken: set[str] = set()
@@ -132,7 +139,7 @@ def publish(
                 )
             draft = _draft(tier, offers, revision, taken)
             done = Published(
-                revision, tuple(write.path for write in draft.records), draft.files, draft.unchanged, attempt
+                revision, tuple(write.path for write in draft.records), draft.new, draft.unchanged, attempt
             )
             freed = release(revision) if release is not None else None
             if dry_run or not (draft.records or freed):
@@ -188,7 +195,7 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
     for path, offer in zip(paths, offers, strict=True):
         entry, found = there.get(path), None
         if entry is not None:
-            if entry.equals(document.write(offer.shared)):
+            if not offer.replaces and entry.equals(document.write(offer.shared)):
                 continue
             found = tier.read(path, revision, RECORD_LIMIT)
         merged, token = _merged(tier, offer, found, revision)
@@ -225,13 +232,14 @@ def _draft(tier: Tier, offers: Sequence[Offer], revision: str, taken: set[str]) 
         final = replace(shared, places=places)
         records.append(Write(path, document.write(final), token))
         rows.append(final)
-    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted))
+    known = frozenset(uploads) & lying.keys()
+    return _Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), known)
 
 
 def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> tuple[Shared | None, str]:
     """What to write for an offer, and on top of what; None where nothing is to be written."""
     token = found.token if found else ABSENT
-    if found and found.data == document.write(offer.shared):
+    if found and not offer.replaces and found.data == document.write(offer.shared):
         return None, token  # ours: a tier that knows no digests did not tell before
     try:
         theirs = document.read(found.data) if found else None
@@ -241,17 +249,18 @@ def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str) -> 
         return None, token  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
         return offer.shared, token  # another key's
-    usable = _usable(tier, theirs, offer.shared, revision) if theirs and not offer.replaces else None
+    usable = _usable(tier, theirs, revision) if theirs and not offer.replaces else None
     merged = document.merge(offer.shared, usable)
-    if theirs is not None and document.write(merged) == document.write(theirs):
+    if theirs is not None and not offer.replaces and document.write(merged) == document.write(theirs):
         return None, token
     return merged, token
 
 
-def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared | None:
-    """A record without what nobody can fetch any more, as far as ours has that; None where nothing is left.
+def _usable(tier: Tier, theirs: Shared, revision: str) -> Shared | None:
+    """A record without what nobody can fetch any more; None where nothing is left.
 
-    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there.
+    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A record
+    that names what is gone is refused as a whole by everybody, so that it goes.
     """
     paths = theirs.paths()
     lying = tier.stat(sorted({path for _, path in paths.values()}), revision)
@@ -260,13 +269,7 @@ def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str) -> Shared |
         for sha256, (file, path) in paths.items()
         if sha256 not in theirs.inline and (path not in lying or lying[path].holds(file.size, sha256) is False)
     }
-    mine = {module.name for module in ours.record.modules}
-    kept = tuple(
-        module
-        for module in theirs.record.modules
-        if lost.isdisjoint(file.sha256 for file in module.files)
-        or not (module.name in mine or layout.is_archive(module))
-    )
+    kept = tuple(module for module in theirs.record.modules if lost.isdisjoint(file.sha256 for file in module.files))
     return replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
 
 
@@ -278,7 +281,14 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
         tier.upload(files, revision, tell)
     except ConflictError:
         if len(files) == 1:
-            taken.add(files[0].path)
+            path = files[0].path
+            if path == layout.blob_path(files[0].sha256):  # there is no other place
+                raise RemoteError(
+                    f"{tier.name} is damaged",
+                    cause=f"{path} has other bytes than its name says",
+                    hint="remove that file there, and push again",
+                ) from None
+            taken.add(path)
             return False
         fitted = [_upload(tier, [file], revision, tell, taken) for file in files]  # every one, not only up to the first
         return all(fitted)

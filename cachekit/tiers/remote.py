@@ -59,6 +59,8 @@ class Remote:
         own = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
         self._absent, self._pending = own / "absent", own / "pending"
         self._revision: str | None = None
+        self._passed_over: dict[str, Shared] = {}
+        self._damaged: set[str] = set()
 
     @contextmanager
     def call(self) -> Iterator[Tier]:
@@ -100,8 +102,24 @@ class Remote:
         """Look at the present state from now on: while waiting for somebody, after a push."""
         self._revision = None
 
+    def pass_over(self, found: Found, *, damaged: bool = False) -> None:
+        """Take this record for absent in this run: it could not be fetched.
+
+        Args:
+            found: The record, from here.
+            damaged: Because it is not what it says; a push puts another in its place.
+        """
+        key = found.shared.record.key
+        self._passed_over[key] = found.shared
+        if damaged:
+            self._damaged.add(key)
+
+    def is_damaged(self, key: str) -> bool:
+        """Whether what lies here for a key turned out not to be what it says."""
+        return key in self._damaged
+
     def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key; None where there is none, or one that only a later cachekit reads.
+        """The record of a key; None where there is none, one that only a later cachekit reads, or one passed over.
 
         Args:
             directory: The compiler's.
@@ -135,6 +153,8 @@ class Remote:
         record = shared.record
         if (record.directory, record.model_type, record.key) != (directory, model_type, key):
             raise DamagedRecordError("it is another key's record")
+        if shared == self._passed_over.get(key):
+            return None
         return Found(self, shared, revision)
 
     def exist(self, paths: Sequence[str]) -> set[str]:
@@ -150,6 +170,8 @@ class Remote:
     def settled(self, keys: Sequence[str]) -> None:
         """After a push these are there: neither absent nor pending."""
         for key in keys:
+            self._passed_over.pop(key, None)
+            self._damaged.discard(key)
             for note in (self._absent / key, self._pending / key):
                 with suppress(OSError):
                     note.unlink(missing_ok=True)
