@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cli_session import DRIVER, RECIPE, Answer, environment, golden, the_error
+from cli_session import DEADLINE, DRIVER, RECIPE, Answer, environment, golden, the_error
+from hub_session import until
 from hubserver import HubServer
 
 pytest_plugins = ["cli_session"]
@@ -57,6 +59,14 @@ class Member:
         )  # fmt: skip
         assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
         return Answer(run.returncode, run.stdout, run.stderr)
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(self._worker), *arguments],
+            cwd=self.work, env=environment(**self.variables), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # Whoever runs the tests in the background of a shell has SIGINT ignored, and it is inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -232,6 +242,23 @@ def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
     bob = join("bob")
     bob("hub", "use", repo.name)
     assert bob("plan", "tiny.yaml", "--format", "json").json["status"] == "hit"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_gives_its_lease_back(join, tmp_path, number):
+    """Also where a scheduler stops it: the others would wait for the whole lease, on the Hub half an hour."""
+    ann, cache = join("ann"), tmp_path / "cache"
+    cache.mkdir()
+    ann.variables["FAKE_WORKER"] = "waits"
+    run = ann.start("warm", "tiny.yaml", "--cache", f"local:rw,{cache}:rw")
+    until((tmp_path / "pids").exists)
+    assert list(cache.glob("cachekit/v1/leases/[!.]*"))
+    run.send_signal(number)
+    _, told = run.communicate(timeout=DEADLINE)
+    assert run.returncode == 130
+    assert number.name in told or "Ctrl-C" in told
+    assert "Traceback" not in told
+    assert not list(cache.glob("cachekit/v1/leases/[!.]*"))
 
 
 @pytest.mark.feature("R5")

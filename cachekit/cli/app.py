@@ -107,4 +107,4 @@ def _asks_for_json(arguments: Sequence[str]) -> bool:
 
 
 def _interrupted() -> InterruptedRunError:
-    return InterruptedRunError("stopped", cause="Ctrl-C", hint="run it again")
+    return InterruptedRunError("stopped", cause="Ctrl-C, or it was asked to end", hint="run it again")

@@ -113,9 +113,11 @@ class ProcessLauncher:
             ended_by_us = False
             try:
                 ended_by_us = _follow(child, _Tail(log, printed, watch), Path(job.events), sink)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as stop:
                 raise InterruptedRunError(
-                    "stopped", cause=f"Ctrl-C while the worker ran; its output is in {log}", hint="run it again"
+                    "stopped",
+                    cause=f"{str(stop) or 'Ctrl-C'} while the worker ran; its output is in {log}",
+                    hint="run it again",
                 ) from None
             finally:
                 _end(child)
