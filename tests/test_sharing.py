@@ -12,6 +12,7 @@ from tier_processes import KINDS, serve
 from cachekit.actions.plan import plan
 from cachekit.actions.pull_recipes import pull_recipe
 from cachekit.actions.push import push
+from cachekit.actions.push_records import chosen
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.errors import AuthError, MissError, RemoteError
@@ -488,6 +489,35 @@ def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log)
     assert later.session.chain.writable[0].pending() == {}
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     assert plan(bob.prepare(), bob.store, bob.session.chain).hit
+
+
+def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
+    """By Ctrl-C here; a kill leaves the same note."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    tier = Broken(FolderTier(shared), "commit", error=stop)
+    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")])
+    record = publish(ann.store, make_record())
+    with pytest.raises(KeyboardInterrupt):
+        push(ann.session, [record], ann.session.chain.writable)
+    assert chosen(ann.session, [], pending=True) == [record]
+    other = publish(ann.store, make_record(2))
+    assert chosen(ann.session, [other.key], pending=True) == []
+    tier.failing.clear()
+    push(ann.session, [record], ann.session.chain.writable)
+    assert chosen(ann.session, [], pending=True) == []
+
+
+def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")], push=3)
+    record = publish(ann.store, make_record())
+    (pushed,) = push(
+        ann.session, chosen(ann.session, [record.key, record.key[:8]], pending=False), ann.session.chain.writable
+    )
+    assert pushed.error is None
+    assert len(pushed.published.records) == 1
 
 
 def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):

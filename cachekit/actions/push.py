@@ -111,6 +111,8 @@ def _push(
     # What cannot be used there is not merged with: everybody would refuse the union as well.
     offers = [replace(o, replaces=o.replaces or remote.is_damaged(o.shared.record.key)) for o in offers]
     session.journal.emit("push.start", tier=remote.name, keys=keys)
+    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
+        remote.keep_pending(offers[0].shared.record, "the push did not come to its end")
     lock, sent = threading.Lock(), 0
 
     def tell(size: int) -> None:

@@ -36,9 +36,8 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
     Raises:
         UnknownNameError: A key names none.
     """
-    if keys:
-        return [find(session.store, key) for key in keys]
-    records = list(session.store.records())
+    named = {record.key: record for record in (find(session.store, key) for key in keys)}  # each once
+    records = list(named.values()) if keys else list(session.store.records())
     if pending:
         kept = {key for remote in session.chain.writable for key in remote.pending()}
         return [record for record in records if record.key in kept]
