@@ -10,7 +10,9 @@ from cachekit.actions.inspect import find
 from cachekit.actions.leaks import leaks_of
 from cachekit.actions.push import Pushed, push
 from cachekit.actions.session import Session
+from cachekit.errors import AuthError, RemoteError
 from cachekit.record import Record
+from cachekit.tiers.remote import Remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,29 @@ def push_records(
     Args:
         session: Collaborators.
         records: Of the store.
-        public: On a cache that anybody can read, too.
+        public: On a cache that anybody can read, too; what that tells is told first.
         replaces: In the place of others of the same keys.
         dry_run: Only say what would be sent.
     """
+    tells: dict[str, tuple[str, ...]] = {}
     for remote in session.chain.writable:
         remote.retry()
+        if public and not dry_run and _is_public(remote):
+            tells[remote.name] = tuple(leaks_of(session.store, records))
+            session.journal.emit("push.tells", tier=remote.name, leaks=tells[remote.name])
     done = push(session, records, session.chain.writable, public=public, replaces=replaces, dry_run=dry_run)
     reports = []
     for one, remote in zip(done, session.chain.writable, strict=True):
-        open_to_all = remote.public and (dry_run or public or one.error is not None)
-        leaks = leaks_of(session.store, records) if open_to_all else ()
-        reports.append(Reported(one, tuple(leaks)))
+        leaks = tells.get(remote.name, ())
+        if not leaks and remote.public and (dry_run or one.error is not None):
+            leaks = tuple(leaks_of(session.store, records))
+        reports.append(Reported(one, leaks))
     return reports
+
+
+def _is_public(remote: Remote) -> bool:
+    try:
+        remote.revision()
+    except (RemoteError, AuthError):  # the push tells it
+        return False
+    return remote.public

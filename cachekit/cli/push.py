@@ -66,12 +66,13 @@ def human(document: dict[str, Any]) -> list[str]:
     for one in document["pushed"]:
         if one["error"]:
             lines.append(f"{one['tier']}: failed: {one['error']['message']}")
+            lines += [f"  would tell: {leak}" for leak in one["leaks"]]
             continue
         would = "would be " if document["dry_run"] else ""
         new = f"{out.count(len(one['records']), 'record')} and {out.count(len(one['files']), 'file')} {would}sent"
         lines.append(f"{one['tier']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
-        lines += [f"  tells: {leak}" for leak in one["leaks"]]
         if document["dry_run"]:
+            lines += [f"  tells: {leak}" for leak in one["leaks"]]
             lines += [f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"][:SHOWN]]
             if len(one["files"]) > SHOWN:
                 lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")
