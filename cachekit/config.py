@@ -231,7 +231,9 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
 
 def _anchored(table: Any, folder: Path) -> Any:
     url = table.get("url") if isinstance(table, dict) else None
-    return {**table, "url": str(folder / url)} if isinstance(url, str) and url.startswith(".") else table
+    if not isinstance(url, str) or not url or "://" in url or url.startswith(("/", "~", "$")):
+        return table
+    return {**table, "url": str(folder / url)}
 
 
 def load(

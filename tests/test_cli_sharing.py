@@ -235,6 +235,43 @@ def test_a_chain_that_cannot_be(join, chain):
         the_error(bob("plan", "tiny.yaml", code=2))
 
 
+@pytest.mark.parametrize(
+    ("chain", "tables", "told"),
+    [
+        ("local:rw,hub:x", '[tiers.hub]\nurl = "hf://team/cache"', "'x' allows"),
+        ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
+        ("local:ro", "", "'ro' allows"),
+        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
+        (
+            "local:rw,hub:r",
+            '[tiers.hub]\nurl = "gs://bucket/cache"',
+            "[tiers.hub]: gs://bucket/cache leads to no cache",
+        ),
+        ("local:rw,a:r,b:rw", '[tiers]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
+        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
+        ("local:rw,hub:r", '[tiers.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
+        ("local:rw,hub:r", '[tiers.hub]\nurl = "below"', "project/below"),
+    ],
+)
+def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables, told):
+    folder = command.work.parent / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "cachekit.toml").write_text(tables)
+    (folder / "sub" / "tiny.yaml").write_text(RECIPE)
+    monkeypatch.chdir(folder / "sub")
+    answer = command("pull", "tiny.yaml", "--cache", chain, code=7 if "below" in told else 2)
+    assert told in answer.err
+    assert "PASSWORD" not in answer.err
+    assert not [path for path in folder.parent.rglob("*.jsonl") if "PASSWORD" in path.read_text()]
+
+
+def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for verb in ("pull", "push"):
+        *_, cause, _ = the_error(command(verb, "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw", code=2))
+        assert "HF_HUB_OFFLINE is set, and hf://team/cache" in cause
+
+
 def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
     ann = join("ann")
     ann("hub", "use", repo.name)

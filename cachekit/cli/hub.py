@@ -83,7 +83,7 @@ def ls(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache)
     with options.session(config, None, NAME) as session:
-        options.need_chain(session.chain.readable, "read")
+        options.need_chain(session.chain, "read")
         found = []
         for remote in session.chain.readable:
             remote.retry()

@@ -46,7 +46,7 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, None, "" if dry_run else NAME) as session:
-        options.need_chain(session.chain.writable, "written")
+        options.need_chain(session.chain, "written")
         keys = [options.key_of(config, name, overrides) for name in names or ()]
         done = push_records(
             session, chosen(session, keys, pending=pending), public=public, replaces=replace, dry_run=dry_run
