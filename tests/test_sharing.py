@@ -17,7 +17,7 @@ from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.errors import AuthError, MissError, RemoteError
 from cachekit.record import encode
-from cachekit.tiers import document, layout
+from cachekit.tiers import card, document, layout
 from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Change, Write
 
@@ -321,6 +321,43 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     found = carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
     assert found.shared.record == made[0]
+
+
+@pytest.mark.parametrize(
+    "change", [{"recipe": "\ud800"}, {"graphs": 10**400}, {"bytes": float("inf")}, {"seconds": -1}, {"user": 3}]
+)
+def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
+    page = card.update(b"", [one], 1).decode()
+    row = card.ROWS.search(page)[1]
+    page = page.replace(row, json.dumps({**json.loads(row), **change}))
+    tier = FolderTier(shared)
+    tier.commit(Change("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
+    (pushed,) = push(ann.session, [two], ann.session.chain.writable)
+    assert pushed.error is None
+    said = (shared / "README.md").read_text()
+    assert two.key in said
+    assert one.key not in said
+
+
+def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
+    def stumble(*_, **__):
+        raise KeyError("a token, maybe")
+
+    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=stumble), "rw")])
+    record = publish(ann.store, make_record())
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    assert "KeyError" in pushed.error.cause
+    assert "token" not in str(pushed.error.lines())
+    assert chosen(ann.session, [], pending=True) == [record]
+
+
+def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
+    one, two = make_record(1)[0], make_record(2)[0]
+    page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
+    assert card.total(page) == 1
+    assert one.key in card.update(page, [two], 2).decode()
 
 
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,8 +138,8 @@ def _push(
                 public=public,
                 dry_run=dry_run,
             )
-    except (CachekitError, OSError) as error:
-        reason = error if isinstance(error, CachekitError) else CachekitError(str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
+        reason = error if isinstance(error, CachekitError) else _unforeseen(error)
         seconds = time.monotonic() - start
         if not dry_run:
             for offer in offers:
@@ -163,3 +164,14 @@ def _push(
             seconds=round(seconds, 3),
         )
     return Pushed(remote.name, done, None, seconds)
+
+
+def _unforeseen(error: Exception) -> CachekitError:
+    if isinstance(error, OSError):
+        return CachekitError(str(error))
+    # Not its own words: they may quote a request, with a token in it.
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    cause = f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}"
+    told = CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")
+    told.__cause__ = error
+    return told
