@@ -15,7 +15,7 @@ from cachekit.actions.push import push
 from cachekit.actions.push_records import chosen
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
-from cachekit.errors import AuthError, MissError, RemoteError
+from cachekit.errors import AuthError, ConflictError, MissError, RemoteError
 from cachekit.record import encode
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.folder import FolderTier
@@ -511,6 +511,14 @@ def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
         assert not plan(bob.prepare(), bob.store, bob.session.chain).hit
         assert len(bob.told("remote.failed")) == 1
     assert len(tier.calls) == 1
+
+
+def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=ConflictError), "rw")], push=0)
+    record = publish(ann.store, make_record())
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    assert "could not take the push" in pushed.error.message
+    assert ann.session.chain.writable[0].usable()
 
 
 def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log):

@@ -176,9 +176,9 @@ def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
         assert (tier.revision(), tier.name) == (old, f"hf://{repo.name}@{name}")
         document = tier.read(DOC, old, 100)
         assert document.data == b'{"a": 1}'
-        with pytest.raises(RemoteError, match="can only be read"):
+        with pytest.raises(AuthError, match="can only be read"):
             tier.commit(Change("x", (), [Write(DOC, b"3", document.token)]), old)
-        with pytest.raises(RemoteError, match="can only be read"):
+        with pytest.raises(AuthError, match="can only be read"):
             tier.upload([upload_of("x", b"x")], old, told_nothing)
     assert hub.count("POST */commit/*") == 0
 

@@ -164,7 +164,7 @@ def publish(
                 return replace(done, revision=landed)
             pause, reason, last = random.uniform(0.2, 2.0), error.message, error  # noqa: S311
         if time.monotonic() + pause > deadline:
-            raise RemoteError(
+            raise BusyError(  # no outage: it can still be read
                 f"{tier.name} could not take the push within {seconds:.0f} s",
                 cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
                 hint="cachekit push --pending, later",
@@ -283,7 +283,7 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
         if len(files) == 1:
             path = files[0].path
             if path == layout.blob_path(files[0].sha256):  # there is no other place
-                raise RemoteError(
+                raise IntegrityError(
                     f"{tier.name} is damaged",
                     cause=f"{path} has other bytes than its name says",
                     hint="remove that file there, and push again",
