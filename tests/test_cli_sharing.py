@@ -265,6 +265,18 @@ def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables,
     assert not [path for path in folder.parent.rglob("*.jsonl") if "PASSWORD" in path.read_text()]
 
 
+@pytest.mark.parametrize(
+    ("chain", "variable"), [("hf://team/cache", "HF_ENDPOINT"), ("s3://bucket/cache", "AWS_ENDPOINT_URL")]
+)
+def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, chain, variable):
+    if chain.startswith("s3"):
+        pytest.importorskip("obstore")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv(variable, "127.0.0.1:8080")
+    *_, hint = the_error(command("pull", "tiny.yaml", "--cache", f"local:rw,{chain}:r", code=2))
+    assert variable in hint
+
+
 def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for verb in ("pull", "push"):

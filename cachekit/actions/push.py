@@ -172,6 +172,4 @@ def _unforeseen(error: Exception) -> CachekitError:
     # Not its own words: they may quote a request, with a token in it.
     at = traceback.extract_tb(error.__traceback__)[-1]
     cause = f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}"
-    told = CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")
-    told.__cause__ = error
-    return told
+    return CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")
