@@ -159,17 +159,34 @@ def _defaults() -> dict[str, Any]:
     }
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """The settings in a file's text.
+
+    Raises:
+        UsageError: It is no TOML.
+    """
     try:
-        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
     return document
 
 
-def _project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return parse(path.read_text(encoding="utf-8"), path)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+
+
+def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The project's settings file for a folder, and what it says; None where there is none.
+
+    Raises:
+        UsageError: It is no TOML, or cannot be read.
+    """
     for folder in (start, *start.parents):
         own = folder / "cachekit.toml"
         if own.is_file():
@@ -214,7 +231,9 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
 
 def _anchored(table: Any, folder: Path) -> Any:
     url = table.get("url") if isinstance(table, dict) else None
-    return {**table, "url": str(folder / url)} if isinstance(url, str) and url.startswith(".") else table
+    if not isinstance(url, str) or not url or "://" in url or url.startswith(("/", "~", "$")):
+        return table
+    return {**table, "url": str(folder / url)}
 
 
 def load(
@@ -237,7 +256,7 @@ def load(
     found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in _defaults().items()}
     if (own := user_file()).is_file():
         found |= _from_file(own, _read_toml(own))
-    if project := _project_file(cwd or Path.cwd()):
+    if project := project_file(cwd or Path.cwd()):
         found |= _from_file(*project)
     for name in _SETTINGS:
         variable = PREFIX + name.upper()

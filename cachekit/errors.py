@@ -19,7 +19,7 @@
     ├── StoreError (1)                the store cannot be read or written
     ├── CompilerUnavailableError (1)  the compiler or a part it needs is not on this machine
     ├── TrainingError (1)             the training run failed
-    └── InterruptedRunError (130)     Ctrl-C
+    └── InterruptedRunError (130)     Ctrl-C, SIGTERM
 
 The number is the process's exit code. The command line prints an error as three lines: what happened, the cause, and
 the command or the edit that helps.

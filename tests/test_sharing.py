@@ -12,12 +12,15 @@ from tier_processes import KINDS, serve
 
 from cachekit.actions.obtain import obtain
 from cachekit.actions.plan import plan
+from cachekit.actions.pull_recipes import pull_recipe
 from cachekit.actions.push import push
+from cachekit.actions.push_records import chosen
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
-from cachekit.errors import MissError, RemoteError
+from cachekit.errors import AuthError, ConflictError, MissError, RemoteError
 from cachekit.record import encode
-from cachekit.tiers import document, layout
+from cachekit.tiers import card, document, layout
+from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Change, Write
 
 
@@ -335,6 +338,43 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
     assert carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
 
 
+@pytest.mark.parametrize(
+    "change", [{"recipe": "\ud800"}, {"graphs": 10**400}, {"bytes": float("inf")}, {"seconds": -1}, {"user": 3}]
+)
+def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
+    page = card.update(b"", [one], 1).decode()
+    row = card.ROWS.search(page)[1]
+    page = page.replace(row, json.dumps({**json.loads(row), **change}))
+    tier = FolderTier(shared)
+    tier.commit(Change("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
+    (pushed,) = push(ann.session, [two], ann.session.chain.writable)
+    assert pushed.error is None
+    said = (shared / "README.md").read_text()
+    assert two.key in said
+    assert one.key not in said
+
+
+def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
+    def stumble(*_, **__):
+        raise KeyError("a token, maybe")
+
+    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=stumble), "rw")])
+    record = publish(ann.store, make_record())
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    assert "KeyError" in pushed.error.cause
+    assert "token" not in str(pushed.error.lines())
+    assert chosen(ann.session, [], pending=True) == [record]
+
+
+def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
+    one, two = make_record(1)[0], make_record(2)[0]
+    page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
+    assert card.total(page) == 1
+    assert one.key in card.update(page, [two], 2).decode()
+
+
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     made = make_record()
     body = json.loads(encode(made[0]))["record"] | {"schema": 2}
@@ -434,6 +474,88 @@ def test_what_a_pull_found_damaged_the_compile_after_it_replaces(tmp_path, make,
         assert warm(one.session, one.prepare()).compiled == compiled
 
 
+# What is damaged is made good
+
+
+def harm(shared, kind):
+    """Harm a file of every module that lies in a folder."""
+    for path in shared.rglob("model.code"):
+        raw = path.read_bytes()
+        path.chmod(0o644)
+        if kind == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(raw[:-1] if kind == "short" else bytes([raw[0] ^ 1]) + raw[1:])
+
+
+@pytest.fixture
+def shared(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("kind", ["flip", "short", "gone"])
+@pytest.mark.parametrize("salt", ["", "another"])
+def test_who_finds_a_damaged_record_puts_a_good_one_in_its_place(tmp_path, shared, kind, salt):
+    def member(name, salt):
+        return Watched(tmp_path / name, shared=[(FolderTier(shared), "rw")], compiler=StandIn(salt=salt))
+
+    ann, bob, carl = member("ann", ""), member("bob", salt), member("carl", salt)
+    warm(ann.session, ann.prepare())
+    harm(shared, kind)
+    made = warm(bob.session, bob.prepare())
+    assert made.compiled == 3
+    assert len(bob.told("remote.damaged")) == 1  # it was not fetched twice
+    done = warm(carl.session, carl.prepare())
+    assert (done.compiled, done.record) == (0, made.record)
+
+
+def test_a_push_that_looks_again_sends_what_is_gone(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "gone")
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+    assert len(pushed.published.files) == 3
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(shared), "r")])
+    assert warm(bob.session, bob.prepare()).compiled == 0
+
+
+def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "flip")
+    for _ in range(2):
+        (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+        assert pushed.error is None
+    for path in (shared / "cachekit/v1/blobs").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(bytes(path.stat().st_size))
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+    assert "cachekit/v1/blobs/" in pushed.error.cause
+
+
+@pytest.mark.parametrize("failing", ["damaged", "away"])
+def test_what_one_cache_cannot_give_the_next_one_does(tmp_path, shared, failing, log):
+    far = tmp_path / "far"
+    far.mkdir()
+    for folder in (shared, far):
+        ann = Watched(tmp_path / "ann", shared=[(FolderTier(folder), "rw")])
+        made = warm(ann.session, ann.prepare())
+    near = FolderTier(shared) if failing == "damaged" else Broken(FolderTier(shared), "chunks", error=AuthError)
+    if failing == "damaged":
+        harm(shared, "flip")
+    bob = Watched(tmp_path / "bob", shared=[(near, "rw"), (FolderTier(far), "r")])
+    assert pull_recipe(bob.session, bob.prepare()).tier == str(far)
+    assert bob.lookup(bob.prepare()) == made.record
+    assert len(compiles(log)) == 1
+    if failing == "damaged":  # and the nearer one has it whole now
+        carl = Watched(tmp_path / "carl", shared=[(FolderTier(shared), "r")])
+        assert warm(carl.session, carl.prepare()).compiled == 0
+
+
 # Outages
 
 
@@ -464,6 +586,14 @@ def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
     assert len(tier.calls) == 1
 
 
+def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=ConflictError), "rw")], push=0)
+    record = publish(ann.store, make_record())
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    assert "could not take the push" in pushed.error.message
+    assert ann.session.chain.writable[0].usable()
+
+
 def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log):
     tier = Broken(make(), "commit")
     ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], push=0)
@@ -477,6 +607,35 @@ def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log)
     assert later.session.chain.writable[0].pending() == {}
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     assert plan(bob.prepare(), bob.store, bob.session.chain).hit
+
+
+def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
+    """By Ctrl-C here; a kill leaves the same note."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    tier = Broken(FolderTier(shared), "commit", error=stop)
+    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")])
+    record = publish(ann.store, make_record())
+    with pytest.raises(KeyboardInterrupt):
+        push(ann.session, [record], ann.session.chain.writable)
+    assert chosen(ann.session, [], pending=True) == [record]
+    other = publish(ann.store, make_record(2))
+    assert chosen(ann.session, [other.key], pending=True) == []
+    tier.failing.clear()
+    push(ann.session, [record], ann.session.chain.writable)
+    assert chosen(ann.session, [], pending=True) == []
+
+
+def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")], push=3)
+    record = publish(ann.store, make_record())
+    (pushed,) = push(
+        ann.session, chosen(ann.session, [record.key, record.key[:8]], pending=False), ann.session.chain.writable
+    )
+    assert pushed.error is None
+    assert len(pushed.published.records) == 1
 
 
 def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):

@@ -24,6 +24,24 @@ def test_a_call_in_time_returns_and_raises_its_own():
 
 
 @pytest.mark.feature("R4")
+def test_a_panic_of_a_client_is_an_error_like_others():
+    """Rust's: pyo3 makes a BaseException of it, which would end the whole run."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic():
+        raise PanicException
+
+    for call in (
+        lambda: bounded(panic, 5, "a test"),
+        lambda: list(streamed(lambda: iter(panic, None), 5, "a test")),
+        lambda: parallel([panic, panic], 2, "a test"),
+    ):
+        with pytest.raises(RemoteError, match="its client failed"):
+            call()
+
+
 def test_a_call_that_hangs_is_left_behind():
     with pytest.raises(RemoteError, match="s3://team: look: no answer") as caught:
         bounded(NEVER.wait, 0.05, "s3://team: look")

@@ -26,7 +26,7 @@ from hub_tier import (  # noqa: F401 - fixtures
 )
 from tier_makers.hub import LIMITS
 
-from cachekit.errors import RemoteError
+from cachekit.errors import AuthError, RemoteError
 from cachekit.tiers.hub import HubTier
 from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, Write
 
@@ -107,9 +107,9 @@ def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
         assert (tier.revision(), tier.name) == (old, f"hf://{repo.name}@{name}")
         document = tier.read(DOC, old, 100)
         assert document.data == b'{"a": 1}'
-        with pytest.raises(RemoteError, match="can only be read"):
+        with pytest.raises(AuthError, match="can only be read"):
             tier.commit(Change("x", (), [Write(DOC, b"3", document.token)]), old)
-        with pytest.raises(RemoteError, match="can only be read"):
+        with pytest.raises(AuthError, match="can only be read"):
             tier.upload([upload_of("x", b"x")], old, told_nothing)
     assert hub.count("POST */commit/*") == 0
 
@@ -314,7 +314,7 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     hub.fault("black-hole", "PUT *", times=None)
     code = f"""
         import hashlib, os
-        from cachekit.errors import RemoteError
+        from cachekit.errors import AuthError, RemoteError
         from cachekit.tiers.hub import HubTier
         from cachekit.tiers.port import Limits, Upload
         data = os.urandom(200_000)

@@ -61,7 +61,7 @@ def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -
         WaitedTooLongError: Another machine compiles it beyond the deadline.
     """
     remote = next((one for one in session.chain.writable if one.readable and one.usable()), None)
-    if remote is None:
+    if remote is None or _is_public(remote):
         yield ALONE
         return
     seconds = session.config.lease_seconds or LEASE
@@ -92,3 +92,12 @@ def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -
         if isinstance(lead.trouble, RemoteError | AuthError):
             session.chain.failed(remote, lead.trouble)
         yield Turn(lead.waited, found if lead.finished else None, remote, lead)
+
+
+def _is_public(remote: Remote) -> bool:
+    """Whether anybody can read it: a lease would tell there who compiles, and on which machine, for ever in a repo."""
+    try:
+        remote.revision()
+    except (RemoteError, AuthError):  # whoever asks for the lease tells of it
+        return False
+    return remote.public

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.tiers import layout
 from cachekit.tiers.hub import Place, create, look
@@ -76,25 +76,53 @@ def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> 
     return Used(place, write_settings(folder / FILE, place, may), may)
 
 
+def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
+    """What a settings file says with this cache named in it: its other lines stay. Nothing is written.
+
+    Raises:
+        UsageError: It has a chain or a tier of that name already, is no TOML, or would hide the settings of a project.
+    """
+    address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
+    wanted = f'cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{address}"'
+    project = config.project_file(path.parent)
+    there = project[1] if project and project[0] == path else {}
+    if project and project[0] != path:
+        raise UsageError(
+            f"this project's settings are in {project[0]}",
+            cause=f"{path} would hide all of them",
+            hint=f"add under [tool.cachekit] there: {wanted}"
+            if project[0].parent == path.parent
+            else f"run it in {project[0].parent}",
+        )
+    tiers = there.get("tiers", {})
+    table = tiers.get(NAME) if isinstance(tiers, dict) else None
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+    if there.get("cache") in (f"local:rw,{NAME}:{may}", ["local:rw", f"{NAME}:{may}"]) and table == {"url": address}:
+        return text
+    if "cache" in there or table is not None:
+        raise UsageError(f"{path} names a cache already", hint=f"edit it: {wanted}")
+    # A key after a table would belong to it: ours goes first.
+    made = f'cache = "local:rw,{NAME}:{may}"\n{text}\n[tiers.{NAME}]\nurl = "{address}"\n'
+    try:
+        config.parse(made, path)
+    except UsageError:  # an inline table of tiers, which no line can be added to
+        raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}") from None
+    return made
+
+
 def write_settings(path: Path, place: Place, may: str) -> Path:
     """Add the cache to a settings file, whose other lines stay.
 
     Raises:
-        UsageError: It has a chain or a tier of that name already, or cannot be written.
+        UsageError: As `check_settings`; or it cannot be written.
     """
-    address = f"hf://{'datasets/' if place.kind == 'dataset' else ''}{place.repo}"
+    text = check_settings(path, place.repo, kind=place.kind, may=may)
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if re.search(rf"^\s*(cache\s*=|\[tiers\.{NAME}\])", text, re.MULTILINE):
-            if f'url = "{address}"' in text and f'"local:rw,{NAME}:{may}"' in text:
-                return path
-            raise UsageError(
-                f"{path} names a cache already",
-                hint=f'edit it: cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{address}"',
-            )
-        # A key after a table would belong to it: ours goes first.
-        head = f'cache = "local:rw,{NAME}:{may}"\n'
-        path.write_text(f'{head}{text}\n[tiers.{NAME}]\nurl = "{address}"\n', encoding="utf-8")
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=error.strerror or str(error)) from error
     return path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cachekit.actions.plan import Plan
-from cachekit.actions.pull import pull
+from cachekit.actions.pull import Pulled, pull
 from cachekit.actions.push import push
 from cachekit.actions.session import Session
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
 from cachekit.record import Record
 from cachekit.tiers.remote import Found
 
@@ -27,12 +27,36 @@ def obtain(session: Session, found: Found) -> Record | None:
         StoreError: The store cannot be written.
     """
     try:
-        pulled = pull(session, found)
-    except (RemoteError, AuthError) as error:
-        session.chain.failed(found.remote, error)
+        return fetch(session, found).record
+    except (RemoteError, AuthError, IntegrityError):
         return None
-    except IntegrityError:
-        return None  # told as damage of the cache
-    if nearer := session.chain.above(found.remote):
-        push(session, [pulled.record], nearer)
-    return pulled.record
+
+
+def fetch(session: Session, found: Found) -> Pulled:
+    """Fetch a record from the shared cache that has it, or from the next one that has it whole; fill the nearer ones.
+
+    Raises:
+        RemoteError, AuthError, IntegrityError: As the first of them failed; all of that has been told.
+        StoreError: The store cannot be written.
+    """
+    record = found.shared.record
+    first: CachekitError | None = None
+    following: Found | None = found
+    while following is not None:
+        found = following
+        try:
+            pulled = pull(session, found)
+        except (RemoteError, AuthError) as error:
+            session.chain.failed(found.remote, error)
+            found.remote.pass_over(found)
+            first = first or error
+        except IntegrityError as error:  # told as damage of the cache
+            found.remote.pass_over(found)
+            first = first or error
+        else:
+            if nearer := session.chain.above(found.remote):
+                push(session, [pulled.record], nearer)
+            return pulled
+        following = session.chain.find(record.directory, record.model_type, record.key, anew=True)
+    assert first is not None  # there was one to begin with
+    raise first

@@ -191,7 +191,7 @@ class Fetch:
                 raise IntegrityError(
                     f"{file.path} on {self._tier.name} is not what its record says",
                     cause="its size or digest does not fit",
-                    hint="it is compiled anew; `cachekit push` puts the new one beside it",
+                    hint="`cachekit warm` compiles it anew and puts that in its place; so does `push --recheck`",
                 )
             return found
 

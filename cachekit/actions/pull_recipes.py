@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cachekit.actions.obtain import fetch
 from cachekit.actions.plan import plan
 from cachekit.actions.prepare import Prepared
-from cachekit.actions.pull import pull
 from cachekit.actions.session import Session
 
 
@@ -77,5 +77,5 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     if dry_run:
         present = planned.record.size - planned.fetch
         return Outcome(name, "would-fetch", prepared.key, tier, size=planned.fetch, present=present)
-    done = pull(session, planned.found)
-    return Outcome(name, "fetched", prepared.key, tier, done.files, done.size, done.present, done.seconds)
+    done = fetch(session, planned.found)
+    return Outcome(name, "fetched", prepared.key, done.tier, done.files, done.size, done.present, done.seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,8 @@ def _push(
     start = time.monotonic()
     keys = [offer.shared.record.key for offer in offers]
     session.journal.emit("push.start", tier=remote.name, keys=keys)
+    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
+        remote.keep_pending(offers[0].shared.record, "the push did not come to its end")
     lock, sent = threading.Lock(), 0
 
     def tell(size: int) -> None:
@@ -139,8 +142,8 @@ def _push(
                 recheck=recheck,
                 spoiled=remote.spoiled,
             )
-    except (CachekitError, OSError) as error:
-        reason = error if isinstance(error, CachekitError) else _local(remote, error)
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
+        reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
         seconds = time.monotonic() - start
         if not dry_run:
             for offer in offers:
@@ -171,10 +174,14 @@ def _push(
     return Pushed(remote.name, done, None, seconds)
 
 
-def _local(remote: Remote, error: OSError) -> StoreError:
-    """An error of this machine's disks: the client of the Hub keeps what it sends there, too."""
-    return StoreError(
-        f"what goes to {remote.name} cannot be read, or kept here on its way",
-        cause=error.strerror or str(error),
-        hint="free some space where CACHEKIT_HOME and HF_HOME lie (~/.cache/huggingface), or set them to another disk",
-    )
+def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
+    if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
+        return StoreError(
+            f"what goes to {remote.name} cannot be read, or kept here on its way",
+            cause=error.strerror or str(error),
+            hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
+        )
+    # Not its own words: they may quote a request, with a token in it.
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    cause = f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}"
+    return CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")

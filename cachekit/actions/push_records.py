@@ -10,7 +10,9 @@ from cachekit.actions.inspect import find
 from cachekit.actions.leaks import leaks_of
 from cachekit.actions.push import Pushed, push
 from cachekit.actions.session import Session
+from cachekit.errors import AuthError, RemoteError
 from cachekit.record import Record
+from cachekit.tiers.remote import Remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,8 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
     Raises:
         UnknownNameError: A key names none.
     """
-    if keys:
-        return [find(session.store, key) for key in keys]
-    records = list(session.store.records())
+    named = {record.key: record for record in (find(session.store, key) for key in keys)}  # each once
+    records = list(named.values()) if keys else list(session.store.records())
     if pending:
         kept = {key for remote in session.chain.writable for key in remote.pending()}
         return [record for record in records if record.key in kept]
@@ -53,18 +54,31 @@ def push_records(
     Args:
         session: Collaborators.
         records: Of the store.
-        public: On a cache that anybody can read, too.
+        public: On a cache that anybody can read, too; what that tells is told first.
         replaces: In the place of others of the same keys.
         dry_run: Only say what would be sent.
         recheck: Look at all files of records that are there already.
     """
+    tells: dict[str, tuple[str, ...]] = {}
     for remote in session.chain.writable:
         remote.retry()
+        if public and not dry_run and _is_public(remote):
+            tells[remote.name] = tuple(leaks_of(session.store, records))
+            session.journal.emit("push.tells", tier=remote.name, leaks=tells[remote.name])
     remotes = session.chain.writable
     done = push(session, records, remotes, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
     reports = []
     for one, remote in zip(done, session.chain.writable, strict=True):
-        open_to_all = remote.public and (dry_run or public or one.error is not None)
-        leaks = leaks_of(session.store, records) if open_to_all else ()
-        reports.append(Reported(one, tuple(leaks)))
+        leaks = tells.get(remote.name, ())
+        if not leaks and remote.public and (dry_run or one.error is not None):
+            leaks = tuple(leaks_of(session.store, records))
+        reports.append(Reported(one, leaks))
     return reports
+
+
+def _is_public(remote: Remote) -> bool:
+    try:
+        remote.revision()
+    except (RemoteError, AuthError):  # the push tells it
+        return False
+    return remote.public

@@ -21,7 +21,7 @@ MEANINGS = {
     6: "the compiler failed",
     7: "a shared cache cannot be reached",
     75: "waited too long for another process",
-    130: "interrupted (Ctrl-C)",
+    130: "interrupted (Ctrl-C, SIGTERM)",
 }
 
 Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="exit-codes.")]

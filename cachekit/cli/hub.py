@@ -36,8 +36,10 @@ def create(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     kind = "dataset" if dataset else "model"
+    file = Path.cwd() / hub.FILE
+    hub.check_settings(file, repo, kind=kind, may="rw")  # before there is a repo that nobody uses
     place = hub.make(repo, kind=kind, public=public)
-    used = hub.Used(place, hub.write_settings(Path.cwd() / hub.FILE, place, "rw"), "rw")
+    used = hub.Used(place, hub.write_settings(file, place, "rw"), "rw")
     out.data(used.as_dict(), _human, lambda found: str(found["url"]))
     return 0
 
@@ -81,7 +83,7 @@ def ls(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache)
     with options.session(config, None, NAME) as session:
-        options.need_chain(session.chain.readable, "read")
+        options.need_chain(session.chain, "read")
         found = []
         for remote in session.chain.readable:
             remote.retry()

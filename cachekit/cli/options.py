@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -247,10 +247,11 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
             if not (offline and select.needs_network(link))
         ],
         journal,
+        [link.name for link in links if offline and select.needs_network(link)],
     )
 
 
-def need_chain(remotes: Sequence[object], verb: str) -> None:
+def need_chain(chain: Chain, verb: str) -> None:
     """Raise where no shared cache may be read, or written.
 
     Raises:
@@ -258,6 +259,13 @@ def need_chain(remotes: Sequence[object], verb: str) -> None:
     """
     from cachekit.errors import UsageError
 
+    remotes = chain.readable if verb == "read" else chain.writable
+    if not remotes and chain.offline:
+        raise UsageError(
+            f"no shared cache can be {verb} offline",
+            cause=f"HF_HUB_OFFLINE is set, and {', '.join(chain.offline)} is beyond the network",
+            hint="unset HF_HUB_OFFLINE",
+        )
     if not remotes:
         raise UsageError(
             f"no shared cache is named that may be {verb}",

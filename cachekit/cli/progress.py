@@ -111,6 +111,10 @@ class Progress:
     def _on_pull_progress(self, event: dict[str, Any]) -> None:
         self._now(f"fetched {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
 
+    def _on_push_tells(self, event: dict[str, Any]) -> None:
+        for leak in event["leaks"]:
+            out.warning(f"anybody can read {event['tier']}; it tells {leak}")
+
     def _on_push_progress(self, event: dict[str, Any]) -> None:
         self._now(f"sent {out.size(event['bytes'])} to {event['tier']}", rarely=True)
 

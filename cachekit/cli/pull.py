@@ -64,7 +64,7 @@ def command(
         with options.session(
             config, loaded, "" if dry_run else NAME, toolchain=toolchain, instance=instance
         ) as session:
-            options.need_chain(session.chain.readable, "read")
+            options.need_chain(session.chain, "read")
             done = pull_recipe(
                 session,
                 prepare(loaded, session.compiler, options.named(name, overrides, home, compiler)),
@@ -74,7 +74,7 @@ def command(
         missed += [name] if done.state == "absent" else []
     if module or all_of:
         with options.session(config, None, "" if dry_run else NAME) as session:
-            options.need_chain(session.chain.readable, "read")
+            options.need_chain(session.chain, "read")
             found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
         results += [done.as_dict() for done in found]
         missed += [done.name for done in found if done.state == "absent"]

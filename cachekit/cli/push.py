@@ -50,7 +50,7 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, None, "" if dry_run else NAME) as session:
-        options.need_chain(session.chain.writable, "written")
+        options.need_chain(session.chain, "written")
         keys = [options.key_of(config, name, overrides) for name in names or ()]
         done = push_records(
             session,
@@ -75,12 +75,13 @@ def human(document: dict[str, Any]) -> list[str]:
     for one in document["pushed"]:
         if one["error"]:
             lines.append(f"{one['tier']}: failed: {one['error']['message']}")
+            lines += [f"  would tell: {leak}" for leak in one["leaks"]]
             continue
         would = "would be " if document["dry_run"] else ""
         new = f"{out.count(len(one['records']), 'record')} and {out.count(len(one['files']), 'file')} {would}sent"
         lines.append(f"{one['tier']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
-        lines += [f"  tells: {leak}" for leak in one["leaks"]]
         if document["dry_run"]:
+            lines += [f"  tells: {leak}" for leak in one["leaks"]]
             lines += [f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"][:SHOWN]]
             if len(one["files"]) > SHOWN:
                 lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")

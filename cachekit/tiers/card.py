@@ -47,7 +47,7 @@ COLUMNS = ("recipe", "model", "compiler", "graphs", "size", "compiled in", "on",
 def total(present: bytes) -> int | None:
     """How many records a page says that there are; None where it says nothing."""
     _, _, part = present.decode("utf-8", errors="replace").partition(BEGIN)
-    found = TOTAL.search(part.partition(END)[0])
+    found = TOTAL.search(part.partition(END)[0].replace("\r\n", "\n"))
     return int(found[1]) if found else None
 
 
@@ -95,23 +95,35 @@ def _row(record: Record) -> dict[str, Any]:
 
 def _rows(text: str) -> list[dict[str, Any]]:
     """The rows that a page holds; those that nobody can read are left out."""
-    found = ROWS.search(text)
+    found = ROWS.search(text.replace("\r\n", "\n"))  # which the Hub's own editor may write
     rows = []
     for line in found[1].split("\n") if found else ():
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and all(isinstance(row.get(name), str) for name in _TEXT) and _numbers(row):
-            rows.append(row)
+        if not isinstance(row, dict):
+            continue
+        if all(_is_text(row.get(name)) for name in _TEXT) and all(_is_number(row.get(name)) for name in _NUMBERS):
+            rows.append({name: row[name] for name in (*_TEXT, *_NUMBERS)})
     return rows
 
 
 _TEXT = ("path", "recipe", "model", "compiler", "instance", "created", "user", "key")
 
 
-def _numbers(row: dict[str, Any]) -> bool:
-    return all(isinstance(row.get(name), int | float) for name in ("graphs", "bytes", "seconds"))
+_NUMBERS = ("graphs", "bytes", "seconds")
+_LARGEST = 1e18
+_LONGEST = 1000  # characters
+
+
+def _is_text(value: object) -> bool:
+    """Whether it can be shown; a half of a pair of code units has no bytes."""
+    return isinstance(value, str) and len(value) <= _LONGEST and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST
 
 
 def _data(rows: list[dict[str, Any]]) -> str:

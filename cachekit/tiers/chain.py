@@ -17,6 +17,8 @@ from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found, Remote
 
 ADDRESS = re.compile(r"^(?:hf://|s3://|file://|/|~|\.)")
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SECRET = re.compile(r"^[a-z0-9+.-]+://[^/]*:[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             links.append(Link(LOCAL, "", readable=True, writable=True, options={}))
             continue
         table = tables.get(name)
+        _check_words(name, str(table["url"]) if table else "", tables)
         if table is None and not ADDRESS.match(name):
             known = ", ".join(sorted({LOCAL, *tables}))
             raise UsageError(
@@ -74,7 +77,8 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             Link(name, address, readable="r" in (policy or "r"), writable="w" in (policy or "r"), options=options)
         )
     names = [link.name for link in links]
-    if names[:1] != [LOCAL] or len(set(names)) < len(names):
+    places = {(link.address, *sorted(link.options.items())) for link in links}
+    if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
         raise UsageError(
             f"the chain {','.join(entries)} cannot be used",
             cause="it begins with the local store, and each cache stands in it once",
@@ -83,15 +87,42 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
     return tuple(links)
 
 
+def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
+    """Say what is wrong with an entry, where that can be told better than by an unknown name."""
+    address = url or name
+    if _SECRET.search(address):  # which is not repeated
+        raise UsageError(
+            f"the address of a cache has no room for a token{f': [tiers.{name}]' if url else ''}",
+            cause="it is written to settings, logs and screens",
+            hint="hf auth login, or set HF_TOKEN; for S3 AWS_PROFILE, or the usual variables",
+        )
+    known, _, policy = name.rpartition(":")
+    if not url and (known == LOCAL or known in tables or (ADDRESS.match(known) and not policy.startswith("/"))):
+        raise UsageError(
+            f"{name}: nobody knows what {policy!r} allows",
+            hint="one of r (take hits), w (put there), rw (both)",
+        )
+    scheme = _SCHEME.match(address)
+    if scheme and not ADDRESS.match(address):
+        raise UsageError(
+            f"{name}: {scheme[0]} leads to no cache" if not url else f"[tiers.{name}]: {url} leads to no cache",
+            hint="hf://OWNER/NAME, hf://datasets/…, hf://buckets/…, s3://BUCKET/PREFIX, or a folder",
+        )
+
+
 class Chain:
     """The shared caches of a run, nearest first.
 
     Args:
         remotes: Without the local store.
         journal: Told once about each that fails.
+        offline: Names of those that are left out, because no connection may be opened.
     """
 
-    def __init__(self, remotes: Sequence[Remote] = (), journal: Journal | None = None) -> None:
+    def __init__(
+        self, remotes: Sequence[Remote] = (), journal: Journal | None = None, offline: Sequence[str] = ()
+    ) -> None:
+        self.offline = tuple(offline)
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()

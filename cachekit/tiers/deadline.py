@@ -51,6 +51,13 @@ def _late(what: str, seconds: float) -> RemoteError:
     return RemoteError(f"{what}: no answer", cause=f"nothing came for {seconds:g} s")
 
 
+def _raised(error: BaseException, what: str) -> BaseException:
+    """The error to raise for one of a call: a panic of a client's Rust is no Exception, and must not end a run."""
+    if type(error).__name__ == "PanicException":
+        return RemoteError(f"{what}: its client failed", cause="a panic; it printed where")
+    return error
+
+
 def bounded(call: Callable[[], T], seconds: float, what: str, progress: Progress | None = None) -> T:
     """What a call returns or raises, if it does so in time.
 
@@ -78,7 +85,7 @@ def bounded(call: Callable[[], T], seconds: float, what: str, progress: Progress
         with suppress(queue.Empty):
             _, value, error = outcomes.get(timeout=left)
             if error is not None:
-                raise error
+                raise _raised(error, what)
             return value  # type: ignore[return-value]  # a call without an error returned one
     raise _late(what, seconds)
 
@@ -116,7 +123,7 @@ def streamed(chunks: Callable[[], Iterable[T]], seconds: float, what: str) -> It
             except queue.Empty:
                 raise _late(what, seconds) from None
             if error is not None:
-                raise error
+                raise _raised(error, what)
             if end:
                 return
             yield chunk  # type: ignore[misc]  # neither an end nor an error
@@ -155,7 +162,7 @@ def parallel(calls: Sequence[Callable[[], T]], workers: int, what: str) -> list[
         while len(found) < len(calls):
             number, value, error = outcomes.get()
             if error is not None:
-                raise error
+                raise _raised(error, what)
             found[number] = value  # type: ignore[assignment]  # a call without an error returned one
     finally:
         stop.set()

@@ -45,6 +45,7 @@ class Draft:
         rows: The same records.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
+        lying: Paths of those files where something of their size lies, for the tier to compare.
     """
 
     files: tuple[Upload, ...]
@@ -52,6 +53,12 @@ class Draft:
     rows: tuple[Shared, ...]
     unchanged: int
     damaged: Mapping[str, str]
+    lying: frozenset[str]
+
+    @property
+    def new(self) -> tuple[Upload, ...]:
+        """Files that are not there, as far as sizes tell."""
+        return tuple(file for file in self.files if file.path not in self.lying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,8 @@ def draft(tier: Tier, offers: Sequence[Offer], revision: str, known: Known) -> D
         final = replace(shared, places=places)
         records.append(Write(path, document.write(final), token))
         rows.append(final)
-    return Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), damaged)
+    known_there = frozenset(uploads) & lying.keys()
+    return Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), damaged, known_there)
 
 
 def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str, known: Known) -> Shared | None:
@@ -180,31 +188,28 @@ def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str, kno
         return None  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
         raise DamagedRecordError("it is another key's record")
-    usable = _usable(tier, theirs, offer.shared, revision, known) if theirs and not offer.replaces else None
+    usable = _usable(tier, theirs, revision, known) if theirs and not offer.replaces else None
     merged = document.merge(offer.shared, usable)
     if theirs is not None and document.write(merged) == document.write(theirs):
         return None
     return merged
 
 
-def _usable(tier: Tier, theirs: Shared, ours: Shared, revision: str, known: Known) -> Shared | None:
-    """A record without what nobody can fetch any more, as far as ours has that; None where nothing is left.
+def _usable(tier: Tier, theirs: Shared, revision: str, known: Known) -> Shared | None:
+    """A record without what nobody can fetch any more; None where nothing is left.
 
-    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there.
+    Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A record
+    that names what is gone is refused as a whole by everybody, so that it goes.
     """
     paths = theirs.paths()
+    if any(path in known.spoiled for _, path in paths.values()):
+        return None  # who found that stopped there: the rest may be no better
     lying = tier.stat(sorted({path for _, path in paths.values()}), revision)
     lost = {
         sha256
         for sha256, (file, path) in paths.items()
         if sha256 not in theirs.inline
-        and (path not in lying or path in known.spoiled or _holds(tier, lying[path], file, read=known.read) is False)
+        and (path not in lying or _holds(tier, lying[path], file, read=known.read) is False)
     }
-    mine = {module.name for module in ours.record.modules}
-    kept = tuple(
-        module
-        for module in theirs.record.modules
-        if lost.isdisjoint(file.sha256 for file in module.files)
-        or not (module.name in mine or layout.is_archive(module))
-    )
+    kept = tuple(module for module in theirs.record.modules if lost.isdisjoint(file.sha256 for file in module.files))
     return replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None

@@ -111,7 +111,7 @@ def publish(
                 )
             todo = draft(tier, offers, revision, known)
             records = tuple(write.path for write in todo.records)
-            done = Published(revision, records, todo.files, todo.unchanged, todo.damaged, attempt)
+            done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt)
             freed = release(revision) if release is not None else None
             if dry_run or not (todo.records or freed):
                 return done
@@ -135,7 +135,7 @@ def publish(
                 return replace(done, revision=landed)
             pause, reason, last = random.uniform(0.2, 2.0), error.message, error  # noqa: S311
         if time.monotonic() + pause > deadline:
-            raise RemoteError(
+            raise BusyError(  # no outage: it can still be read
                 f"{tier.name} could not take the push within {seconds:.0f} s",
                 cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
                 hint="cachekit push --pending, later",
@@ -157,7 +157,14 @@ def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, take
         tier.upload(files, revision, tell)
     except ConflictError:
         if len(files) == 1:
-            taken.add(files[0].path)
+            path = files[0].path
+            if path == layout.blob_path(files[0].sha256):  # there is no other place
+                raise RemoteError(
+                    f"{tier.name} is damaged",
+                    cause=f"{path} has other bytes than its name says",
+                    hint="remove that file there, and push again",
+                ) from None
+            taken.add(path)
             return False
         fitted = [_upload(tier, [file], revision, tell, taken) for file in files]  # every one, not only up to the first
         return all(fitted)

@@ -59,6 +59,7 @@ class Remote:
         self._absent, self._pending = own / "absent", own / "pending"
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
+        self._passed_over: dict[str, Shared] = {}
 
     @contextmanager
     def call(self) -> Iterator[Tier]:
@@ -100,8 +101,12 @@ class Remote:
         """Look at the present state from now on: while waiting for somebody, after a push."""
         self._revision = None
 
+    def pass_over(self, found: Found) -> None:
+        """Take this record for absent in this run: it could not be fetched."""
+        self._passed_over[found.shared.record.key] = found.shared
+
     def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key; None where there is none, or one that only a later cachekit reads.
+        """The record of a key; None where there is none, one that only a later cachekit reads, or one passed over.
 
         Args:
             directory: The compiler's.
@@ -135,6 +140,8 @@ class Remote:
         record = shared.record
         if (record.directory, record.model_type, record.key) != (directory, model_type, key):
             raise DamagedRecordError("it is another key's record")
+        if shared == self._passed_over.get(key):
+            return None
         return Found(self, shared, revision)
 
     def exist(self, paths: Sequence[str]) -> set[str]:
@@ -150,6 +157,7 @@ class Remote:
     def settled(self, keys: Sequence[str]) -> None:
         """After a push these are there: neither absent nor pending."""
         for key in keys:
+            self._passed_over.pop(key, None)
             for note in (self._absent / key, self._pending / key):
                 with suppress(OSError):
                     note.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ _HINTS = {
     errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
     errno.EROFS: "it is mounted read-only: use it with `:r`, or mount it for writing",
     errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
-    errno.EPERM: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
+    errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
     errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
     errno.ENOTDIR: "it must be a folder, and what lies in it no link",
     errno.ELOOP: "what lies in it must be no link",

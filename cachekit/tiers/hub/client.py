@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,12 +30,19 @@ class Client:
         limits: For each request.
 
     Raises:
-        UsageError: No repo can have this name.
+        UsageError: No repo can have this name, or the endpoint is no address.
     """
 
     def __init__(self, repo: str, kind: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
         if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
             raise UsageError(f"no repo can have this name: {repo!r}", hint="name it as team/cache")
+        address = endpoint or os.environ.get("HF_ENDPOINT") or ""
+        if address and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
+            raise UsageError(
+                "the Hub's endpoint is no address",
+                cause="it begins with neither http:// nor https://",
+                hint="correct HF_ENDPOINT, or endpoint in its table: https://HOST; unset it for huggingface.co",
+            )
         self.repo, self.kind, self.limits = repo, kind, limits
         self._endpoint, self._token = endpoint.rstrip("/") if endpoint else None, token
         self.place = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
@@ -133,6 +141,10 @@ class Client:
                 raise  # of a local file; the client's own errors are OSErrors too
             raise self.error(error, call) from None
         except Exception as error:  # noqa: BLE001 - what it makes of a broken answer: KeyError, TypeError, …
+            raise self.error(error, call) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of hf_xet's Rust: no Exception, and it must end no run
+                raise
             raise self.error(error, call) from None
 
     def error(self, error: BaseException, call: Call) -> CachekitError:

@@ -67,7 +67,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
         return UncertainError(f"the answer to a commit to {place} was lost", cause=cause)
     if lost is not None and not lost.sent:
         return RemoteError(f"{place} cannot be reached", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
-    return RemoteError(f"{place} does not answer as it should", cause=cause)
+    return RemoteError(f"{place} does not answer as it should", cause=cause, hint="check HF_ENDPOINT and proxies")
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -15,7 +15,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
 
-from cachekit.errors import RemoteError, TooLargeError, UsageError
+from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
 from cachekit.tiers import paths
 from cachekit.tiers.hub import send
 from cachekit.tiers.hub.call import Call
@@ -259,8 +259,10 @@ class HubTier:
             refs = self._client.ask(lambda api: api.list_repo_refs(**self._repo))
             self._is_branch = any(branch.name == self._branch for branch in refs.branches)
         if not self._is_branch:
-            raise RemoteError(
-                f"{self.name} can only be read", cause="it is no branch", hint="name a branch to write to"
+            raise AuthError(  # no outage: it can still be read
+                f"{self.name} can only be read",
+                cause="it is no branch",
+                hint="name a branch to write to, or use it with `:r`",
             )
 
     def _learn(self, revision: str, states: Mapping[str, Entry | None]) -> None:

@@ -79,6 +79,12 @@ def connect(bucket: str, prefix: str, limits: Limits, *, endpoint: str, region: 
     except ImportError as error:
         raise UsageError("a cache in S3 needs the package obstore", cause=str(error), hint=INSTALL) from None
     endpoint = endpoint or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    if endpoint and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):  # obstore would panic, at the first request
+        raise UsageError(
+            f"s3://{bucket} has an endpoint that is no address",
+            cause="it begins with neither http:// nor https://",
+            hint="correct AWS_ENDPOINT_URL, or endpoint in its table: http://HOST:PORT",
+        )
     options: dict[str, Any] = _credentials()
     region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or options.pop("region", "")
     options |= {"region": region} if region else {}
@@ -205,4 +211,5 @@ def translated(error: BaseException, name: str, what: str) -> CachekitError:
     kind = re.search(r"kind: (Connect|Timeout|Request|Decode|Interrupted|Unknown)\b", str(error))
     reasons = {"Connect": UNREACHED, "Timeout": "no answer in time"}
     cause = reasons.get(kind[1], "the line was cut") if kind else type(error).__name__
-    return RemoteError(f"{message}: it failed", cause=cause)
+    hint = "check the network, AWS_ENDPOINT_URL and AWS_REGION" if cause == UNREACHED else ""
+    return RemoteError(f"{message}: it failed", cause=cause, hint=hint)

@@ -1,0 +1,71 @@
+"""`cachekit hub use` and `create` add a cache to a project's settings, and spoil none of them."""
+
+import pytest
+
+from cachekit import config
+from cachekit.actions.hub import write_settings
+from cachekit.errors import UsageError
+from cachekit.tiers.hub import Place
+
+PLACE = Place("team/cache", "model", "https://huggingface.co/team/cache", private=True)
+
+
+def settings(folder):
+    found = config.load({}, environ={}, cwd=folder)
+    return found.cache, found.tiers, found.wait_seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "wait_seconds = 7\n",
+        "wait_seconds = 7",
+        "# cache = 1\nwait_seconds = 7\n",
+        'wait_seconds = 7\r\n[tiers.other]\r\nurl = "/efs"\r\n',
+        '[tiers]\nother = {url = "/efs"}\n',
+    ],
+)
+def test_a_cache_is_added_and_the_rest_stays(tmp_path, text):
+    path = tmp_path / "cachekit.toml"
+    path.write_text(text, newline="")
+    write_settings(path, PLACE, "rw")
+    cache, tiers, seconds = settings(tmp_path)
+    assert cache == ("local:rw", "hub:rw")
+    assert tiers["hub"] == {"url": "hf://team/cache"}
+    assert ("other" in tiers) == ("other" in text)
+    assert seconds == (7 if "7" in text else 3600)
+    before = path.read_bytes()
+    write_settings(path, PLACE, "rw")
+    assert path.read_bytes() == before
+    with pytest.raises(UsageError, match="names a cache already"):
+        write_settings(path, PLACE, "r")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "broken = [",
+        '"cache" = "local:rw"\n',
+        '[tiers]\nhub = {url = "/efs"}\n',
+        'tiers.hub.url = "/efs"\n',
+        'tiers = {other = {url = "/efs"}}\n',
+    ],
+)
+def test_what_cannot_be_added_to_stays_as_it_is(tmp_path, text):
+    path = tmp_path / "cachekit.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        write_settings(path, PLACE, "rw")
+    assert caught.value.hint
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(("name", "text"), [("pyproject.toml", "[tool.cachekit]\n"), ("../cachekit.toml", "")])
+def test_a_projects_settings_are_not_hidden(tmp_path, name, text):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / name).write_text(f"{text}wait_seconds = 7\n")
+    with pytest.raises(UsageError, match="settings are in"):
+        write_settings(folder / "cachekit.toml", PLACE, "rw")
+    assert settings(folder)[2] == 7
