@@ -44,6 +44,7 @@ class Pushed:
             "unchanged": done.unchanged if done else 0,
             "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
             "bytes": done.size if done else 0,
+            "card": done.card if done else "",
             "revision": done.revision if done else "",
             "tries": done.tries if done else 0,
             "error": self.error.as_dict() if self.error else None,

@@ -63,6 +63,7 @@ class Published:
         files: What was put there.
         unchanged: Records that needed nothing.
         tries: How often it was tried.
+        card: The path of the card, where it was written.
     """
 
     revision: str
@@ -70,6 +71,7 @@ class Published:
     files: tuple[Upload, ...] = ()
     unchanged: int = 0
     tries: int = 1
+    card: str = ""
 
     @property
     def size(self) -> int:
@@ -142,15 +144,17 @@ def publish(
                 revision, tuple(write.path for write in draft.records), draft.new, draft.unchanged, attempt
             )
             freed = release(revision) if release is not None else None
-            if dry_run or not (draft.records or freed):
+            if not (draft.records or freed):
                 return done
-            if not _upload(tier, draft.files, revision, tell, taken):
+            if not (dry_run or _upload(tier, draft.files, revision, tell, taken)):
                 continue
-            writes = [*draft.records]
             # Where all changes are one race, the card loses none of its own.
-            if draft.records and (attempt <= CARD_TRIES or tier.scarce):
-                writes += _card(tier, draft, revision)
-            writes += [freed] if freed else []
+            with_card = draft.records and (attempt <= CARD_TRIES or tier.scarce)
+            page = _card(tier, draft, revision) if with_card else []
+            done = replace(done, card=layout.CARD if page else "")
+            if dry_run:
+                return done
+            writes = [*draft.records, *page, *([freed] if freed else [])]
             return replace(done, revision=tier.commit(Change(title, draft.files, tuple(writes)), revision))
         except ConflictError as error:
             pause, reason = min(0.05 * 1.6**attempt, 15.0) * random.uniform(0.5, 1.5), error.message  # noqa: S311
