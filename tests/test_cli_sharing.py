@@ -330,6 +330,10 @@ def test_offline_opens_no_connection(join, repo, hub):
     ann.variables["HF_HUB_OFFLINE"] = "1"
     ann("train", "tiny.yaml")
     assert hub.log.entries() == []
+    # What was compiled meanwhile is offered when there is a network again.
+    ann.variables["HF_HUB_OFFLINE"] = None
+    (pushed,) = ann("push", "--pending", "--format", "json").json["pushed"]
+    assert len(pushed["records"]) == 1
 
 
 def test_no_token_is_written_anywhere(join, repo, hub):

@@ -77,6 +77,8 @@ def push(
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
     offers = [_offer(session, record, replaces=replaces) for record in records]
+    for record in records if not dry_run else ():
+        session.chain.postpone(record)
     return [_push(session, remote, offers, turn, public=public, dry_run=dry_run) for remote in remotes]
 
 
