@@ -209,6 +209,7 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     assert "anybody can read" in warmed.err
     shown = ann("push", "--dry-run")
     assert "tells: who made them" in shown.out
+    dry = ann("push", "--dry-run", "--format", "json").json["pushed"][0]
     refused = ann("push", code=2)
     the_error(refused, before=1)
     assert "would tell: who made them" in refused.out
@@ -216,6 +217,9 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     assert [path for path in repo.files() if path.startswith("cachekit/v1/records")] == []
     told = ann("push", "--public").err
     assert told.index("it tells who made them") < told.index("pushed 1 file")
+    # The dry run listed what went, and all of it.
+    listed = {*dry["records"], *(file["path"] for file in dry["files"]), dry["card"]}
+    assert listed == {path for path in repo.files() if path != ".gitattributes"}
     assert [path for path in repo.files() if path.startswith("cachekit/v1/records")]
 
 
@@ -307,6 +311,10 @@ def test_offline_opens_no_connection(join, repo, hub):
     ann.variables["HF_HUB_OFFLINE"] = "1"
     ann("train", "tiny.yaml")
     assert hub.log.entries() == []
+    # What was compiled meanwhile is offered when there is a network again.
+    ann.variables["HF_HUB_OFFLINE"] = None
+    (pushed,) = ann("push", "--pending", "--format", "json").json["pushed"]
+    assert len(pushed["records"]) == 1
 
 
 def test_no_token_is_written_anywhere(join, repo, hub):

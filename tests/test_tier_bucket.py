@@ -328,3 +328,19 @@ def test_a_hub_of_ones_own_is_asked_once_each(hub: HubServer, tier):
     hub.log.clear()
     tier.read(DOCUMENT, "", 100)
     assert [(entry.kind, entry.user) for entry in hub.requests] == [("resolve", "admin"), ("cdn", "")]
+
+
+def test_a_bucket_that_anybody_can_read_is_known(hub):
+    import huggingface_hub
+
+    api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
+    private = make_tier(hub)
+    private.revision()
+    api.delete_bucket(BUCKET)
+    api.create_bucket(BUCKET, private=False)
+    public = make_tier(hub)
+    hub.log.clear()
+    for _ in range(2):
+        public.revision()
+    assert len(hub.log.entries()) == 1
+    assert (private.public, public.public) == (False, True)

@@ -45,6 +45,7 @@ class Pushed:
             "unchanged": done.unchanged if done else 0,
             "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
             "bytes": done.size if done else 0,
+            "card": done.card if done else "",
             "revision": done.revision if done else "",
             "tries": done.tries if done else 0,
             "error": self.error.as_dict() if self.error else None,
@@ -79,6 +80,8 @@ def push(
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
     offers = [_offer(session, record, replaces=replaces) for record in records]
+    for record in records if not dry_run else ():
+        session.chain.postpone(record)
     return [_push(session, remote, offers, turn, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes]
 
 

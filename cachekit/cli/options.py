@@ -8,6 +8,7 @@ import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -240,14 +241,15 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
     links = chain.parse(config.cache, config.tiers)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
     memory = Layout(config.home).remotes
+
+    def remote(link: chain.Link) -> Remote:
+        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+
+    left = [link for link in links if offline and select.needs_network(link)]
     return chain.Chain(
-        [
-            Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
-            for link in links
-            if not (offline and select.needs_network(link))
-        ],
+        [remote(link) for link in links if link not in left],
         journal,
-        [link.name for link in links if offline and select.needs_network(link)],
+        {link.name: partial(remote, link) for link in left},
     )
 
 

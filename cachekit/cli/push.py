@@ -86,4 +86,7 @@ def human(document: dict[str, Any]) -> list[str]:
             if len(one["files"]) > SHOWN:
                 lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")
             lines += [f"     record  {path}" for path in one["records"][:SHOWN]]
+            if len(one["records"]) > SHOWN:
+                lines.append(f"  ... and {len(one['records']) - SHOWN} more (--format json)")
+            lines += [f"       card  {one['card']}"] if one["card"] else []
     return lines

@@ -7,12 +7,13 @@ also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from cachekit.errors import AuthError, RemoteError, SkippedError, UsageError
+from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
-from cachekit.record import DamagedRecordError
+from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found, Remote
 
@@ -116,13 +117,16 @@ class Chain:
     Args:
         remotes: Without the local store.
         journal: Told once about each that fails.
-        offline: Names of those that are left out, because no connection may be opened.
+        offline: Those that are left out, because no connection may be opened: names, and what makes them.
     """
 
     def __init__(
-        self, remotes: Sequence[Remote] = (), journal: Journal | None = None, offline: Sequence[str] = ()
+        self,
+        remotes: Sequence[Remote] = (),
+        journal: Journal | None = None,
+        offline: Mapping[str, Callable[[], Remote]] | None = None,
     ) -> None:
-        self.offline = tuple(offline)
+        self.offline = dict(offline or {})
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
@@ -140,6 +144,14 @@ class Chain:
     def writable(self) -> tuple[Remote, ...]:
         """Those that take what is new."""
         return tuple(remote for remote in self._remotes if remote.writable)
+
+    def postpone(self, record: Record) -> None:
+        """Note a record for those that are left out now, for a push later."""
+        for make in self.offline.values():
+            with suppress(CachekitError):  # a package that it needs is missing, say: it is not used now
+                remote = make()
+                if remote.writable:
+                    remote.keep_pending(record, "offline")
 
     def above(self, remote: Remote) -> tuple[Remote, ...]:
         """Those nearer than this one, which a hit fills."""

@@ -44,6 +44,7 @@ class Published:
         unchanged: Records that needed nothing.
         damaged: Keys of records that nobody could use as they were, with the reason; they were replaced.
         tries: How often it was tried.
+        card: The path of the card, where it was written.
     """
 
     revision: str
@@ -52,6 +53,7 @@ class Published:
     unchanged: int = 0
     damaged: Mapping[str, str] = field(default_factory=dict)
     tries: int = 1
+    card: str = ""
 
     @property
     def size(self) -> int:
@@ -113,15 +115,17 @@ def publish(
             records = tuple(write.path for write in todo.records)
             done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt)
             freed = release(revision) if release is not None else None
-            if dry_run or not (todo.records or freed):
+            if not (todo.records or freed):
                 return done
-            if not _upload(tier, todo.files, revision, tell, known.taken):
+            if not (dry_run or _upload(tier, todo.files, revision, tell, known.taken)):
                 continue
-            writes = [*todo.records]
             # Where all changes are one race, the card loses none of its own.
-            if todo.records and (attempt <= CARD_TRIES or tier.scarce):
-                writes += _card(tier, todo, revision)
-            writes += [freed] if freed else []
+            with_card = todo.records and (attempt <= CARD_TRIES or tier.scarce)
+            page = _card(tier, todo, revision) if with_card else []
+            done = replace(done, card=layout.CARD if page else "")
+            if dry_run:
+                return done
+            writes = [*todo.records, *page, *([freed] if freed else [])]
             return replace(done, revision=tier.commit(Change(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             pause, reason = min(0.05 * 1.6**attempt, 15.0) * random.uniform(0.5, 1.5), error.message  # noqa: S311

@@ -75,6 +75,17 @@ class BucketClient:
         self._session: Callable[[], Any] = hub.utils.get_session
         self._seconds = limits.connect + limits.read
 
+    def is_public(self) -> bool:
+        """Whether anybody can read it."""
+        answer = self._ask("GET", f"/api/buckets/{self.bucket}")
+        try:
+            info = json.loads(answer.body) if answer else None
+        except (ValueError, RecursionError):
+            info = None
+        if not isinstance(info, dict):
+            raise RemoteError(f"{self.name}: it answers what no Hub would", hint="check HF_ENDPOINT and proxies")
+        return info.get("private") is False
+
     def paths_info(self, paths: Sequence[str]) -> list[dict[str, Any]]:
         """What is known of those of the paths that exist: `path`, `size`, `xetHash`."""
         found: list[dict[str, Any]] = []

@@ -70,9 +70,13 @@ class BucketTier:
         self._below = f"{prefix}/" if prefix else ""
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
         self._sent: set[tuple[str, str]] = set()
+        self._looked = False
 
     def revision(self) -> str:
-        """Nothing: there are no versions."""
+        """Nothing: there are no versions. The first time it is found out whether anybody can read it; one request."""
+        if not self._looked:
+            self.public = self._client.is_public()
+            self._looked = True
         return ""
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
