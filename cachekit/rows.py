@@ -47,7 +47,7 @@ def split_files(folder: Path) -> dict[str, Path]:
             raise DataError(
                 f"{folder} has more than one {split} file",
                 cause=", ".join(p.name for p in files),
-                hint=f"name one with data.{split}_file",
+                hint="keep one, or name files with data.train_file and its like in place of data.path",
             )
         if files:
             found[split] = files[0]

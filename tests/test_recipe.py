@@ -339,6 +339,19 @@ def test_the_json_schema_fits_the_zoos_recipes():
     assert not validator.is_valid({"name": "x", "model": {"id": "b"}, "trainig": {}})
 
 
+@pytest.mark.parametrize("place", ["id: a/b", "path: here"])
+@pytest.mark.parametrize("name", ["validation_file", "test_file"])
+def test_a_file_that_nobody_would_read_is_refused(place, name):
+    """The figures were those of the Hub's split, or of the folder's own file."""
+    text, line = with_section("data", place, f"{name}: mine.csv")
+    error = refused(text)
+    assert error.message.startswith(
+        f"r.yaml, line {line + 1}: data.{name} is given beside data.{place.partition(':')[0]}"
+    )
+    assert "data.train_file" in error.hint
+    assert read(with_section("data", "train_file: a.csv", f"{name}: mine.csv")[0])
+
+
 # Other names for fields
 
 SAMPLES = {
