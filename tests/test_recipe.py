@@ -352,6 +352,14 @@ def test_a_file_that_nobody_would_read_is_refused(place, name):
     assert read(with_section("data", "train_file: a.csv", f"{name}: mine.csv")[0])
 
 
+def test_names_with_dots_are_set_as_a_file_says_them():
+    options = read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 8}}}}\n")
+    assert read(MINIMAL, "compiler.options.cpp.simdlen=8") == options
+    assert read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 4}}}}\n", "compiler.options.cpp.simdlen=8") == options
+    assert read(MINIMAL, "env.A.B=1").environment == {"A.B": 1}
+    assert read(MINIMAL, "compiler.options={a: 1}").compiler.options == {"a": 1}
+
+
 # Other names for fields
 
 SAMPLES = {

@@ -127,6 +127,10 @@ def _canonical_path(path: tuple[str, ...]) -> tuple[str, ...]:
     top = SYNONYMS[""].get(path[0], path[0])
     if len(path) == 1:
         return (top,)
+    # Names that somebody else gave may have dots in them: Inductor's cpp.threads.
+    for flat in (("compiler", "options"), ("environment",)):
+        if (top, *path[1:])[: len(flat)] == flat and len(path) > len(flat):
+            return (*flat, ".".join(path[len(flat) :]))
     return (top, SYNONYMS.get(top, {}).get(path[1], path[1]), *path[2:])
 
 
