@@ -53,6 +53,16 @@ IRRELEVANT = {
     "transformers_version": "version that wrote the file; ours is an ingredient of its own",
     "use_cache": "past keys and values, which training does not use",
 }
+# Of these a recipe says what it means in a place of its own; said here, nothing would come of it.
+ELSEWHERE = {
+    "dtype": "training.bf16",
+    "gradient_checkpointing": "training.gradient_checkpointing",
+    "id2label": "data.labels",
+    "label2id": "data.labels",
+    "num_labels": "data.num_labels",
+    "problem_type": "task",
+    "torch_dtype": "training.bf16",
+}
 # Fields that every config has, with the value that means "nothing special": left out when they have it.
 GENERIC_DEFAULTS: dict[str, Any] = {
     "add_cross_attention": False,
@@ -198,6 +208,11 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     merged = {**config, **recipe.model.config}
     model_type = model_config.model_type(merged, source)
     defaults = zoo.architecture_defaults(model_type)
+    for name in recipe.model.config:
+        if name in ELSEWHERE:
+            raise RecipeError(
+                f"model.config.{name} has no effect", cause=IRRELEVANT[name], hint=f"say {ELSEWHERE[name]} instead"
+            )
     known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
     if defaults:
         for name in recipe.model.config:

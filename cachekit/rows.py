@@ -47,7 +47,7 @@ def split_files(folder: Path) -> dict[str, Path]:
             raise DataError(
                 f"{folder} has more than one {split} file",
                 cause=", ".join(p.name for p in files),
-                hint=f"name one with data.{split}_file",
+                hint="keep one, or name files with data.train_file and its like in place of data.path",
             )
         if files:
             found[split] = files[0]
@@ -116,6 +116,20 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
             )
         return [str(number) for number in range(largest + 1)]
     return sorted(seen)
+
+
+def check_value(value: Any, column: str, where: str) -> None:
+    """Refuse what is neither a text nor a class: its spelling in Python would be taken for one.
+
+    Raises:
+        DataError: It is a list or a mapping.
+    """
+    if isinstance(value, list | dict):
+        raise DataError(
+            f"{where}: {column} is a {'list' if isinstance(value, list) else 'mapping'}",
+            cause="expected one text, or one class, a row",
+            hint="is it another column? say data.text_column or data.label_column",
+        )
 
 
 def label_text(value: Any, where: str) -> str:
@@ -188,6 +202,13 @@ def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) 
     except (csv.Error, TypeError, ValueError) as error:
         raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
     _require(path, header, wanted)
+    for name in wanted:
+        if header.count(name) > 1:
+            raise DataError(
+                f"{path}: {header.count(name)} columns are called {name!r}",
+                cause=f"columns are {', '.join(header)}",
+                hint="which of them is meant? rename the others",
+            )
 
     def rows() -> Iterator[Row]:
         try:
@@ -245,6 +266,8 @@ def _check_columns(path: Path, numbered: Iterator[tuple[str, Any]], wanted: list
             raise DataError(f"{path}, {where}: not an object", hint='{"text": ..., "label": ...}')
         if not all(name in row for name in wanted):
             _require(path, list(row), wanted, where)
+        for name in wanted:
+            check_value(row[name], name, f"{path}, {where}")
         yield row
 
 

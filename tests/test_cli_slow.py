@@ -193,7 +193,7 @@ BAD_INPUT = {
     ),
     "fewer rows than a batch": (
         ["training.per_device_train_batch_size=64"],
-        ("bad-data", "do not fill a batch", "64", "training.per_device_train_batch_size"),
+        ("bad-data", "do not fill a step", "64", "training.per_device_train_batch_size"),
     ),
     "more tokens than positions": (
         ["training.max_seq_length=600"],

@@ -72,6 +72,28 @@ def test_a_host_in_order_has_no_problem(root, quiet_host):
     assert exit_code(document) == 0
 
 
+@pytest.mark.parametrize(
+    "gone, said", [(["torch"], "torch is not installed"), (["torch", "datasets"], "torch, datasets are not installed")]
+)
+def test_packages_that_training_needs_are_missed(monkeypatch, quiet_host, gone, said):
+    """Without torch there was no problem: "Inductor compiles here"."""
+    found = {
+        "torch": "2.13.0",
+        "transformers": "5.23.0",
+        "accelerate": "1.10.1",
+        "datasets": "4.0",
+        "scikit-learn": "1.7",
+    }
+    monkeypatch.setattr("cachekit.compilers.inductor.host.optional_version", found.get)
+    assert not problems("training")
+    monkeypatch.setattr(
+        "cachekit.compilers.inductor.host.optional_version", lambda name: "" if name in gone else found[name]
+    )
+    (problem,) = problems("training")
+    assert said in problem["said"]
+    assert "cachekit-neuron[train]" in problem["mend"]
+
+
 @pytest.mark.feature("U1")
 def test_a_stale_lock_is_found_and_the_command_removes_it(root, quiet_host):
     entry = make(root, "locked", seed=1)
@@ -215,7 +237,7 @@ def test_the_command_line(root, quiet_host, capsys, monkeypatch):
     assert app.run(["doctor"]) == 1
     printed = capsys.readouterr().out
     assert "... and 3 more of neuron-locks (--format json)" in printed
-    assert printed.splitlines()[-1] == "15 problems, 5 ok, 0 unknown"
+    assert printed.splitlines()[-1] == "15 problems, 6 ok, 0 unknown"
     assert printed.count("\n         run:  rm /") == 12
     # A path is never broken: it is there to be copied.
     assert [line for line in printed.splitlines() if len(line) > 80 and "/" not in line] == []

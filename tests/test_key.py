@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit import zoo
-from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, resolve
+from cachekit.architecture import ELSEWHERE, GENERIC_DEFAULTS, IRRELEVANT, resolve
 from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS
 from cachekit.compilers.inductor.flags import all_options
 from cachekit.compilers.inductor.flags import canonical as canonical_flags
@@ -468,9 +468,18 @@ def test_each_field_that_every_architecture_has_is_in_the_key(field):
     assert ingredients(f"model.config.{field}={json.dumps(GENERIC_DEFAULTS[field])}").key == BASE.key
 
 
-@pytest.mark.parametrize("field", sorted(IRRELEVANT))
+@pytest.mark.parametrize("field", sorted(set(IRRELEVANT) - set(ELSEWHERE)))
 def test_what_reaches_no_graph_is_not_in_the_key(field):
     assert ingredients(f"model.config.{field}=7").key == BASE.key
+
+
+@pytest.mark.parametrize("field, place", sorted(ELSEWHERE.items()))
+def test_what_a_recipe_says_in_another_place_is_refused(field, place):
+    """Seven classes that nobody makes, and a bf16 that is none."""
+    assert field in IRRELEVANT, "a model's own config.json may say it"
+    with pytest.raises(RecipeError, match=f"model.config.{field} has no effect") as error:
+        ingredients(f"model.config.{field}=7")
+    assert place in error.value.hint
 
 
 def test_null_is_a_value_where_the_default_is_another():

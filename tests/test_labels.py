@@ -79,3 +79,22 @@ def test_each_class_has_one_label(values, names):
     except DataError:
         return
     assert len({number_of(value, "") for value in values}) == len(set(values))
+
+
+def test_a_text_may_be_a_number(tmp_path):
+    """A zero was an empty text."""
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": n, "label": n}) + "\n" for n in (0, 1, None) * 2))
+    with pytest.raises(DataError, match="row 3 has no label"):
+        load(Data(path=str(tmp_path)), ["a", "b"], 0, print)
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": n, "label": n}) + "\n" for n in (0, 1) * 2))
+    (tmp_path / "test.jsonl").write_text('{"text": null, "label": 1}\n{"text": 0, "label": 0}\n')
+    found = load(Data(path=str(tmp_path)), ["a", "b"], 0, print)
+    assert [row["text"] for row in found["test"]] == ["", "0"]
+
+
+def test_lists_in_a_parquet_file_are_no_texts(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"text": [["a", "b"], ["c"]], "label": ["x", "y"]})
+    parquet.write_table(table, tmp_path / "train.parquet")
+    with pytest.raises(DataError, match="train data: text is a list"):
+        load(Data(path=str(tmp_path)), ["x", "y"], 0, print)

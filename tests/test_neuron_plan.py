@@ -102,6 +102,24 @@ def test_a_name_that_is_none_is_an_error_with_the_nearest(recipe, capsys, argume
     assert words in error["hint"]
 
 
+@pytest.mark.parametrize(
+    "said, words",
+    [
+        ("tensor_parallel_size=2", "trains a whole copy on each core"),
+        ("pipeline_parallel_size=2", "trains a whole copy on each core"),
+        ("zero_1=true", "trains a whole copy on each core"),
+        ("data_parallel_size=3", "there are 2 cores"),
+    ],
+)
+def test_a_layout_that_nobody_would_make_is_refused(recipe, capsys, said, words):
+    """The model was trained whole on each core, under a key that said otherwise."""
+    error = plan(capsys, recipe, *THERE, "--set", f"parallel.{said}", code=2)["error"]
+    assert error["code"] == "bad-recipe"
+    assert words in error["message"]
+    assert f"--set parallel.{said.partition('=')[0]}=" in error["hint"]
+    assert plan(capsys, recipe, *THERE, "--set", "parallel.data_parallel_size=2")["status"] == "miss"
+
+
 @pytest.mark.feature("K5")
 def test_a_difference_of_spelling_is_told_in_words(recipe, tmp_path, capsys):
     """Both spellings mean the same to the compiler, and are two keys to Neuron."""

@@ -124,15 +124,15 @@ def test_a_recipe_cannot_be_changed(part):
 @pytest.mark.parametrize(
     "section, field, bad",
     [
-        ("training", "per_device_train_batch_size", ["0", "-1", "1.5", "'8'", "true", "null", "[8]"]),
+        ("training", "per_device_train_batch_size", ["0", "-1", "1.5", "'8'", "true", "null", "[8]", "1" + "0" * 20]),
         ("training", "per_device_eval_batch_size", ["0", "no"]),
         ("training", "max_seq_length", ["1", "0", "long"]),
         ("training", "gradient_accumulation_steps", ["0"]),
         ("training", "bf16", ["1", "yes", "on", "fp16"]),
         ("training", "optim", ["adam", "1", "null"]),
         ("training", "weight_decay", ["-0.1", "small"]),
-        ("training", "adam_beta1", ["1.1", "-0.1"]),
-        ("training", "adam_beta2", ["1.1", "-0.1"]),
+        ("training", "adam_beta1", ["1", "1.1", "-0.1"]),
+        ("training", "adam_beta2", ["1.0", "1.1", "-0.1"]),
         ("training", "adam_epsilon", ["-1e-8"]),
         ("training", "max_grad_norm", ["-1"]),
         ("training", "label_smoothing_factor", ["2"]),
@@ -149,7 +149,7 @@ def test_a_recipe_cannot_be_changed(part):
         ("training", "dataloader_num_workers", ["-1"]),
         ("training", "output_dir", ["''", "5"]),
         ("data", "labels", ["[a]", "[]", "a", "[a, '']", "[1, 2]"]),
-        ("data", "num_labels", ["1", "two"]),
+        ("data", "num_labels", ["1", "two", "99999999999"]),
         ("data", "validation_fraction", ["0", "1", "1.5", "-0.1"]),
         ("data", "delimiter", ["''", "';;'", "1"]),
         ("data", "text_column", ["''", "null"]),
@@ -337,6 +337,27 @@ def test_the_json_schema_fits_the_zoos_recipes():
     for path in zoo.recipes().values():
         validator.validate(parse(path.read_text(encoding="utf-8"), str(path))[0])
     assert not validator.is_valid({"name": "x", "model": {"id": "b"}, "trainig": {}})
+
+
+@pytest.mark.parametrize("place", ["id: a/b", "path: here"])
+@pytest.mark.parametrize("name", ["validation_file", "test_file"])
+def test_a_file_that_nobody_would_read_is_refused(place, name):
+    """The figures were those of the Hub's split, or of the folder's own file."""
+    text, line = with_section("data", place, f"{name}: mine.csv")
+    error = refused(text)
+    assert error.message.startswith(
+        f"r.yaml, line {line + 1}: data.{name} is given beside data.{place.partition(':')[0]}"
+    )
+    assert "data.train_file" in error.hint
+    assert read(with_section("data", "train_file: a.csv", f"{name}: mine.csv")[0])
+
+
+def test_names_with_dots_are_set_as_a_file_says_them():
+    options = read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 8}}}}\n")
+    assert read(MINIMAL, "compiler.options.cpp.simdlen=8") == options
+    assert read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 4}}}}\n", "compiler.options.cpp.simdlen=8") == options
+    assert read(MINIMAL, "env.A.B=1").environment == {"A.B": 1}
+    assert read(MINIMAL, "compiler.options={a: 1}").compiler.options == {"a": 1}
 
 
 # Other names for fields

@@ -381,6 +381,22 @@ def test_any_file_is_read_or_refused(tmp_path_factory, raw, suffix, encoding, de
     assert all(set(COLUMNS) <= set(row) for row in table)
 
 
+@pytest.mark.parametrize("header", ["text,label,label", "label,text, label", "text,text,label"])
+def test_a_column_that_stands_twice_is_refused(put, header):
+    """The last one was taken, without a word."""
+    error = refused(put("a.csv", f"{header}\nx,y,z\n"))
+    assert "2 columns are called" in error.message
+    assert read(put("b.csv", "id,text,label,id\n1,a,b,2\n"))[0]["text"] == "a", "nobody asks for that one"
+
+
+@pytest.mark.parametrize("row", ['{"text": ["a", "b"], "label": "x"}', '{"text": "a", "label": [1, 0]}'])
+@pytest.mark.parametrize("name, form", [("a.jsonl", "{}"), ("a.json", "[{}]")])
+def test_a_list_is_neither_a_text_nor_a_class(put, row, name, form):
+    """It was taken as Python writes it: the class "[1, 0]"."""
+    error = refused(put(name, form.format(row)))
+    assert "is a list" in error.message
+
+
 # Labels
 
 

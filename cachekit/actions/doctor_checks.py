@@ -15,7 +15,9 @@ from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.mounts import file_system
 from cachekit.compilers.neuron.root import Root, resolve
 from cachekit.config import Config
+from cachekit.errors import INSTALL
 
+TRAINING = ("torch", "transformers", "accelerate", "datasets", "scikit-learn")  # the extra `train`
 HOUR, DAY = 3600.0, 86400.0
 
 
@@ -44,7 +46,17 @@ def _packages(_: Config) -> Iterator[Finding]:
         missing = [name for name in host.REQUIRED if name not in found]
         yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
     else:
-        yield Finding("ok", "no Neuron packages: PyTorch's Inductor compiles here")
+        yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
+
+
+def _training(_: Config) -> Iterator[Finding]:
+    """What the training worker imports, whichever compiler it has."""
+    found = {name: inductor.optional_version(name) for name in TRAINING}
+    if missing := [name for name, version in found.items() if not version]:
+        verb = "is" if len(missing) == 1 else "are"
+        yield Finding("problem", f"{', '.join(missing)} {verb} not installed: nothing can train here", INSTALL)
+    else:
+        yield Finding("ok", ", ".join(f"{name} {version}" for name, version in found.items()))
 
 
 def _root(_: Config) -> Iterator[Finding]:
@@ -133,6 +145,7 @@ def _age(seconds: float) -> str:
 
 # The order is that of the screen. To add a check, add it here.
 CHECKS: tuple[Check, ...] = (
+    _Check("training", _training),
     _Check("neuron-packages", _packages),
     _Check("neuron-root", _root),
     _Check("neuron-locks", _locks),

@@ -127,6 +127,10 @@ def _canonical_path(path: tuple[str, ...]) -> tuple[str, ...]:
     top = SYNONYMS[""].get(path[0], path[0])
     if len(path) == 1:
         return (top,)
+    # Names that somebody else gave may have dots in them: Inductor's cpp.threads.
+    for flat in (("compiler", "options"), ("environment",)):
+        if (top, *path[1:])[: len(flat)] == flat and len(path) > len(flat):
+            return (*flat, ".".join(path[len(flat) :]))
     return (top, SYNONYMS.get(top, {}).get(path[1], path[1]), *path[2:])
 
 
@@ -282,6 +286,15 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
         names = " and ".join(f"data.{name}" for name in places)
         newest = next((name for name in places if ("data", name) in overridden), places[1])
         fail(("data", newest), f"{names} are both given", "keep one; `--set data.id=null` drops one")
+    for name in ("validation_file", "test_file"):
+        if getattr(data, name) and (data.id or data.path):
+            # Its rows would be those of the Hub's split, or of the folder's file.
+            place = "id" if data.id else "path"
+            fail(
+                ("data", name),
+                f"data.{name} is given beside data.{place}",
+                f"say data.train_file in place of data.{place}, or remove data.{name}",
+            )
     if data.labels and data.num_labels and len(data.labels) != data.num_labels:
         fail(
             ("data", "num_labels"),

@@ -11,10 +11,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.json import schema as _json_schema
 
-Positive = Annotated[int, Meta(ge=1)]
+MOST = 2**31 - 1  # no tensor of ours has more of anything
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
 NotNegative = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Decay = Annotated[float, Meta(ge=0, lt=1)]
 OpenFraction = Annotated[float, Meta(gt=0, lt=1)]
 Text = Annotated[str, Meta(min_length=1)]
 Scalar = str | int | float | bool
@@ -81,7 +83,7 @@ class Data(_Strict, frozen=True):
     text_pair_column: Text | None = None
     label_column: Text = "label"
     labels: Annotated[tuple[Text, ...], Meta(min_length=2)] | None = None
-    num_labels: Annotated[int, Meta(ge=2)] | None = None
+    num_labels: Annotated[int, Meta(ge=2, le=1_000_000)] | None = None
     validation_fraction: OpenFraction = 0.1
     max_train_samples: Positive | None = None
     max_eval_samples: Positive | None = None
@@ -101,13 +103,13 @@ class Training(_Strict, frozen=True):
 
     per_device_train_batch_size: Positive = 8
     per_device_eval_batch_size: Positive | None = None
-    max_seq_length: Annotated[int, Meta(ge=2)] = 128
+    max_seq_length: Annotated[int, Meta(ge=2, le=MOST)] = 128
     gradient_accumulation_steps: Positive = 1
     bf16: bool | Literal["auto"] = "auto"
     optim: Literal["adamw_torch", "adamw_torch_fused", "sgd", "adafactor"] = "adamw_torch"
     weight_decay: Rate = 0.0
-    adam_beta1: Fraction = 0.9
-    adam_beta2: Fraction = 0.999
+    adam_beta1: Decay = 0.9
+    adam_beta2: Decay = 0.999
     adam_epsilon: Rate = 1e-8
     max_grad_norm: Rate = 1.0
     label_smoothing_factor: Fraction = 0.0

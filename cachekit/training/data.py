@@ -38,14 +38,18 @@ class Split:
         row = self.table[self.indices[index]]
         pair = self.data.text_pair_column
         return {
-            "text": str(row[self.data.text_column] or ""),
-            "pair": str(row[pair] or "") if pair else None,
+            "text": _text(row[self.data.text_column]),
+            "pair": _text(row[pair]) if pair else None,
             "label": self.number_of(row[self.data.label_column], f"{self.name} row {index + 1}"),
         }
 
     def take(self, indices: Sequence[int]) -> Split:
         """Some of the rows, in the order given."""
         return Split(self.table, [self.indices[i] for i in indices], self.data, self.number_of, self.name)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def load(data: Data, labels: Sequence[str], seed: int, tell: Callable[[str], None]) -> dict[str, Split]:
@@ -65,6 +69,9 @@ def load(data: Data, labels: Sequence[str], seed: int, tell: Callable[[str], Non
     for name, table in tables.items():
         if len(table) == 0:
             raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
+        for column in filter(None, (data.text_column, data.text_pair_column, data.label_column)):
+            # Of text files every row was looked at; the others have one type a column.
+            rows.check_value(table[0][column], column, f"{name} data")
     found = {name: _labels(table, data.label_column, name) for name, table in tables.items()}
     number_of = numbering(labels, found, tell)
     splits = {name: Split(table, range(len(table)), data, number_of, name) for name, table in tables.items()}

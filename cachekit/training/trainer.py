@@ -90,14 +90,30 @@ def evaluation(prediction: EvalPrediction) -> dict[str, float]:
 
 
 class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
-    """A Trainer that times its steps, drops partial batches in training only, and counts each evaluation row once."""
+    """A Trainer that times its steps, takes whole steps only, and counts each evaluation row once."""
 
-    def __init__(self, events: Events, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, events: Events, workers: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._events = events
+        self._workers = workers
         # Plain mean loss: the model's own. With this on, a count of labels is passed into the compiled graph.
         self.model_accepts_loss_kwargs = False
         self.step_seconds: dict[str, list[float]] = {"training": [], "evaluation": []}
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> torch.utils.data.Sampler[int]:
+        """Rows at random, as many as fill whole steps: other ones are left out in each epoch.
+
+        The Trainer's own ends an epoch with fewer batches accumulated. Where tensors are lazy, a last step of one batch
+        is a graph by itself (measured: torch-xla 2.9).
+        """
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        step = rows_of_a_step(self.args, self._workers)
+        return torch.utils.data.RandomSampler(rows, num_samples=len(rows) // step * step)
+
+    def get_train_dataloader(self) -> Any:
+        """Of the batch size that was asked for: Transformers 4.57 takes that of the checkpoint it goes on from."""
+        self._train_batch_size = self.args.train_batch_size
+        return super().get_train_dataloader()
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """One forward and backward pass, timed."""
@@ -185,17 +201,30 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         return self._evaluated[1] if self._evaluated[0] == step else {}
 
 
-def check_rows(training: Training, rows: int) -> None:
-    """Refuse fewer rows than a batch: a trial repeats rows and would not notice.
+def rows_of_a_step(training: Training | TrainingArguments, workers: int) -> int:
+    """Rows that one optimizer step takes, over all workers."""
+    return training.per_device_train_batch_size * training.gradient_accumulation_steps * workers
+
+
+def check_rows(training: Training, rows: int, workers: int) -> None:
+    """Refuse fewer rows than a step takes: a trial repeats rows and would not notice.
 
     Raises:
         DataError: There are fewer.
     """
-    if rows < training.per_device_train_batch_size:
+    needed = rows_of_a_step(training, workers)
+    if rows < needed:
+        batch, accumulated = training.per_device_train_batch_size, training.gradient_accumulation_steps
+        factors = {
+            f"training.per_device_train_batch_size {batch}": True,
+            f"training.gradient_accumulation_steps {accumulated}": accumulated > 1,
+            f"{workers} workers": workers > 1,
+        }
+        lower = "gradient_accumulation_steps" if accumulated > 1 else "per_device_train_batch_size"
         raise DataError(
-            f"{rows} training rows do not fill a batch",
-            cause=f"training.per_device_train_batch_size is {training.per_device_train_batch_size}",
-            hint="lower training.per_device_train_batch_size",
+            f"{rows} training rows do not fill a step",
+            cause=f"it takes {needed} rows: {' x '.join(name for name, told in factors.items() if told)}",
+            hint=f"lower training.{lower}",
         )
 
 
@@ -211,7 +240,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One training: fine-tune or trial, then the evaluation of every split that is not trained on."""
+    """One training: fine-tune or trial, then the evaluation of every split that is not trained on.
+
+    Attributes:
+        workers: Processes that train together. A round of evaluation gives each of them a batch, and is filled up as a
+            batch is: the batches of a last round that is not whole would be dropped.
+    """
 
     job: Job
     model: Any
@@ -221,6 +255,7 @@ class Session:
     events: Events
     compiler_arguments: Mapping[str, Any]
     adapt: Callable[[Trainer], None]
+    workers: int = 1
 
     def run(self, watch: CounterWatch, tokenizer: Any) -> Outcome:
         """Train, evaluate, save.
@@ -230,9 +265,11 @@ class Session:
         """
         trial = self.job.mode == "trial"
         training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
+        filled = batch * self.workers
         progress = Progress(self.events, watch)
         trainer = FixedShapeTrainer(
             self.events,
+            self.workers,
             model=self.model,
             args=arguments(
                 training,
@@ -243,7 +280,7 @@ class Session:
                 compiler=self.compiler_arguments,
             ),
             train_dataset=Rows(self.splits["train"]),
-            eval_dataset=Rows(self.splits["validation"], batch),
+            eval_dataset=Rows(self.splits["validation"], filled),
             data_collator=self.collator,
             compute_metrics=evaluation,
             callbacks=[progress],
@@ -261,7 +298,7 @@ class Session:
             if not figures:
                 self.events.emit("evaluating", split=name)
                 with self.events.timed("evaluate"):
-                    figures = trainer.evaluate(Rows(self.splits[name], batch))
+                    figures = trainer.evaluate(Rows(self.splits[name], filled))
                     watch.look()
             found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss")}
             found[name]["rows"] = int(figures["eval_rows"])

@@ -62,6 +62,7 @@ def _trace() -> None:
 
 
 def _run(job: Job, events: Events) -> Result:
+    workers = int(os.environ.get("WORLD_SIZE", "1"))  # torchrun's, over all nodes
     with events.timed("import"):
         runtime: Any = importlib.import_module(job.runtime)
         import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
@@ -74,7 +75,7 @@ def _run(job: Job, events: Events) -> Result:
             job.recipe.data, job.labels, job.recipe.training.seed, lambda said: events.emit("note", note=said)
         )
         counts = {name: len(split) for name, split in splits.items()}
-        trainer.check_rows(job.recipe.training, counts["train"])
+        trainer.check_rows(job.recipe.training, counts["train"], workers)
     with events.timed("model"):
         tokenizer, net = model.load(job, runtime.model_options(job.settings))
         text_classification.check_tokenizer(tokenizer)
@@ -87,11 +88,12 @@ def _run(job: Job, events: Events) -> Result:
             job=job,
             model=net,
             collator=text_classification.Collator(tokenizer, job.recipe.training.max_seq_length, inputs),
-            splits=_trial_splits(job, splits) if trial else splits,
+            splits=_trial_splits(job, splits, workers) if trial else splits,
             output_dir=nowhere if trial else job.output_dir,
             events=events,
             compiler_arguments=runtime.arguments(job.settings),
             adapt=runtime.adapt,
+            workers=workers,
         )
         with CounterWatch(events, runtime.counters) as watch:
             outcome = session.run(watch, tokenizer)
@@ -108,17 +110,18 @@ def _run(job: Job, events: Events) -> Result:
     )
 
 
-def _trial_splits(job: Job, splits: dict[str, Any]) -> dict[str, Any]:
+def _trial_splits(job: Job, splits: dict[str, Any], workers: int) -> dict[str, Any]:
     """Just enough rows, repeated if need be: a trial's shapes are those of the real run, its rows don't matter."""
-    from cachekit.training.trainer import TRIAL_STEPS
+    from cachekit.training.trainer import TRIAL_STEPS, rows_of_a_step
 
-    training = job.recipe.training
-    need = TRIAL_STEPS * training.gradient_accumulation_steps * training.per_device_train_batch_size
+    need = TRIAL_STEPS * rows_of_a_step(job.recipe.training, workers)
     train, validation = splits["train"], splits["validation"]
     return {
         "train": train.take([index % len(train) for index in range(need)]),
-        # One full evaluation batch, and one that is padded.
-        "validation": validation.take([index % len(validation) for index in range(eval_batch(job.recipe) + 1)]),
+        # One full evaluation batch a worker, and one that is padded.
+        "validation": validation.take(
+            [index % len(validation) for index in range(eval_batch(job.recipe) * workers + 1)]
+        ),
     }
 
 

@@ -84,6 +84,7 @@ class Neuron:
                     hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
                 )
         options.check(recipe)
+        self._check_layout(recipe)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
         watched = {name: said[name] for name in sorted(facts.GRAPH_VARIABLES) if name in said}
@@ -93,6 +94,23 @@ class Neuron:
             # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
             "first_rate_zero": recipe.training.warmup_steps > 0,
         }
+
+    def _check_layout(self, recipe: Recipe) -> None:
+        layout = recipe.parallel
+        for name, plain in (("tensor_parallel_size", 1), ("pipeline_parallel_size", 1), ("zero_1", False)):
+            if (said := getattr(layout, name)) != plain:
+                raise RecipeError(
+                    f"parallel.{name} is {str(said).lower()}, but {recipe.task} trains a whole copy on each core",
+                    cause="the model and the optimizer's state are not split",
+                    hint=f"--set parallel.{name}={str(plain).lower()}",
+                )
+        copies, cores = layout.data_parallel_size, self.machine.cores
+        if copies != "auto" and cores and copies > cores:
+            raise RecipeError(
+                f"parallel.data_parallel_size is {copies}, but there are {cores} cores",
+                cause=f"on a node of {self.machine.instance or 'this kind'}",
+                hint="--set parallel.data_parallel_size=auto; more nodes are parallel.nodes",
+            )
 
     def flags(self, recipe: Recipe) -> list[str]:
         """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
