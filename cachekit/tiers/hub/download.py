@@ -14,6 +14,7 @@ from typing import Any
 
 from cachekit.errors import RemoteError
 from cachekit.tiers.hub.call import Call, entered
+from cachekit.tiers.hub.reading import widen
 from cachekit.tiers.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -48,6 +49,7 @@ class Body:
             except BaseException:
                 self.close()
                 raise
+        widen(self._response)
         linked = [r.headers.get("X-Linked-Size") or "" for r in (*self._response.history, self._response)]
         self.linked_size = next((int(size) for size in linked if size.isdigit()), None)
 
