@@ -1,22 +1,16 @@
-"""One run of the worker on Neuron: its variables and launchers, what its output tells, and what must still be compiled.
+"""One run of the worker on Neuron: what its output tells, and what must still be compiled.
 
-A trial runs under `neuron_parallel_compile`, which lets the worker write down its graphs and compiles them; a training
-runs under torchrun alone. Neither's exit code is believed: a trial is judged by the files that it leaves.
+No exit code is believed: a trial is judged by the files that it leaves.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import leash, start
 from cachekit.compilers.neuron import compile_entries, facts, locks, options
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
@@ -27,8 +21,8 @@ from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
 from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import compiles_below, look
+from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.neuron.run_log import EXACT, RunLog
 from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import CachekitError, CompileError, MissError
@@ -69,7 +63,7 @@ class NeuronWatch:
         restored: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._recipe, self._root, self._machine, self._node = recipe, live_root, machine, node
+        self._recipe, self._root, self._machine = recipe, live_root, machine
         self._check = check
         self._trial, self._found, self._strict = trial, found, strict
         self._restored = restored or {}
@@ -90,73 +84,11 @@ class NeuronWatch:
         self._own: dict[str, float | None] = {}
         self._notes_file = CompileNotes(live_root / facts.OUR_FOLDER / "compiles.jsonl")
         self._wrapper, self._left_out = wrapper_options(own)
-        self.environment: Mapping[str, str | None] = self._environment(flags)
-        self.workers = self._workers()
-        self.prefix: Sequence[str] = self._prefix()
-
-    # How the run is started
-
-    def _environment(self, flags: Sequence[str]) -> dict[str, str | None]:
-        # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
-        words = [*flags, *self._wrapper, f"{facts.CACHE_DIR_FLAG}={self._root}"]
-        path = os.environ.get("PATH", os.defpath)
-        tools = str(Path(sys.executable).parent)
-        changes: dict[str, str | None] = {
-            facts.CC_FLAGS: shlex.join(words),
-            facts.CACHE_URL: str(self._root),
-            facts.EXTRACT_ONLY: "1" if self._trial and not self._npc else None,
-            # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
-            "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
-        }
-        if self._trial and jobs_for_memory() == 1:
-            changes[facts.NPC_RETRIES] = "1"  # AWS's advice for trn1.2xlarge: the first try may run out of memory
-        if self._recipe.parallel.nodes > 1:
-            changes |= {name: os.environ.get(name, value) for name, value in facts.EFA_VARIABLES.items()}
-        return changes
-
-    @property
-    def _npc(self) -> str | None:
-        return shutil.which(facts.PARALLEL_COMPILE)
-
-    def _workers(self) -> int:
-        layout = self._recipe.parallel
-        groups = layout.tensor_parallel_size * layout.pipeline_parallel_size
-        copies = layout.data_parallel_size
-        return max(self._machine.cores, 1) if copies == "auto" else copies * groups
-
-    def _prefix(self) -> list[str]:
-        # Also for one worker: without torchrun Transformers hangs from 4.44 on [SDK: BERT tutorial].
-        command = [
-            *start.COMMAND,
-            "torch.distributed.run",
-            f"--nproc_per_node={self.workers}",
-            *self._rendezvous(),
-            "--no_python",
-        ]
-        if self._trial and (npc := self._npc):
-            command = [npc, facts.NPC_PARALLEL_OPTION, str(self._jobs), *command]
-        # Neither of them passes a kill on to all that it started.
-        return [*leash.COMMAND, *command]
-
-    def _rendezvous(self) -> list[str]:
-        nodes = self._recipe.parallel.nodes
-        if nodes == 1:  # a free port: two runs on one host must not meet
-            return ["--nnodes=1", "--master_addr=127.0.0.1", f"--master_port={_free_port()}"]
-        node = self._node
-        return [
-            f"--nnodes={nodes}",
-            f"--node_rank={node.rank}",
-            f"--master_addr={node.address}",
-            f"--master_port={node.port}",
-        ]
-
-    @property
-    def _jobs(self) -> int:
-        if said := options.num_parallel(self._recipe):
-            return said
-        # Which graphs the trial will find is not known yet: fewer than AWS's tool would take where one was large.
-        peak = self._notes_file.largest_peak(self._machine.compiler_directory)
-        return min(jobs_for_memory(), jobs_for_peak(peak)) if peak else jobs_for_memory()
+        command = RunCommand(recipe, live_root, machine, node, trial, self._notes_file)
+        self._npc = command.npc
+        self.environment: Mapping[str, str | None] = command.environment([*flags, *self._wrapper])
+        self.workers = command.workers
+        self.prefix: Sequence[str] = command.prefix()
 
     # Before it starts
 
@@ -402,9 +334,3 @@ class NeuronWatch:
 
     def _own_names(self) -> dict[str, float | None]:
         return {module.partition("/")[2]: seconds for module, seconds in self._own.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,0 +1,119 @@
+"""How a run is started on Neuron: its variables, and what stands before the worker's command line.
+
+A trial runs under `neuron_parallel_compile`, which lets the worker write down its graphs and compiles them; a training
+runs under torchrun alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit import leash, start
+from cachekit.compilers.neuron import facts, options
+from cachekit.compilers.neuron.compile_notes import CompileNotes
+from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
+from cachekit.compilers.port import Node
+from cachekit.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """One run of the workers of a recipe on this host.
+
+    Attributes:
+        recipe: The recipe.
+        root: Neuron's cache root on this host.
+        machine: This host.
+        node: This host's place among several.
+        trial: See `port.Watch`.
+        notes: What earlier compiles took.
+    """
+
+    recipe: Recipe
+    root: Path
+    machine: Host
+    node: Node
+    trial: bool
+    notes: CompileNotes
+
+    @property
+    def npc(self) -> str | None:
+        """`neuron_parallel_compile`, where it is installed."""
+        return shutil.which(facts.PARALLEL_COMPILE)
+
+    def environment(self, flags: Sequence[str]) -> dict[str, str | None]:
+        """Changes to the workers' variables; `flags` are the compiler's and the wrapper's own."""
+        # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
+        words = [*flags, f"{facts.CACHE_DIR_FLAG}={self.root}"]
+        path = os.environ.get("PATH", os.defpath)
+        tools = str(Path(sys.executable).parent)
+        changes: dict[str, str | None] = {
+            facts.CC_FLAGS: shlex.join(words),
+            facts.CACHE_URL: str(self.root),
+            facts.EXTRACT_ONLY: "1" if self.trial and not self.npc else None,
+            # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
+            "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
+        }
+        if self.trial and jobs_for_memory() == 1:
+            changes[facts.NPC_RETRIES] = "1"  # AWS's advice for trn1.2xlarge: the first try may run out of memory
+        if self.recipe.parallel.nodes > 1:
+            changes |= {name: os.environ.get(name, value) for name, value in facts.EFA_VARIABLES.items()}
+        return changes
+
+    @property
+    def workers(self) -> int:
+        """How many of them, one a core."""
+        layout = self.recipe.parallel
+        groups = layout.tensor_parallel_size * layout.pipeline_parallel_size
+        copies = layout.data_parallel_size
+        return max(self.machine.cores, 1) if copies == "auto" else copies * groups
+
+    def prefix(self) -> list[str]:
+        """The launchers' command line."""
+        # Also for one worker: without torchrun Transformers hangs from 4.44 on [SDK: BERT tutorial].
+        command = [
+            *start.COMMAND,
+            "torch.distributed.run",
+            f"--nproc_per_node={self.workers}",
+            *self._rendezvous(),
+            "--no_python",
+        ]
+        if self.trial and (npc := self.npc):
+            command = [npc, facts.NPC_PARALLEL_OPTION, str(self.jobs), *command]
+        # Neither of them passes a kill on to all that it started.
+        return [*leash.COMMAND, *command]
+
+    def _rendezvous(self) -> list[str]:
+        nodes = self.recipe.parallel.nodes
+        if nodes == 1:  # a free port: two runs on one host must not meet
+            return ["--nnodes=1", "--master_addr=127.0.0.1", f"--master_port={_free_port()}"]
+        node = self.node
+        return [
+            f"--nnodes={nodes}",
+            f"--node_rank={node.rank}",
+            f"--master_addr={node.address}",
+            f"--master_port={node.port}",
+        ]
+
+    @property
+    def jobs(self) -> int:
+        """Compiles at once."""
+        if said := options.num_parallel(self.recipe):
+            return said
+        # Which graphs the trial will find is not known yet: fewer than AWS's tool would take where one was large.
+        peak = self.notes.largest_peak(self.machine.compiler_directory)
+        return min(jobs_for_memory(), jobs_for_peak(peak)) if peak else jobs_for_memory()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
