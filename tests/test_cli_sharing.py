@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -299,6 +301,30 @@ def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
     bob = join("bob")
     bob("hub", "use", repo.name)
     assert bob("plan", "tiny.yaml", "--format", "json").json["status"] == "hit"
+
+
+def test_a_hub_is_asked_for_nothing_else(join):
+    """The client would ask which agents there are, and wait for that answer as long as for the first one."""
+    ann = join("ann")
+    ann.variables["HF_HUB_DISABLE_TELEMETRY"] = None
+    asked = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                line = server.accept()[0]
+                asked.append(line.recv(1000).split(b" ")[1].decode())
+                line.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for address in ("team/cache", "buckets/team/cache"):
+            assert "is not used" in ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r").err
+    assert {path.partition("?")[0] for path in asked} == {
+        "/api/models/team/cache/revision/main",
+        "/api/buckets/team/cache",
+    }
 
 
 @pytest.mark.feature("R5")

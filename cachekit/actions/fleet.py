@@ -61,7 +61,7 @@ def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -
         WaitedTooLongError: Another machine compiles it beyond the deadline.
     """
     remote = next((one for one in session.chain.writable if one.readable and one.usable()), None)
-    if remote is None or _is_public(remote):
+    if remote is None or not _is_private(session, remote):
         yield ALONE
         return
     seconds = session.config.lease_seconds or LEASE
@@ -94,10 +94,11 @@ def turn(session: Session, prepared: Prepared, expected_seconds: float | None) -
         yield Turn(lead.waited, found if lead.finished else None, remote, lead)
 
 
-def _is_public(remote: Remote) -> bool:
-    """Whether anybody can read it: a lease would tell there who compiles, and on which machine, for ever in a repo."""
+def _is_private(session: Session, remote: Remote) -> bool:
+    """Whether a lease there tells nobody else who compiles, and on which machine: in a repo for ever."""
     try:
-        remote.revision()
-    except (RemoteError, AuthError):  # whoever asks for the lease tells of it
+        remote.revision()  # known since the plan, mostly
+    except (RemoteError, AuthError) as error:
+        session.chain.failed(remote, error)
         return False
-    return remote.public
+    return not remote.public

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from cachekit import __version__
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
+from cachekit.tiers.client_habits import ask_for_no_registry
 from cachekit.tiers.deadline import bounded
 from cachekit.tiers.port import BusyError, Limits
 
@@ -68,6 +69,7 @@ class BucketClient:
         self.bucket = bucket
         self.name = f"hf://buckets/{bucket}"
         self._limits = limits
+        ask_for_no_registry()
         self._api = hub.HfApi(endpoint=endpoint or None, token=token)
         self._headers: Callable[[], dict[str, str]] = lambda: hub.utils.build_hf_headers(
             token=token, library_name="cachekit", library_version=__version__

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cachekit import __version__
 from cachekit.errors import CachekitError, UsageError
+from cachekit.tiers.client_habits import ask_for_no_registry
 from cachekit.tiers.hub.call import Call, entered, run
 from cachekit.tiers.hub.errors import translated
 from cachekit.tiers.hub.session import bound_session
@@ -54,6 +55,7 @@ class Client:
         if self._made is None:
             from huggingface_hub import HfApi
 
+            ask_for_no_registry()
             self._made = HfApi(
                 endpoint=self._endpoint, token=self._token, library_name="cachekit", library_version=__version__
             )
@@ -77,6 +79,7 @@ class Client:
         """What a request needs: the token, and who asks."""
         from huggingface_hub.utils import build_hf_headers
 
+        ask_for_no_registry()
         headers: dict[str, str] = build_hf_headers(
             token=self._token, library_name="cachekit", library_version=__version__
         )
