@@ -106,6 +106,12 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
             cause="a classifier needs at least two",
             hint="check data.label_column",
         )
+    if twice := next((name for name in seen if _WHOLE.fullmatch(name) and name.partition(".")[0] in seen), ""):
+        raise DataError(
+            f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are one number, in two spellings",
+            cause="a tool that met a missing value has written whole numbers as fractions, perhaps",
+            hint="use one spelling in all the data, or say data.labels where they are two classes",
+        )
     if all(_is_integer(name) for name in seen):
         largest = max(int(name) for name in seen)
         if min(int(name) for name in seen) < 0 or largest >= 10 * len(seen) + 10:
@@ -147,6 +153,7 @@ def label_text(value: Any, where: str) -> str:
     return str(value).strip()
 
 
+_WHOLE = re.compile(r"-?[0-9]+\.0+")
 _CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
 
 

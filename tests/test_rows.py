@@ -400,6 +400,13 @@ def test_a_list_is_neither_a_text_nor_a_class(put, row, name, form):
 # Labels
 
 
+def test_one_number_in_two_spellings_is_refused():
+    """They were two classes: half of the rows got the one, half the other."""
+    with pytest.raises(DataError, match=r"'1' and '1.0' are one number"):
+        rows.label_names(["0", "1", "0", "1.0"], "a.csv")
+    assert rows.label_names(["0.0", "1.0"], "a.csv") == ["0.0", "1.0"]
+
+
 @pytest.mark.parametrize(
     "values, names",
     [
