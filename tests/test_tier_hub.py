@@ -18,7 +18,7 @@ from hubserver import HubServer
 from tier_makers.hub import LIMITS, online
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
-from cachekit.tiers.hub import HubTier, create, look
+from cachekit.tiers.hub import HubTier, create, look, reading
 from cachekit.tiers.port import (
     ABSENT,
     BusyError,
@@ -165,6 +165,23 @@ def test_a_server_without_ranges(tier, hub, repo):
         "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
     )
     assert b"".join(tier.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
+
+
+@pytest.mark.parametrize("large", [1, 1 << 40], ids=["round httpx", "through httpx"])
+def test_a_large_body_that_is_cut_goes_on_where_it_ended(tier, hub, repo, large, monkeypatch):
+    monkeypatch.setattr(reading, "LARGE", large)
+    data = random.Random(1).randbytes(5_000_000)
+    repo.plant({"m/large": data}, lfs=True)
+    revision = tier.revision()
+    hub.fault("cut", "GET /cdn/*", at=3_000_000)
+    came = []
+    with pytest.raises(RemoteError):
+        came.extend(tier.chunks("m/large", revision))  # what came before an error stays
+    assert b"".join(came) == data[:3_000_000]
+    hub.faults.clear()
+    came.extend(tier.chunks("m/large", revision, 3_000_000))
+    assert b"".join(came) == data
+    assert b"".join(tier.chunks("m/large", revision)) == data  # over whatever connection is there now
 
 
 def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
