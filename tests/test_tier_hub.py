@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import subprocess
 import sys
 import textwrap
@@ -27,7 +28,7 @@ from hub_tier import (  # noqa: F401 - fixtures
 from tier_makers.hub import LIMITS
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.tiers.hub import HubTier
+from cachekit.tiers.hub import HubTier, reading
 from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, Write
 
 
@@ -96,6 +97,23 @@ def test_a_server_without_ranges(tier, hub, repo):
         "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
     )
     assert b"".join(tier.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
+
+
+@pytest.mark.parametrize("large", [1, 1 << 40], ids=["round httpx", "through httpx"])
+def test_a_large_body_that_is_cut_goes_on_where_it_ended(tier, hub, repo, large, monkeypatch):
+    monkeypatch.setattr(reading, "LARGE", large)
+    data = random.Random(1).randbytes(5_000_000)
+    repo.plant({"m/large": data}, lfs=True)
+    revision = tier.revision()
+    hub.fault("cut", "GET /cdn/*", at=3_000_000)
+    came = []
+    with pytest.raises(RemoteError):
+        came.extend(tier.chunks("m/large", revision))  # what came before an error stays
+    assert b"".join(came) == data[:3_000_000]
+    hub.faults.clear()
+    came.extend(tier.chunks("m/large", revision, 3_000_000))
+    assert b"".join(came) == data
+    assert b"".join(tier.chunks("m/large", revision)) == data  # over whatever connection is there now
 
 
 def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
@@ -296,7 +314,7 @@ def run_python(code, hub, tmp_path, **environment):
 def test_the_environment_is_honoured_and_the_client_is_imported_late(hub, repo, tmp_path):
     code = f"""
         import sys
-        from cachekit.tiers.hub import HubTier
+        from cachekit.tiers.hub import HubTier, reading
         tier = HubTier({repo.name!r})
         assert not [name for name in sys.modules if name.startswith(("huggingface_hub", "httpx", "requests"))]
         print(tier.revision())
@@ -315,7 +333,7 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     code = f"""
         import hashlib, os
         from cachekit.errors import AuthError, RemoteError
-        from cachekit.tiers.hub import HubTier
+        from cachekit.tiers.hub import HubTier, reading
         from cachekit.tiers.port import Limits, Upload
         data = os.urandom(200_000)
         try:

@@ -23,7 +23,7 @@ from cachekit.store.scratch import hold
 from cachekit.store.verify import Digester, read_into
 
 OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
-BLOCK = 1 << 20  # bytes that are handed over at once: each time costs a change of threads
+BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads
 AHEAD = 8  # blocks that may wait, for each thread
 ALONE = 8 << 20  # bytes up to which no threads are started: there are other files beside
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from cachekit.errors import RemoteError
 from cachekit.tiers.hub.call import Call, entered
-from cachekit.tiers.hub.reading import widen
+from cachekit.tiers.hub.reading import pieces
 from cachekit.tiers.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -49,7 +49,6 @@ class Body:
             except BaseException:
                 self.close()
                 raise
-        widen(self._response)
         linked = [r.headers.get("X-Linked-Size") or "" for r in (*self._response.history, self._response)]
         self.linked_size = next((int(size) for size in linked if size.isdigit()), None)
 
@@ -61,17 +60,18 @@ class Body:
         """
         if self.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RemoteError("a file came packed, though it was asked for as it is")
-        pieces = self._response.iter_raw() if hasattr(self._response, "iter_raw") else self._raw()
+        is_httpx = hasattr(self._response, "iter_raw")
+        body = pieces(self._response, self._call.limits.read) if is_httpx else self._raw()
         while True:
             with entered(self._call):
-                piece = next(pieces, None)
+                piece = next(body, None)
             if piece is None:
                 return
             yield piece
 
     def _raw(self) -> Iterator[bytes]:
-        pieces: Iterator[bytes] = self._response.raw.stream(PIECE, decode_content=False)
-        return pieces
+        body: Iterator[bytes] = self._response.raw.stream(PIECE, decode_content=False)
+        return body
 
     def close(self) -> None:
         """Give the connection back."""
