@@ -19,6 +19,7 @@ import pytest
 from neuron_files import make_neff
 from neuron_machine import RECIPE, Machine, end, left_behind, processes_under, until
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, Entry, neuron_host
+from one_neuron import neuron_alone
 
 from cachekit.compilers.neuron import fit
 from cachekit.record import File
@@ -51,7 +52,8 @@ def place():
 def machine(place):
     made = Machine(place / "user")
     made.graphs(1, 2, **{"1": ["3"]})
-    return made
+    with neuron_alone():
+        yield made
 
 
 def another(machine: Machine, folder: Path, **knobs) -> Machine:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from neuron_sdk import COMPILER_DIRECTORY, SCRIPTS, neuron_host
+from one_neuron import neuron_alone
 
 from cachekit import leash
 from cachekit.compilers.neuron import compile_entries, fit, locks, memory, options, place, processes
@@ -41,7 +42,8 @@ def host(tmp_path, monkeypatch):
     for name in ("PATH", "PYTHONPATH", "NEURON_SDK_KNOBS", "TMPDIR", "NEURON_COMPILE_CACHE_URL"):
         monkeypatch.setenv(name, made.environment[name])
     monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
-    return made
+    with neuron_alone():
+        yield made
 
 
 def recipe(tmp_path: Path, text: str = "") -> Recipe:

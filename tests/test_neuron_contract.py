@@ -12,11 +12,13 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from neuron_sdk import SCRIPTS, NeuronHost, neuron_host
+from one_neuron import neuron_alone
 
 from cachekit.actions.neuron_contract import exit_code, neuron_contract
 from cachekit.cli import app, out
@@ -84,10 +86,11 @@ def differing(outcomes: dict[str, contract.Outcome]) -> set[str]:
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch) -> NeuronHost:
+def host(tmp_path, monkeypatch) -> Iterator[NeuronHost]:
     host = make_host(tmp_path)
     enter(host, monkeypatch)
-    return host
+    with neuron_alone():
+        yield host
 
 
 @dataclasses.dataclass
@@ -112,7 +115,7 @@ def whole(tmp_path_factory) -> Whole:
         labs.append(lab)
         return lab
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, neuron_alone():
         # A user's settings, which the experiments must neither use nor touch.
         enter(host, patch, NEURON_CC_FLAGS="--model-type=cnn-training", NEURON_EXTRACT_GRAPHS_ONLY="1")
         document = neuron_contract(tell=told.append, laboratory=make)

@@ -84,6 +84,14 @@ def test_a_lock_with_a_compiler_at_work_is_live(locked, holder):
         assert "4242" in found.reason
 
 
+def test_the_same_module_may_be_compiled_into_another_root(locked, tmp_path):
+    word = f"--output=/tmp/u/{locked.name}/model.neff"
+    roots = {tmp_path / "another": "stale", locked.parents[1]: "live"}
+    for root, expected in roots.items():
+        compiler = Process(4242, facts.COMPILER, os.getuid(), ("neuronx-cc", word), (), uses_cache=False, root=root)
+        assert verdict(locked, host(compiler)).verdict == expected
+
+
 def test_whoever_has_a_file_of_the_module_open_holds_it(locked):
     holder = process(files=(str(locked / "model.hlo_module.pb"),))
     assert verdict(locked, host(holder)).verdict == "live"

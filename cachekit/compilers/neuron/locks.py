@@ -151,10 +151,10 @@ def _holders(lock: Lock, host: Host) -> tuple[Process, ...]:
     for process in host.processes:
         if process.pid == os.getpid():
             continue
-        named = process.compiles and any(_names(word, name) for word in process.arguments)
         touched = any(file.startswith(folder + "/") for file in process.files or () for folder in inside)
-        working = process.compiles and any(_names(file, name) for file in process.files or ())
-        if named or touched or working:
+        # The same module may be compiled into another root.
+        ours = process.compiles and (process.root is None or _inside(lock.path, process.root))
+        if touched or (ours and any(_names(word, name) for word in (*process.arguments, *(process.files or ())))):
             found.append(process)
     return tuple(found)
 
