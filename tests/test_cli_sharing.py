@@ -266,6 +266,8 @@ def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables,
     answer = command("pull", "tiny.yaml", "--cache", chain, code=7 if "below" in told else 2)
     assert told in answer.err
     assert "PASSWORD" not in answer.err
+    monkeypatch.setenv("CACHEKIT_CACHE", chain)
+    assert "PASSWORD" not in command("config").out
     assert not [path for path in folder.parent.rglob("*.jsonl") if "PASSWORD" in path.read_text()]
 
 
