@@ -145,7 +145,7 @@ def test_the_nearest_activation_is_named():
     [
         *("num_hidden_layers=2", "hidden_act=relu", "hidden_dropout_prob=0", "layer_norm_eps=1e-5"),
         *("pad_token_id=null", "classifier_dropout=null", "classifier_dropout=0.1", "eos_token_id=3"),
-        *("is_decoder=true", "pruned_heads={'0': [1]}", "gradient_checkpointing=true", "id2label={a: 1}"),
+        *("is_decoder=true", "pruned_heads={'0': [1]}"),
     ],
 )
 def test_a_change_that_a_model_can_have_is_taken(override):

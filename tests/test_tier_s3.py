@@ -444,7 +444,8 @@ def test_keys_of_a_profile_are_used(server, name, monkeypatch, tmp_path, profile
         monkeypatch.delenv(variable)
     monkeypatch.setenv("AWS_PROFILE", profile)
     S3Tier(name).stat(["a"], "")
-    assert server.keys == {"AKIAFROMTEAM" if profile else "AKIAFROMDEFAULT"}
+    # A request of an earlier test may still be under way, with that one's key.
+    assert [key for key in server.keys if key.startswith("AKIAFROM")] == [f"AKIAFROM{'TEAM' if profile else 'DEFAULT'}"]
 
 
 def test_an_unknown_profile_is_told(server, name, monkeypatch, tmp_path):
