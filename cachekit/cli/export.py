@@ -53,8 +53,9 @@ def command(
             session.store, target, check, keys=record or (), compiler=compiler or "", dry_run=dry_run
         )
     problem = failure(exported)
-    if not (problem and out.wants_json()):  # the error is one document, and the only one
-        out.data(exported.as_dict(), human, lambda found: str(found["restored"] + found["replaced"]))
+    out.data(
+        exported.as_dict(), human, lambda found: str(found["restored"] + found["replaced"]), fails=problem is not None
+    )
     if problem:
         raise problem
     return 0

@@ -11,7 +11,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cachekit.errors import CachekitError, StoreError, UsageError
@@ -27,6 +27,7 @@ class _Style:
     format: str = "human"
     quiet: bool = False
     verbose: int = 0
+    answer: dict[str, Any] = field(default_factory=dict)  # printed with the error that follows
 
 
 _style = _Style()
@@ -41,11 +42,7 @@ def setup(format: str = "human", *, quiet: bool = False, verbose: int = 0) -> No
     if format not in FORMATS:
         raise UsageError(f"--format {format}: no such format", hint=f"one of {', '.join(FORMATS)}")
     _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
-
-
-def wants_json() -> bool:
-    """Whether a program reads stdout."""
-    return _style.format == "json"
+    _style.answer = {}
 
 
 def wants_traceback() -> bool:
@@ -88,15 +85,20 @@ def _json(document: Any) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
-def data(document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None) -> None:
+def data(
+    document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None, *, fails: bool = False
+) -> None:
     """Print a command's answer in the format that was asked for.
 
     Args:
         document: JSON values.
         human: Its lines for people.
         quiet: Its one most useful value, for scripts; nothing by default.
+        fails: An error follows: for programs both are one document.
     """
-    if _style.format == "json":
+    if _style.format == "json" and fails:
+        _style.answer = document
+    elif _style.format == "json":
         _print(_json(document))
     elif _style.format == "quiet":
         if quiet is not None and (line := quiet(document)):
@@ -119,7 +121,7 @@ def warning(line: str) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json":
-        _print(_json({"error": problem.as_dict()}))
+        _print(_json({**_style.answer, "error": problem.as_dict()}))
     lines = problem.lines()
     lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
     print("\n".join(lines), file=sys.stderr)

@@ -55,8 +55,7 @@ def show(planned: Plan, *, require_warm: bool) -> int:
     from cachekit.actions.plan import miss_error
 
     missed = require_warm and not planned.hit
-    if not (missed and out.wants_json()):  # the error is one document, and the only one
-        out.data(planned.as_dict(), human, lambda document: str(document["status"]))
+    out.data(planned.as_dict(), human, lambda document: str(document["status"]), fails=missed)
     if missed:
         raise miss_error(planned)
     return 0

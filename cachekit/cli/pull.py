@@ -79,8 +79,9 @@ def command(
         results += [done.as_dict() for done in found]
         missed += [done.name for done in found if done.state == "absent"]
         left |= {name: reason for done in found if done.state == "absent" for name, reason in done.left.items()}
-    if not (missed and out.wants_json()):
-        out.data({"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]))
+    out.data(
+        {"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]), fails=bool(missed)
+    )
     if missed:
         raise MissError(
             f"no shared cache has {', '.join(missed)}",

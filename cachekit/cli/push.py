@@ -62,8 +62,12 @@ def command(
         )
     document = {"dry_run": dry_run, "pushed": [one.as_dict() for one in done]}
     failure = next((one.pushed.error for one in done if one.pushed.error), None)
-    if failure is None or not out.wants_json():
-        out.data(document, human, lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]))
+    out.data(
+        document,
+        human,
+        lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]),
+        fails=failure is not None,
+    )
     if failure is not None:
         raise failure
     return 0
