@@ -180,6 +180,21 @@ def test_blobs_that_are_there_need_not_be_handed_over(store):
     assert find(store, second[0]) == second[0]
 
 
+def test_a_record_that_lies_about_a_size_harms_no_blob(store, watched):
+    """A stranger's, say, of a shared cache."""
+    record, contents = make_record()
+    publish(store, (record, contents))
+    file = record.files[0]
+    for size in (0, 1, file.size + 1):
+        lie = structs.replace(file, size=size)
+        assert store.lacking([file]) == []
+        assert store.lacking([lie]) == [lie]
+        with pytest.raises(IntegrityError), store.reading(lie):
+            pass
+    assert served(store, find(store, record)) == expected((record, contents))
+    assert not watched.damage()
+
+
 def test_a_record_whose_blob_is_nowhere_is_not_published(watched, home):
     record, contents = make_record(1, ("a", "b"))
     contents.popitem()

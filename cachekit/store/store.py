@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
@@ -154,10 +156,16 @@ class Store:
     # Damage
 
     def _condemn_blob(self, file: File, reason: str) -> bool:
-        """Set a blob aside, unless another process has just put a whole one in its place; returns whether it is bad."""
-        return self._condemn(
-            self.layout.blob(file.sha256), reason, lambda: self._verifier.damage(file, memo=False) != ""
-        )
+        """Set a blob aside that is not what its name says; returns whether it is not what its record says.
+
+        Another process may just have put a whole one in its place; and a stranger's record may say another size.
+        """
+        path = self.layout.blob(file.sha256)
+
+        def is_bad() -> bool:
+            return self._verifier.damage(structs.replace(file, size=path.stat().st_size), memo=False) != ""
+
+        return self._condemn(path, reason, is_bad) or self._verifier.damage(file, memo=True) != ""
 
     def _condemn(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
         """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.
