@@ -18,7 +18,7 @@ from cachekit import rows, zoo
 from cachekit.architecture import Architecture, graph_fields
 from cachekit.errors import DataError
 from cachekit.key import Ingredients
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, tasks
 from cachekit.recipe.schema import SOFT_TRAINING
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
@@ -77,7 +77,7 @@ class Fingerprint(Struct, frozen=True):
 
 
 def labels_of(recipe: Recipe) -> list[str]:
-    """The names of the classes, in the order of their numbers.
+    """The names of the classes, in the order of their numbers; none for a task without classes.
 
     From the recipe where it says them, else from the local training file.
 
@@ -85,6 +85,8 @@ def labels_of(recipe: Recipe) -> list[str]:
         DataError: They can be had from neither.
     """
     data = recipe.data
+    if not tasks.fields(recipe).has_classes:
+        return []
     if data.labels:
         return list(data.labels)
     if data.num_labels:
@@ -96,8 +98,12 @@ def labels_of(recipe: Recipe) -> list[str]:
             cause="their number shapes the model's head, and can be read from local text files only",
             hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
         )
-    table = rows.read(path, [data.label_column], delimiter=data.delimiter, encoding=data.encoding)
-    return rows.label_names((row[data.label_column] for row in table), str(path))
+    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
+    options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
+    values = (row[column] for row in rows.read(path, {column: "label_column"}, **options))
+    if "label_column" in fields.nested:  # one for each word
+        values = (value for row in values for value in row)
+    return rows.label_names(values, str(path))
 
 
 def train_file(recipe: Recipe) -> Path | None:
@@ -139,10 +145,10 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         if data.path
         else [Path(name) for name in (data.train_file, data.validation_file, data.test_file) if name]
     )
-    columns = [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]
+    columns, nested = tasks.read_columns(recipe), tasks.fields(recipe).nested
     for path in files:
         if path.suffix.lower() != ".parquet":
-            table = rows.read(path, columns, delimiter=data.delimiter, encoding=data.encoding)
+            table = rows.read(path, columns, nested=nested, delimiter=data.delimiter, encoding=data.encoding)
             if next(table, None) is None:
                 raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
 
@@ -175,7 +181,11 @@ def build(
         fingerprint: The compiler and target.
         compiler: The compiler's canonical flags and options, and whatever else in its environment shapes graphs.
     """
-    training = structs.asdict(recipe.training)
+    # What other tasks read is no part of this one: a new task must not change anybody's key.
+    foreign = tasks.not_read(recipe.task)["training"]
+    training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
+    if "lora" in training:
+        training |= _flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
     training["per_device_eval_batch_size"] = eval_batch(recipe)
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
@@ -189,8 +199,7 @@ def build(
         "task": recipe.task,
         "worker": WORKER_SCHEMA,
         "model.type": architecture.model_type,
-        "model.num_labels": num_labels,
-        "data.text_pair": recipe.data.text_pair_column is not None,
+        **_of_task(recipe, num_labels),
         **architecture_ingredients(architecture),
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
         **{f"parallel.{name}": value for name, value in parallel.items()},
@@ -201,13 +210,21 @@ def build(
         **{f"target.{name}": value for name, value in fingerprint.target.items()},
     }
     soft = {
-        **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING - {"output_dir"})},
+        **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING & training.keys() - {"output_dir"})},
         **{f"environment.{name}": value for name, value in variables.items() if name in soft_variables},
         **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
         "model.name": recipe.model.id or "",
         "data.name": recipe.data.id or "",
     }
     return Ingredients(hard, soft)
+
+
+def _of_task(recipe: Recipe, num_labels: int) -> dict[str, Any]:
+    """What of the data shapes the graphs."""
+    shapes: dict[str, Any] = {"model.num_labels": num_labels} if tasks.fields(recipe).has_classes else {}
+    if recipe.task == "text-classification":
+        shapes["data.text_pair"] = recipe.data.text_pair_column is not None
+    return shapes
 
 
 def eval_batch(recipe: Recipe) -> int:

@@ -1,4 +1,4 @@
-"""Labelled rows from local files: csv, tsv, txt, json and jsonl, with errors that name file, line and column.
+"""Rows from local files: csv, tsv, txt, json and jsonl, with errors that name file, line and column.
 
 Parquet and the Hub are read in the training worker, which has the packages for them. `plan` reads local labels here, so
 that the size of the model's head, and with it the key, is known without them.
@@ -12,7 +12,7 @@ import io
 import json
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -60,19 +60,26 @@ def split_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read(path: Path, columns: Iterable[str], *, delimiter: str | None = None, encoding: str = "utf-8") -> Iterator[Row]:
+def read(
+    path: Path,
+    columns: Mapping[str, str],
+    *,
+    nested: Collection[str] = (),
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+) -> Iterator[Row]:
     """Read rows that have at least `columns`.
 
     Args:
         path: A file whose suffix is in SUFFIXES, but for parquet.
-        columns: The columns that must be there.
+        columns: The columns that must be there, each with the recipe's field of `data` that names it.
+        nested: Those fields whose columns hold a list or a mapping.
         delimiter: Of a delimited file; found from the header by default.
         encoding: Of the text.
 
     Raises:
         DataError: The file is missing, unreadable, not of its format, or lacks a column.
     """
-    wanted = list(columns)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(
@@ -80,11 +87,11 @@ def read(path: Path, columns: Iterable[str], *, delimiter: str | None = None, en
         )
     text = _text(path, encoding)
     if suffix in DELIMITED:
-        return _delimited(path, text, wanted, delimiter)
+        return _delimited(path, text, columns, nested, delimiter)
     if suffix == ".jsonl":
-        return _check_columns(path, _json_lines(path, text), wanted)
+        return _check_columns(path, _json_lines(path, text), columns, nested)
     if suffix == ".json":
-        return _check_columns(path, _json_rows(path, text), wanted)
+        return _check_columns(path, _json_rows(path, text), columns, nested)
     raise DataError(f"{path} is parquet, which only the training worker reads")
 
 
@@ -124,18 +131,27 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
     return sorted(seen)
 
 
-def check_value(value: Any, column: str, where: str) -> None:
+def check_value(value: Any, column: str, field: str, where: str, *, nested: bool = False) -> None:
     """Refuse what is neither a text nor a class: its spelling in Python would be taken for one.
 
+    Args:
+        value: What the column holds.
+        column: Its name.
+        field: The recipe's field of `data` that names it.
+        where: The row, for the error.
+        nested: A list or a mapping is what should be there.
+
     Raises:
-        DataError: It is a list or a mapping.
+        DataError: It is a list or a mapping where one value was expected, or the other way round.
     """
-    if isinstance(value, list | dict):
-        raise DataError(
-            f"{where}: {column} is a {'list' if isinstance(value, list) else 'mapping'}",
-            cause="expected one text, or one class, a row",
-            hint="is it another column? say data.text_column or data.label_column",
-        )
+    if isinstance(value, list | dict) == nested:
+        return
+    kind = "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else "one value"
+    raise DataError(
+        f"{where}: {column} is {kind}",
+        cause="expected a list or a mapping" if nested else "expected one text, or one class, a row",
+        hint=f"is it another column? say data.{field}",
+    )
 
 
 def label_text(value: Any, where: str) -> str:
@@ -197,7 +213,16 @@ def _sniff(header: str, wanted: list[str], suffix: str) -> str:
     return max(candidates, key=lambda candidate: scores[candidate])
 
 
-def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) -> Iterator[Row]:
+def _delimited(
+    path: Path, text: str, columns: Mapping[str, str], nested: Collection[str], delimiter: str | None
+) -> Iterator[Row]:
+    wanted = list(columns)
+    for column, field in columns.items():
+        if field in nested:
+            raise DataError(
+                f"{path}: column {column!r} must hold lists or mappings, which delimited text cannot",
+                hint="use json lines or parquet",
+            )
     if not text:
         raise DataError(f"{path} is empty", hint="the first line must name the columns")
     csv.field_size_limit(LONGEST_FIELD)
@@ -208,7 +233,7 @@ def _delimited(path: Path, text: str, wanted: list[str], delimiter: str | None) 
         header = [name.strip() for name in next(reader, [])]
     except (csv.Error, TypeError, ValueError) as error:
         raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
-    _require(path, header, wanted)
+    _require(path, header, columns)
     for name in wanted:
         if header.count(name) > 1:
             raise DataError(
@@ -267,24 +292,26 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
 
 
-def _check_columns(path: Path, numbered: Iterator[tuple[str, Any]], wanted: list[str]) -> Iterator[Row]:
+def _check_columns(
+    path: Path, numbered: Iterator[tuple[str, Any]], columns: Mapping[str, str], nested: Collection[str]
+) -> Iterator[Row]:
     for where, row in numbered:
         if not isinstance(row, dict):
             raise DataError(f"{path}, {where}: not an object", hint='{"text": ..., "label": ...}')
-        if not all(name in row for name in wanted):
-            _require(path, list(row), wanted, where)
-        for name in wanted:
-            check_value(row[name], name, f"{path}, {where}")
+        if not all(name in row for name in columns):
+            _require(path, list(row), columns, where)
+        for name, field in columns.items():
+            check_value(row[name], name, field, f"{path}, {where}", nested=field in nested)
         yield row
 
 
-def _require(path: Path, have: list[str], wanted: list[str], where: str = "") -> None:
-    for name in wanted:
+def _require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
+    for name, field in columns.items():
         if name not in have:
             near = get_close_matches(name, have, n=1, cutoff=0.3)
             perhaps = f", {near[0]!r} perhaps" if near else ""
             raise DataError(
                 f"{path}{f', {where}' if where else ''}: no column {name!r}",
                 cause=f"columns are {', '.join(have) or '(none)'}",
-                hint=f"say which one with data.text_column or data.label_column{perhaps}",
+                hint=f"say which one with data.{field}{perhaps}",
             )

@@ -32,8 +32,8 @@ from cachekit.key import (
     key_of,
     nearest,
 )
-from cachekit.recipe import load, load_text
-from cachekit.recipe.schema import SOFT_TRAINING, Compiler, Parallel, Training
+from cachekit.recipe import load, load_text, tasks
+from cachekit.recipe.schema import SOFT_TRAINING, Compiler, Lora, Parallel, Training
 from cachekit.record import Provenance, Record, decode, encode
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "keys.json").read_text(encoding="utf-8"))
@@ -341,6 +341,8 @@ def another(kind, current):
         values = [0.25, 0.5]
     elif isinstance(kind, info.StrType):
         values = ["elsewhere"]
+    elif isinstance(kind, info.StructType):
+        values = [{}, {"r": 4}]
     else:
         raise TypeError(f"a new kind of field: {kind}")
     return [value for value in values if value != current or isinstance(value, bool) != isinstance(current, bool)]
@@ -355,10 +357,10 @@ def fields_of(struct, current):
 
 
 # Two spellings of one thing: what `auto`, or nothing at all, means for this recipe and target.
-RESOLVED = {
+RESOLVED = [
     ("training", "bf16", False),
     ("parallel", "data_parallel_size", 1),
-}
+]
 FIELD_CHANGES = [
     (section, field, value)
     for section, struct in (("training", Training), ("parallel", Parallel))
@@ -366,23 +368,34 @@ FIELD_CHANGES = [
 ]
 
 
+def for_task(section, field):
+    """Overrides that make a recipe of a task to which the field means something."""
+    if section != "training" or field not in tasks.not_read("text-classification")["training"]:
+        return []
+    (task, *_) = tasks.readers(section, field)
+    dropped = ("text_column", "label_column", "labels")
+    return [f"task={task}", *(f"data.{name}=null" for name in dropped)]
+
+
 @pytest.mark.parametrize("section, field, value", FIELD_CHANGES)
 def test_each_field_is_in_the_key_or_soft(section, field, value):
     extra = ["training.eval_steps=10"] if value == "steps" else []
-    changed = ingredients(f"{section}.{field}={json.dumps(value)}", *extra)
+    of_task = for_task(section, field)
+    base, changed = ingredients(*of_task), ingredients(*of_task, f"{section}.{field}={json.dumps(value)}", *extra)
     soft = section == "training" and field in SOFT_TRAINING
     if soft or (section, field, value) in RESOLVED:
-        assert changed.key == BASE.key
-        assert changed.hard == BASE.hard
+        assert changed.key == base.key
+        assert changed.hard == base.hard
     else:
-        assert changed.key != BASE.key
-        (*changes,) = difference(BASE.hard, changed.hard)
+        assert changed.key != base.key
+        (*changes,) = difference(base.hard, changed.hard)
         known = {
             "bf16": {"training.precision"},
             "per_device_train_batch_size": {
                 "training.per_device_train_batch_size",
                 "training.per_device_eval_batch_size",
             },
+            "lora": {f"training.lora.{name}" for name in Lora.__struct_fields__} | {"training.lora"},
         }
         assert {change.name for change in changes} == known.get(field, {f"{section}.{field}"})
 
@@ -398,7 +411,7 @@ def test_making_a_field_soft_is_a_deliberate_act():
     hard = {
         *("per_device_train_batch_size", "per_device_eval_batch_size", "max_seq_length", "gradient_accumulation_steps"),
         *("bf16", "optim", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
-        *("label_smoothing_factor", "gradient_checkpointing"),
+        *("label_smoothing_factor", "gradient_checkpointing", "max_target_length", "lora"),
     }
     assert not hard & SOFT_TRAINING
     assert hard | SOFT_TRAINING <= set(Training.__struct_fields__)
@@ -411,7 +424,7 @@ def test_making_a_field_soft_is_a_deliberate_act():
 def test_soft_fields_are_recorded_beside_the_key(field):
     value = dict(fields_of(Training, load(BERT).training))[field]
     extra = ["training.eval_steps=10"] if value == "steps" else []
-    changed = ingredients(f"training.{field}={json.dumps(value)}", *extra)
+    changed = ingredients(*for_task("training", field), f"training.{field}={json.dumps(value)}", *extra)
     assert changed.soft[f"training.{field}"] == value
     assert not {f"training.{field}"} & set(changed.hard)
 

@@ -7,13 +7,22 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
+from test_training_model import job
 
 from cachekit.errors import DataError
 from cachekit.recipe.schema import Data
-from cachekit.training.data import load
-from cachekit.training.labels import numbering
+from cachekit.training.tasks import select
+from cachekit.training.tasks.labels import numbering
 
 STARS = ["1", "2", "3", "4", "5"]
+
+
+def load(folder, labels, tell):
+    """The rows of a folder, as the worker reads them for text classification."""
+    wanted = structs.replace(job(), labels=tuple(labels))
+    recipe = structs.replace(wanted.recipe, data=Data(path=str(folder)))
+    return select(recipe.task).rows(structs.replace(wanted, recipe=recipe), tell)
 
 
 @pytest.fixture
@@ -25,7 +34,7 @@ def classes(tmp_path):
             rows = [{"text": f"{name} {number}", "label": value} for number, value in enumerate(values)]
             (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
         told = []
-        found = load(Data(path=str(tmp_path)), labels, 0, told.append)
+        found = load(tmp_path, labels, told.append)
         return {name: [split[i]["label"] for i in range(len(split))] for name, split in found.items()}, told
 
     return read
@@ -85,10 +94,10 @@ def test_a_text_may_be_a_number(tmp_path):
     """A zero was an empty text."""
     (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": n, "label": n}) + "\n" for n in (0, 1, None) * 2))
     with pytest.raises(DataError, match="row 3 has no label"):
-        load(Data(path=str(tmp_path)), ["a", "b"], 0, print)
+        load(tmp_path, ["a", "b"], print)
     (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": n, "label": n}) + "\n" for n in (0, 1) * 2))
     (tmp_path / "test.jsonl").write_text('{"text": null, "label": 1}\n{"text": 0, "label": 0}\n')
-    found = load(Data(path=str(tmp_path)), ["a", "b"], 0, print)
+    found = load(tmp_path, ["a", "b"], print)
     assert [row["text"] for row in found["test"]] == ["", "0"]
 
 
@@ -97,4 +106,4 @@ def test_lists_in_a_parquet_file_are_no_texts(tmp_path):
     table = pyarrow.table({"text": [["a", "b"], ["c"]], "label": ["x", "y"]})
     parquet.write_table(table, tmp_path / "train.parquet")
     with pytest.raises(DataError, match="train data: text is a list"):
-        load(Data(path=str(tmp_path)), ["x", "y"], 0, print)
+        load(tmp_path, ["x", "y"], print)

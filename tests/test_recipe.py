@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cachekit import zoo
 from cachekit.errors import CachekitError, RecipeError, UsageError
-from cachekit.recipe import Recipe, json_schema, load, load_text
+from cachekit.recipe import Recipe, json_schema, load, load_text, tasks
 from cachekit.recipe.load import LARGEST
 from cachekit.recipe.schema import Compiler, Data, Expectation, Model, Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
@@ -152,7 +152,7 @@ def test_a_recipe_cannot_be_changed(part):
         ("data", "num_labels", ["1", "two", "99999999999"]),
         ("data", "validation_fraction", ["0", "1", "1.5", "-0.1"]),
         ("data", "delimiter", ["''", "';;'", "1"]),
-        ("data", "text_column", ["''", "null"]),
+        ("data", "text_column", ["''", "5"]),
         ("data", "max_train_samples", ["0"]),
         ("model", "id", ["''", "5", "[a]"]),
         ("model", "from_config", ["1", "no"]),
@@ -175,7 +175,7 @@ def test_an_impossible_value_is_refused_with_file_line_and_field(section, field,
 
 @pytest.mark.parametrize("section, field", FIELDS)
 def test_a_value_of_the_wrong_kind_is_refused_with_file_line_and_field(section, field):
-    wrong = "[{a: b}]" if field in {"config", "options"} else "{a: b}"
+    wrong = "[{a: b}]" if field in {"config", "options", "lora"} else "{a: b}"
     text, line = with_section(section, f"{field}: {wrong}")
     error = refused(text)
     assert error.message.startswith(f"r.yaml, line {line}: {section}.{field} is "), error.lines()
@@ -377,12 +377,17 @@ SAMPLES = {
     "data.validation_file": "/b.csv",
     "data.test_file": "/c.csv",
     "data.text_column": "sentence",
+    "data.target_column": "out",
+    "data.source_lang": "en",
+    "data.target_lang": "fr",
     "data.labels": ["a", "b"],
     "data.max_train_samples": 10,
     "data.max_eval_samples": 10,
     "training.per_device_train_batch_size": 4,
     "training.per_device_eval_batch_size": 4,
     "training.max_seq_length": 64,
+    "training.max_target_length": 64,
+    "training.lora": {"r": 4},
     "training.num_train_epochs": 2,
     "training.max_steps": 9,
     "training.learning_rate": 0.001,
@@ -406,9 +411,15 @@ def dotted(section, name):
     return f"{section}.{name}" if section else name
 
 
+def reader(section, *names):
+    """A task to which the field, by whatever name, means something."""
+    names = {SYNONYMS.get(section, {}).get(name, name) for name in names}
+    return next(task for task in tasks.TASKS if not names & tasks.not_read(task).get(section, set()))
+
+
 def written(section, **fields):
     """A recipe in JSON, which is YAML, with these fields in a section."""
-    document = {"name": "x", "model": {"id": "bert-base-uncased"}}
+    document = {"name": "x", "model": {"id": "bert-base-uncased"}, "task": reader(section, *fields)}
     if section == "model":
         document["model"] = {"package": "p/q", **fields}
     elif section:
@@ -423,13 +434,13 @@ def test_each_synonym_reads_to_its_field(section, given, name):
     value = SAMPLES[dotted(section, name)]
     recipe = read(written(section, **{given: value}))
     assert recipe == read(written(section, **{name: value}))
-    assert recipe != read(written(section))
+    assert recipe != read(written(section).replace("text-classification", reader(section, name)))
 
 
 @pytest.mark.parametrize("section, given, name", ALL_SYNONYMS)
 def test_each_synonym_overrides_its_field(section, given, name):
     value = json.dumps(SAMPLES[dotted(section, name)])
-    text = written(section)
+    text = written(section).replace("text-classification", reader(section, name))
     recipe = read(text, f"{dotted(section, given)}={value}")
     assert recipe == read(text, f"{dotted(section, name)}={value}")
     assert recipe != read(text)
@@ -1127,3 +1138,25 @@ def test_any_file_is_read_or_refused(tmp_path_factory, raw):
     outcome = attempt(load, path)
     assert isinstance(outcome, CachekitError), "forty bytes are no recipe"
     assert str(path) in outcome.message
+
+
+# Tasks
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("task", sorted(tasks.TASKS))
+def test_what_another_task_reads_is_refused(task):
+    """No recipe carries a value that its task ignores."""
+    samples = {"mlm_probability": 0.2, "doc_stride": 8, "lora": {"r": 4}, "max_seq_length": 8, "max_target_length": 8}
+    samples |= {"label_smoothing_factor": 0.1, "labels": ["a", "b"], "num_labels": 2, "choices_columns": ["a", "b"]}
+    for section, names in tasks.not_read(task).items():
+        for name in names:
+            value = samples.get(name, "text")
+            document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
+            error = refused(json.dumps(document, indent=1))
+            assert f"{section}.{name} means nothing to {task}" in error.message
+            readers = error.cause.removeprefix("it is read by ").split(", ")
+            assert readers == tasks.readers(section, name)
+            assert task not in readers
+            read(json.dumps({**document, "task": readers[0]}))
+            read(json.dumps(document), f"task={readers[0]}")

@@ -31,8 +31,13 @@ def put(tmp_path):
     return write
 
 
+def named(columns):
+    """Each with the field of a recipe that names it."""
+    return {column: f"{column}_column" for column in columns}
+
+
 def read(path, columns=COLUMNS, **options):
-    return list(rows.read(path, columns, **options))
+    return list(rows.read(path, named(columns), **options))
 
 
 def refused(path, columns=COLUMNS, **options):
@@ -252,7 +257,7 @@ def test_a_file_without_rows_has_no_labels(put, name, content):
     path = put(name, content)
     assert read(path) == []
     with pytest.raises(DataError, match="has no rows"):
-        rows.label_names((row["label"] for row in rows.read(path, COLUMNS)), str(path))
+        rows.label_names((row["label"] for row in rows.read(path, named(COLUMNS))), str(path))
 
 
 @pytest.mark.parametrize(
@@ -590,5 +595,5 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path, kind):
     else:
         path.symlink_to("/dev/zero")
     with pytest.raises(DataError, match="cannot be read") as caught:
-        rows.read(path, ["text"])
+        rows.read(path, named(["text"]))
     assert caught.value.cause == "it is no ordinary file"

@@ -69,8 +69,9 @@ def minilm():
 
 def model_of(wanted):
     from cachekit.training import model
+    from cachekit.training.tasks import select
 
-    return model._model(wanted, {})
+    return model._model(wanted, select(wanted.recipe.task), {})
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,8 @@ def test_what_is_in_no_key_is_not_passed_on():
 def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, model_type, given):
     import torch
 
-    from cachekit.training.text_classification import Collator, inputs_of
+    from cachekit.training.tasks.text_classification import Collator
+    from cachekit.training.tasks.text_inputs import inputs_of
 
     model = model_of(job(model_type, pad_token_id=0))
     tokenizer.model_input_names = given
@@ -131,7 +133,7 @@ def test_a_tokenizer_that_knows_no_segments_gives_zeros():
     """None and zeros are the same to a model that has embeddings of segments."""
     import torch
 
-    from cachekit.training.text_classification import Collator
+    from cachekit.training.tasks.text_classification import Collator
 
     def plain(texts, pairs, **options):
         return {"input_ids": torch.ones((len(texts), 4), dtype=torch.long), "attention_mask": None}

@@ -16,6 +16,7 @@ PHASES = {
     "import": "loading PyTorch and Transformers",
     "data": "loading data",
     "model": "loading the model",
+    "features": "making batches of the data",
     "train": "training",
     "evaluate": "evaluating",
     "save": "saving the model",

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from cachekit.errors import RecipeError, UsageError
-from cachekit.recipe import yamltext
+from cachekit.recipe import tasks, yamltext
 from cachekit.recipe.schema import Recipe
 from cachekit.recipe.synonyms import SYNONYMS, normalise
 
@@ -73,6 +73,7 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     except msgspec.ValidationError as error:
         raise _explained(str(error), document, lines, overridden, source) from error
     _check(recipe, lines, overridden, source)
+    _check_task(recipe, document, lines, overridden, source)
     return recipe
 
 
@@ -310,6 +311,26 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
             fail(("environment", name), f"environment.{name} is {value!r}", "no process can be given such a value")
     if training.eval_strategy == "steps" and training.eval_steps is None:
         fail(("training", "eval_strategy"), "training.eval_steps is missing", "say every how many steps to evaluate")
+
+
+def _check_task(
+    recipe: Recipe,
+    document: dict[str, Any],
+    lines: dict[Any, int],
+    overridden: set[tuple[str, ...]],
+    source: str,
+) -> None:
+    """Refuse what another task reads, and this one would ignore."""
+    for section, names in tasks.not_read(recipe.task).items():
+        for name, value in document.get(section, {}).items():
+            if name in names and value is not None:
+                readers = tasks.readers(section, name)
+                raise RecipeError(
+                    f"{_where((section, name), lines, overridden, source)}: {section}.{name} means nothing to "
+                    f"{recipe.task}",
+                    cause=f"it is read by {', '.join(readers)}",
+                    hint=f"remove {section}.{name}, or choose another task",
+                )
 
 
 def _passable(text: str) -> bool:

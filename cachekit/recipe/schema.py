@@ -60,8 +60,19 @@ class Data(_Strict, frozen=True):
         train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet.
         delimiter: Of csv, tsv and txt files; found from the header by default.
         encoding: Of text files.
-        text_column: The text; `text_pair_column` a second one.
-        label_column: The class, as a name or a number.
+        text_column: The text; `text_pair_column` a second one. Which columns a task reads, and their usual
+            names, stands in `recipe.tasks`.
+        label_column: The class, as a name or a number; of token-classification one for each word.
+        tokens_column: The words of a text, a list.
+        question_column: A question; `context_column` the text that answers it.
+        answers_column: `{"text": [...], "answer_start": [...]}`, both empty where there is no answer.
+        choices_columns: Several columns, or one that holds a list: the endings of which one is right.
+        source_column: What is summarized or translated; `target_column` what should come out.
+        translation_column: `{"en": ..., "fr": ...}`, instead of the two; with `source_lang` and `target_lang`.
+        prompt_column: An instruction; `response_column` what the model should answer.
+        messages_column: A chat, `[{"role": ..., "content": ...}, ...]`, instead of the two.
+        image_column: An image.
+        source_prefix: Put before each source, `translate English to French: `.
         labels: The classes' names in the order of their numbers; else `num_labels`; else read from a local file.
         validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given.
         max_train_samples: Use that many rows at the most.
@@ -79,14 +90,43 @@ class Data(_Strict, frozen=True):
     test_file: Text | None = None
     delimiter: Annotated[str, Meta(min_length=1, max_length=1)] | None = None
     encoding: Text = "utf-8"
-    text_column: Text = "text"
+    text_column: Text | None = None
     text_pair_column: Text | None = None
-    label_column: Text = "label"
+    label_column: Text | None = None
+    tokens_column: Text | None = None
+    question_column: Text | None = None
+    context_column: Text | None = None
+    answers_column: Text | None = None
+    choices_columns: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    source_column: Text | None = None
+    target_column: Text | None = None
+    translation_column: Text | None = None
+    source_lang: Text | None = None
+    target_lang: Text | None = None
+    prompt_column: Text | None = None
+    response_column: Text | None = None
+    messages_column: Text | None = None
+    image_column: Text | None = None
+    source_prefix: Text | None = None
     labels: Annotated[tuple[Text, ...], Meta(min_length=2)] | None = None
     num_labels: Annotated[int, Meta(ge=2, le=1_000_000)] | None = None
     validation_fraction: OpenFraction = 0.1
     max_train_samples: Positive | None = None
     max_eval_samples: Positive | None = None
+
+
+class Lora(_Strict, frozen=True):
+    """Low-rank adaptation, by the names of `peft.LoraConfig`.
+
+    Attributes:
+        target_modules: Names of the layers that get one; by default PEFT's own choice for the architecture.
+    """
+
+    r: Positive = 8
+    lora_alpha: Annotated[float, Meta(gt=0)] = 16
+    lora_dropout: Decay = 0.0
+    target_modules: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    bias: Literal["none", "all", "lora_only"] = "none"
 
 
 class Training(_Strict, frozen=True):
@@ -95,6 +135,10 @@ class Training(_Strict, frozen=True):
     Attributes:
         per_device_eval_batch_size: As the training batch by default.
         max_seq_length: Tokens a row; every row is padded or cut to it, because each new shape is a new graph.
+        max_target_length: Tokens of what a summary or a translation may have.
+        lora: Train small matrices beside the model's own (PEFT), and leave those as they are.
+        doc_stride: Tokens that two windows over one text share.
+        mlm_probability: Share of the tokens that are masked.
         bf16: `auto` means yes where the device has it.
         max_grad_norm: 0 turns clipping off.
         max_steps: Optimizer steps; wins over `num_train_epochs`.
@@ -104,6 +148,7 @@ class Training(_Strict, frozen=True):
     per_device_train_batch_size: Positive = 8
     per_device_eval_batch_size: Positive | None = None
     max_seq_length: Annotated[int, Meta(ge=2, le=MOST)] = 128
+    max_target_length: Annotated[int, Meta(ge=2, le=MOST)] = 128
     gradient_accumulation_steps: Positive = 1
     bf16: bool | Literal["auto"] = "auto"
     optim: Literal["adamw_torch", "adamw_torch_fused", "sgd", "adafactor"] = "adamw_torch"
@@ -114,7 +159,10 @@ class Training(_Strict, frozen=True):
     max_grad_norm: Rate = 1.0
     label_smoothing_factor: Fraction = 0.0
     gradient_checkpointing: bool = False
+    lora: Lora | None = None
 
+    doc_stride: NotNegative = 128
+    mlm_probability: OpenFraction = 0.15
     learning_rate: Rate = 5e-5
     lr_scheduler_type: Literal[
         "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup"
@@ -136,6 +184,8 @@ class Training(_Strict, frozen=True):
 # Reach no compiled graph: recorded beside the key, never in it.
 SOFT_TRAINING = frozenset(
     {
+        "doc_stride",
+        "mlm_probability",
         "learning_rate",
         "lr_scheduler_type",
         "warmup_steps",
@@ -194,6 +244,20 @@ class Expectation(_Strict, frozen=True):
     note: str = ""
 
 
+TaskName = Literal[
+    "text-classification",
+    "token-classification",
+    "question-answering",
+    "multiple-choice",
+    "causal-lm",
+    "instruction-tuning",
+    "masked-lm",
+    "summarization",
+    "translation",
+    "image-classification",
+]
+
+
 class Recipe(_Strict, frozen=True, kw_only=True):
     """A fine-tune: everything that `warm` and `train` need to know.
 
@@ -203,7 +267,7 @@ class Recipe(_Strict, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)")]
     description: str = ""
-    task: Literal["text-classification"] = "text-classification"
+    task: TaskName = "text-classification"
     model: Model
     data: Data = field(default_factory=Data)
     training: Training = field(default_factory=Training)

@@ -36,6 +36,9 @@ SYNONYMS: dict[str, dict[str, str]] = {
         "label_names": "labels",
         "max_train_rows": "max_train_samples",
         "max_eval_rows": "max_eval_samples",
+        "summary_column": "target_column",
+        "source_language": "source_lang",
+        "target_language": "target_lang",
     },
     "training": {
         "batch_size": "per_device_train_batch_size",
@@ -57,6 +60,10 @@ SYNONYMS: dict[str, dict[str, str]] = {
         "lr_scheduler": "lr_scheduler_type",
         "optimizer": "optim",
         "label_smoothing": "label_smoothing_factor",
+        "peft": "lora",
+        "max_source_length": "max_seq_length",
+        "source_sequence_length": "max_seq_length",
+        "target_sequence_length": "max_target_length",
     },
     "parallel": {
         "num_cores": "data_parallel_size",

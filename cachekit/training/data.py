@@ -3,102 +3,81 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cachekit import rows
 from cachekit.errors import DataError
-from cachekit.recipe.schema import Data
-from cachekit.training.labels import Numbering, numbering
+from cachekit.recipe import Recipe, tasks
 
 SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows of one split, each `{"text": str, "pair": str | None, "label": int}`.
+class Split(Sequence[Mapping[str, Any]]):
+    """Rows of one split, as the task reads them.
 
     Attributes:
         table: Anything with a length and items that are mappings: a list, or a `datasets.Dataset` mapped from disk.
         indices: Which rows of it, in which order.
+        read: Makes the task's row of the table's; the second argument says which one it is, for errors.
     """
 
     table: Sequence[Any]
     indices: Sequence[int]
-    data: Data
-    number_of: Numbering = field(repr=False)
+    read: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = field(repr=False)
     name: str = "train"
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        row = self.table[self.indices[index]]
-        pair = self.data.text_pair_column
-        return {
-            "text": _text(row[self.data.text_column]),
-            "pair": _text(row[pair]) if pair else None,
-            "label": self.number_of(row[self.data.label_column], f"{self.name} row {index + 1}"),
-        }
+    def __getitem__(self, index: Any) -> Any:
+        return self.read(self.table[self.indices[index]], f"{self.name} row {index + 1}")
 
     def take(self, indices: Sequence[int]) -> Split:
         """Some of the rows, in the order given."""
-        return Split(self.table, [self.indices[i] for i in indices], self.data, self.number_of, self.name)
+        return Split(self.table, [self.indices[i] for i in indices], self.read, self.name)
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A text; nothing is an empty one."""
     return "" if value is None else str(value)
 
 
-def load(data: Data, labels: Sequence[str], seed: int, tell: Callable[[str], None]) -> dict[str, Split]:
-    """Load every split that the recipe names, and a validation split in any case.
-
-    Args:
-        data: The recipe's data section.
-        labels: The classes.
-        seed: For the sample and the validation rows that are taken from the training rows.
-        tell: Called with what a person should know, a sentence each.
+def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
+    """Every split that the recipe names, with the columns that its task reads; `train` is always there.
 
     Raises:
-        DataError: Missing, unreadable or empty files, no such column, unknown or missing labels, one class only.
+        DataError: Missing, unreadable or empty files, or no such column.
     """
-    loaded = _from_hub(data) if data.id else _from_files(data)
-    tables = {name: loaded[name] for name in SPLITS if name in loaded}
-    for name, table in tables.items():
+    data, nested = recipe.data, tasks.fields(recipe).nested
+    loaded = _from_hub(recipe) if data.id else _from_files(recipe)
+    found = {name: loaded[name] for name in SPLITS if name in loaded}
+    for name, table in found.items():
         if len(table) == 0:
             raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
-        for column in filter(None, (data.text_column, data.text_pair_column, data.label_column)):
+        for column, named_by in tasks.read_columns(recipe).items():
             # Of text files every row was looked at; the others have one type a column.
-            rows.check_value(table[0][column], column, f"{name} data")
-    found = {name: _labels(table, data.label_column, name) for name, table in tables.items()}
-    number_of = numbering(labels, found, tell)
-    splits = {name: Split(table, range(len(table)), data, number_of, name) for name, table in tables.items()}
-    _check_classes(splits["train"], data.label_column, labels)
-    if "validation" not in splits:
-        splits["train"], splits["validation"] = _split(splits["train"], data.validation_fraction, seed)
+            rows.check_value(table[0][column], column, named_by, f"{name} data", nested=named_by in nested)
+    return found
+
+
+def splits(
+    tables: Mapping[str, Sequence[Any]], recipe: Recipe, read: Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+) -> dict[str, Split]:
+    """The rows of each split: validation rows are taken from the training rows where there are none, and samples.
+
+    Raises:
+        DataError: There are too few to take some.
+    """
+    data, seed = recipe.data, recipe.training.seed
+    found = {name: Split(table, range(len(table)), read, name) for name, table in tables.items()}
+    if "validation" not in found:
+        found["train"], found["validation"] = _split(found["train"], data.validation_fraction, seed)
     limits = {"train": data.max_train_samples, "validation": data.max_eval_samples, "test": data.max_eval_samples}
-    return {name: _sample(split, limits[name], seed) for name, split in splits.items()}
-
-
-def _labels(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
-    if hasattr(table, "unique"):  # a datasets.Dataset: its distinct values, not its millions of rows
-        yield from ((f"{name} data", value) for value in table.unique(column))
-        return
-    yield from ((f"{name} row {number}", row[column]) for number, row in enumerate(table, start=1))
-
-
-def _check_classes(split: Split, column: str, labels: Sequence[str]) -> None:
-    table = split.table
-    values: Iterable[Any] = table.unique(column) if hasattr(table, "unique") else (row[column] for row in table)
-    found = {split.number_of(value, "train data") for value in values}
-    if len(found) < 2:  # noqa: PLR2004
-        raise DataError(
-            f"the training data has one class only: {labels[found.pop()]!r}",
-            cause="a classifier needs at least two",
-            hint="check data.label_column",
-        )
+    return {name: _sample(split, limits[name], seed) for name, split in found.items()}
 
 
 def _split(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
@@ -108,9 +87,7 @@ def _split(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
     if held >= len(order):
         raise DataError(f"{len(order)} training rows leave none to validate on", hint="give data.validation_file")
     training, validation = sorted(order[:-held]), sorted(order[-held:])
-    return split.take(training), Split(
-        split.table, [split.indices[i] for i in validation], split.data, split.number_of, "validation"
-    )
+    return split.take(training), Split(split.table, [split.indices[i] for i in validation], split.read, "validation")
 
 
 def _sample(split: Split, limit: int | None, seed: int) -> Split:
@@ -120,23 +97,24 @@ def _sample(split: Split, limit: int | None, seed: int) -> Split:
     return split.take(sorted(random.Random(seed).sample(range(len(split)), limit)))  # noqa: S311
 
 
-def _from_files(data: Data) -> dict[str, Any]:
+def _from_files(recipe: Recipe) -> dict[str, Any]:
+    data, columns, nested = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe).nested
     if data.path:
         files = rows.split_files(Path(data.path))
     else:
         given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
         files = {name: Path(path) for name, path in given.items() if path}
-    columns = [name for name in (data.text_column, data.text_pair_column, data.label_column) if name]
-    tables: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, path in files.items():
         if path.suffix.lower() == ".parquet":
-            tables[name] = _parquet(path, columns)
+            found[name] = _parquet(path, columns)
         else:
-            tables[name] = list(rows.read(path, columns, delimiter=data.delimiter, encoding=data.encoding))
-    return tables
+            options: dict[str, Any] = {"nested": nested, "delimiter": data.delimiter, "encoding": data.encoding}
+            found[name] = list(rows.read(path, columns, **options))
+    return found
 
 
-def _parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+def _parquet(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -146,20 +124,26 @@ def _parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
         have = pq.read_schema(path).names
         missing = [name for name in columns if name not in have]
         if missing:
-            raise DataError(f"{path}: no column {missing[0]!r}", cause=f"columns are {', '.join(have)}")
-        table: list[dict[str, Any]] = pq.read_table(path, columns=columns).to_pylist()
+            raise DataError(
+                f"{path}: no column {missing[0]!r}",
+                cause=f"columns are {', '.join(have)}",
+                hint=f"say which one with data.{columns[missing[0]]}",
+            )
+        table: list[dict[str, Any]] = pq.read_table(path, columns=list(columns)).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is no parquet file", cause=str(error).splitlines()[0]) from error
     return table
 
 
-def _from_hub(data: Data) -> dict[str, Any]:
+def _from_hub(recipe: Recipe) -> dict[str, Any]:
     import datasets
+
+    data = recipe.data
 
     datasets.disable_progress_bars()
     assert data.id is not None
     wanted = {"train": data.train_split, "validation": data.validation_split, "test": data.test_split}
-    tables = {}
+    found: dict[str, Any] = {}
     for name, split in wanted.items():
         if split is None:
             continue
@@ -171,12 +155,12 @@ def _from_hub(data: Data) -> dict[str, Any]:
                 cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
                 hint="check data.id, the split's name and your network; or use local files with data.train_file",
             ) from error
-        for column in filter(None, (data.text_column, data.text_pair_column, data.label_column)):
+        for column, named_by in tasks.read_columns(recipe).items():
             if column not in table.column_names:
                 raise DataError(
                     f"data set {data.id!r} has no column {column!r}",
                     cause=f"columns are {', '.join(table.column_names)}",
-                    hint="say which one with data.text_column or data.label_column",
+                    hint=f"say which one with data.{named_by}",
                 )
-        tables[name] = table
-    return tables
+        found[name] = table
+    return found

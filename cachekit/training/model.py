@@ -6,31 +6,36 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, set_seed
+import transformers
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
 from cachekit.architecture import IRRELEVANT
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.training.job import Job
+from cachekit.training.tasks.port import Task
 
 # Fields that reach no graph but through the weights that training starts from.
 SCALES = {"initializer_factor", "initializer_range"}
 
 
-def load(job: Job, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Tokenizer and model, ready to be compiled.
+def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The processor (tokenizer or image processor) and the model.
 
     Args:
         job: What to load.
+        task: What for.
         options: Keywords of the compiler for loading a model.
 
     Raises:
         RecipeError: The weights do not fit the architecture, or Transformers does not know it.
         UnknownNameError: Files are neither here nor on the Hub.
     """
-    return _tokenizer(job), _model(job, options)
+    return _processor(job, task), _model(job, task, options)
 
 
-def _tokenizer(job: Job) -> Any:
+def _processor(job: Job, task: Task) -> Any:
+    if task.processor == "image":
+        return _image_processor(job)
     try:
         return AutoTokenizer.from_pretrained(job.tokenizer, revision=_revision(job, job.tokenizer))
     except (OSError, ValueError) as error:
@@ -41,18 +46,23 @@ def _tokenizer(job: Job) -> Any:
         ) from error
 
 
-def _model(job: Job, options: Mapping[str, Any]) -> Any:
+def _image_processor(job: Job) -> Any:
+    try:
+        return AutoImageProcessor.from_pretrained(job.tokenizer, revision=_revision(job, job.tokenizer))
+    except (OSError, ValueError) as error:
+        raise UnknownNameError(
+            f"no image processor could be loaded from {job.tokenizer}",
+            cause=_first_line(error),
+            hint="check model.id, your network and HF_TOKEN, or name a folder with model.tokenizer",
+        ) from error
+
+
+def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     # What is in no key must not act by a back door: Transformers still takes gradient_checkpointing from a config.
     left_out = {"model_type", *IRRELEVANT} - SCALES
     fields = {name: value for name, value in job.config.items() if name not in left_out}
-    head = {
-        "num_labels": len(job.labels),
-        "id2label": dict(enumerate(job.labels)),
-        "label2id": {name: number for number, name in enumerate(job.labels)},
-        # Set beforehand: the model would find it out in its first forward pass, and that would be another graph.
-        "problem_type": "single_label_classification",
-        "use_cache": False,
-    }
+    head = {**task.config(job), "use_cache": False}
+    auto = getattr(transformers, task.auto_model)
     # By default the weights keep the dtype in which they were stored, which is not in the key: bf16 is autocast here.
     options = {"dtype": torch.float32, **options}
     try:
@@ -63,12 +73,15 @@ def _model(job: Job, options: Mapping[str, Any]) -> Any:
         ) from error
     # The head, too, starts from random weights: without a seed two runs of one recipe would not be alike.
     set_seed(job.recipe.training.seed)
-    if job.recipe.model.from_config:
-        return AutoModelForSequenceClassification.from_config(config, **options)
-    try:
-        return AutoModelForSequenceClassification.from_pretrained(
-            job.weights, config=config, revision=_revision(job, job.weights), **options
+    if type(config) not in auto._model_mapping:  # noqa: SLF001 - the library asks so itself, and has no other way
+        raise RecipeError(
+            f"Transformers has no {config.model_type} model for {job.recipe.task}",
+            hint="choose another model; `cachekit zoo models` says what each is fine-tuned for",
         )
+    if job.recipe.model.from_config:
+        return auto.from_config(config, **options)
+    try:
+        return auto.from_pretrained(job.weights, config=config, revision=_revision(job, job.weights), **options)
     except OSError as error:
         raise UnknownNameError(
             f"no weights could be loaded from {job.weights}",

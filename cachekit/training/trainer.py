@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import EvalPrediction, Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from cachekit.errors import DataError
 from cachekit.ingredients import eval_batch
 from cachekit.recipe.schema import Training
-from cachekit.training.data import Split
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
-from cachekit.training.text_classification import Collator, Rows, metrics
+from cachekit.training.tasks.port import FILLER, Filled, Work
 
 # A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
 # makes the optimizer's state, the second is a steady one, the third follows a checkpoint and an evaluation.
 TRIAL_STEPS = 3
 TRIAL_SAVE = 2
 
+# Of the figures of an evaluation: what the Trainer adds about its speed, and what is a number of things.
+TIMES = frozenset(
+    {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
+)
+COUNTS = frozenset({"rows", "features", "tokens"})
+
 
 def arguments(
-    training: Training, *, eval_batch: int, precision: str, output_dir: str, trial: bool, compiler: Mapping[str, Any]
+    training: Training,
+    *,
+    eval_batch: int,
+    precision: str,
+    output_dir: str,
+    trial: bool,
+    labels: Sequence[str],
+    compiler: Mapping[str, Any],
 ) -> TrainingArguments:
     """Transformers' arguments from ours and the compiler's; those of a trial reach every graph in a few steps."""
     shared: dict[str, Any] = {
@@ -53,7 +65,7 @@ def arguments(
         # Each new shape is a new graph: the last partial batch is dropped, and no column is the library's to remove.
         "dataloader_drop_last": True,
         "remove_unused_columns": False,
-        "label_names": ["labels"],
+        "label_names": list(labels),
         "report_to": [],
         "disable_tqdm": True,
         "dataloader_pin_memory": torch.cuda.is_available(),
@@ -83,18 +95,13 @@ def arguments(
     )
 
 
-def evaluation(prediction: EvalPrediction) -> dict[str, float]:
-    """Metrics for the Trainer."""
-    logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
-    return metrics(np.asarray(logits), np.asarray(prediction.label_ids))
-
-
 class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
     """A Trainer that times its steps, takes whole steps only, and counts each evaluation row once."""
 
-    def __init__(self, events: Events, workers: int, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, events: Events, workers: int, work: Work, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._events = events
+        self._work = work
         self._workers = workers
         # Plain mean loss: the model's own. With this on, a count of labels is passed into the compiled graph.
         self.model_accepts_loss_kwargs = False
@@ -122,24 +129,33 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         self.step_seconds["training"].append(time.perf_counter() - start)
         return result
 
-    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+    def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """One evaluation batch, timed."""
         start = time.perf_counter()
-        result = super().prediction_step(*args, **kwargs)
+        loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
+        if self._work.generate is not None:
+            with torch.no_grad():
+                logits = self._work.generate(model, self._prepare_inputs(inputs))
         self.step_seconds["evaluation"].append(time.perf_counter() - start)
-        return result
+        return loss, logits, labels
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate; the loss is the mean over rows, where the library takes that of (padded) batches."""
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate; the figures are the task's, over features and no fillers, the loss among them.
+
+        Raises:
+            RuntimeError: The features did not come back in their order: no figure would mean anything.
+        """
         self._events.phase = "evaluation"
-        output = super().evaluation_loop(*args, **kwargs)
-        found = output.metrics or {}
-        exact = metrics(
-            np.asarray(output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions),
-            np.asarray(output.label_ids),
-        )
+        features = dataloader.dataset.features
+        output = super().evaluation_loop(dataloader, *args, **kwargs)
+        count = len(features)
+        if any((np.asarray(part)[count:] != FILLER).any() for part in _parts(output.label_ids)):
+            raise RuntimeError("what only fills the last batch was not evaluated last")
+        predictions, labels = (_first(count, given) for given in (output.predictions, output.label_ids))
         prefix = kwargs.get("metric_key_prefix", "eval")
-        found.update({f"{prefix}_{name}": value for name, value in exact.items()})
+        exact = self._work.score(features, predictions, labels)
+        if output.metrics is not None:
+            output.metrics.update({f"{prefix}_{name}": value for name, value in exact.items()})
         return output
 
     def graph_seconds(self) -> float:
@@ -149,6 +165,15 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
             if len(seconds) > 1:
                 total += max(0.0, seconds[0] - statistics.median(seconds[1:]))
         return round(total, 3)
+
+
+def _parts(arrays: Any) -> tuple[Any, ...]:
+    return arrays if isinstance(arrays, tuple) else (arrays,)
+
+
+def _first(count: int, arrays: Any) -> Any:
+    cut = tuple(np.asarray(part)[:count] for part in _parts(arrays))
+    return cut if isinstance(arrays, tuple) else cut[0]
 
 
 class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
@@ -228,6 +253,18 @@ def check_rows(training: Training, rows: int, workers: int) -> None:
         )
 
 
+def _figures(found: Mapping[str, float]) -> dict[str, float | int]:
+    """The task's figures of an evaluation, without what the Trainer says of its speed."""
+    figures: dict[str, float | int] = {
+        name.removeprefix("eval_"): round(float(value), 6) for name, value in found.items() if name.startswith("eval_")
+    }
+    for name in TIMES & figures.keys():
+        del figures[name]
+    for name in COUNTS & figures.keys():
+        figures[name] = int(figures[name])
+    return figures
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a session reached; see `job.Result`."""
@@ -249,27 +286,26 @@ class Session:
 
     job: Job
     model: Any
-    collator: Collator
-    splits: dict[str, Split]
+    work: Work
     output_dir: str
     events: Events
     compiler_arguments: Mapping[str, Any]
     adapt: Callable[[Trainer], None]
     workers: int = 1
 
-    def run(self, watch: CounterWatch, tokenizer: Any) -> Outcome:
-        """Train, evaluate, save.
-
-        Raises:
-            DataError: There are fewer rows than a batch.
-        """
+    def run(self, watch: CounterWatch, processor: Any) -> Outcome:
+        """Train, evaluate, save."""
         trial = self.job.mode == "trial"
-        training, batch = self.job.recipe.training, eval_batch(self.job.recipe)
-        filled = batch * self.workers
+        training, batch, work = self.job.recipe.training, eval_batch(self.job.recipe), self.work
+
+        def filled(split: str, multiple: int = batch * self.workers) -> Filled:
+            return Filled(work.features[split], work.filler, multiple)
+
         progress = Progress(self.events, watch)
         trainer = FixedShapeTrainer(
             self.events,
             self.workers,
+            work,
             model=self.model,
             args=arguments(
                 training,
@@ -277,12 +313,14 @@ class Session:
                 precision=self.job.precision,
                 output_dir=self.output_dir,
                 trial=trial,
+                labels=work.labels,
                 compiler=self.compiler_arguments,
             ),
-            train_dataset=Rows(self.splits["train"]),
-            eval_dataset=Rows(self.splits["validation"], filled),
-            data_collator=self.collator,
-            compute_metrics=evaluation,
+            train_dataset=filled("train", 1),
+            eval_dataset=filled("validation"),
+            data_collator=work.collate,
+            compute_metrics=lambda _: {},  # asks the Trainer to keep predictions; the figures are made of them above
+            preprocess_logits_for_metrics=work.reduce,
             callbacks=[progress],
         )
         self.adapt(trainer)
@@ -293,18 +331,17 @@ class Session:
             state = trainer.train(resume_from_checkpoint=checkpoint or None)
         found: dict[str, dict[str, float | int]] = {}
         last = progress.evaluated(state.global_step)  # before any other split is evaluated
-        for name in [name for name in self.splits if name != "train"]:
+        for name in [name for name in work.features if name != "train"]:
             figures = last if name == "validation" else {}
             if not figures:
                 self.events.emit("evaluating", split=name)
                 with self.events.timed("evaluate"):
-                    figures = trainer.evaluate(Rows(self.splits[name], filled))
+                    figures = trainer.evaluate(filled(name))
                     watch.look()
-            found[name] = {key: round(float(figures[f"eval_{key}"]), 6) for key in ("accuracy", "f1", "loss")}
-            found[name]["rows"] = int(figures["eval_rows"])
+            found[name] = _figures(figures)
         if not trial:
             with self.events.timed("save"):
                 trainer.save_model(self.output_dir)
                 if trainer.args.should_save:  # one worker of many
-                    tokenizer.save_pretrained(self.output_dir)
+                    processor.save_pretrained(self.output_dir)
         return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,28 +68,36 @@ def _run(job: Job, events: Events) -> Result:
         runtime: Any = importlib.import_module(job.runtime)
         import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
 
-        from cachekit.training import data, model, text_classification, trainer
+        from cachekit.training import model, tasks, trainer
+        from cachekit.training.tasks.port import Cycled
 
         runtime.prepare(job.settings)
+    training = job.recipe.training
+    task = tasks.select(job.recipe.task)
     with events.timed("data"):
-        splits = data.load(
-            job.recipe.data, job.labels, job.recipe.training.seed, lambda said: events.emit("note", note=said)
-        )
+        splits = task.rows(job, lambda said: events.emit("note", note=said))
         counts = {name: len(split) for name, split in splits.items()}
-        trainer.check_rows(job.recipe.training, counts["train"], workers)
     with events.timed("model"):
-        tokenizer, net = model.load(job, runtime.model_options(job.settings))
-        text_classification.check_tokenizer(tokenizer)
-        inputs = text_classification.inputs_of(net)
-        runtime.compile_model(net, job.settings)
-
+        processor, net = model.load(job, task, runtime.model_options(job.settings))
     trial = job.mode == "trial"
+    with events.timed("features"):
+        most: dict[str, int] = {}
+        if trial:
+            # One full evaluation batch a worker, and one that is padded.
+            most["train"] = trainer.TRIAL_STEPS * trainer.rows_of_a_step(training, workers)
+            most["validation"] = eval_batch(job.recipe) * workers + 1
+        work = task.ready(job, processor, net, splits, most)
+        trainer.check_rows(training, len(work.features["train"]), workers)
+        if trial:
+            # A trial's shapes are those of the real run, its rows don't matter.
+            work = replace(work, features={name: Cycled(work.features[name], count) for name, count in most.items()})
+    runtime.compile_model(net, job.settings)
+
     with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
         session = trainer.Session(
             job=job,
             model=net,
-            collator=text_classification.Collator(tokenizer, job.recipe.training.max_seq_length, inputs),
-            splits=_trial_splits(job, splits, workers) if trial else splits,
+            work=work,
             output_dir=nowhere if trial else job.output_dir,
             events=events,
             compiler_arguments=runtime.arguments(job.settings),
@@ -96,7 +105,7 @@ def _run(job: Job, events: Events) -> Result:
             workers=workers,
         )
         with CounterWatch(events, runtime.counters) as watch:
-            outcome = session.run(watch, tokenizer)
+            outcome = session.run(watch, processor)
         runtime.finish()
     return Result(
         metrics=outcome.metrics,
@@ -108,21 +117,6 @@ def _run(job: Job, events: Events) -> Result:
         output_dir="" if trial else job.output_dir,
         resumed_from=outcome.resumed_from,
     )
-
-
-def _trial_splits(job: Job, splits: dict[str, Any], workers: int) -> dict[str, Any]:
-    """Just enough rows, repeated if need be: a trial's shapes are those of the real run, its rows don't matter."""
-    from cachekit.training.trainer import TRIAL_STEPS, rows_of_a_step
-
-    need = TRIAL_STEPS * rows_of_a_step(job.recipe.training, workers)
-    train, validation = splits["train"], splits["validation"]
-    return {
-        "train": train.take([index % len(train) for index in range(need)]),
-        # One full evaluation batch a worker, and one that is padded.
-        "validation": validation.take(
-            [index % len(validation) for index in range(eval_batch(job.recipe) * workers + 1)]
-        ),
-    }
 
 
 if __name__ == "__main__":

@@ -1,0 +1,133 @@
+"""What each task reads from a recipe: its columns, and the fields that mean something to it.
+
+A field that a task does not read is refused there, rather than ignored. How a task is trained and judged stands in
+`training/tasks/`, one module each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cachekit.recipe.schema import Recipe
+
+CLASSES = frozenset({"labels", "num_labels"})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFields:
+    """The part of a recipe that a task reads beside what all do.
+
+    Attributes:
+        columns: Field of `data` to the column's usual name; None where such a column is read only if it is named.
+        data: Further fields of `data`.
+        training: Fields of `training` that not every task has.
+        nested: Those of `columns` whose values are lists or mappings.
+        label_smoothing: The loss is one that Transformers smooths.
+    """
+
+    columns: Mapping[str, str | None]
+    data: frozenset[str] = frozenset()
+    training: frozenset[str] = field(default=frozenset({"max_seq_length", "label_smoothing_factor"}))
+    nested: frozenset[str] = frozenset()
+
+    @property
+    def has_classes(self) -> bool:
+        """Rows have classes, whose number is the size of the model's head."""
+        return bool(self.data & CLASSES)
+
+
+_SEQ2SEQ = frozenset({"source_prefix"})
+_LM = frozenset({"max_seq_length", "lora"})
+
+TASKS: dict[str, TaskFields] = {
+    "text-classification": TaskFields(
+        {"text_column": "text", "text_pair_column": None, "label_column": "label"}, data=CLASSES
+    ),
+    "token-classification": TaskFields(
+        {"tokens_column": "tokens", "label_column": "ner_tags"},
+        data=CLASSES,
+        nested=frozenset({"tokens_column", "label_column"}),
+    ),
+    "question-answering": TaskFields(
+        {"question_column": "question", "context_column": "context", "answers_column": "answers"},
+        training=frozenset({"max_seq_length", "doc_stride"}),
+        nested=frozenset({"answers_column"}),
+    ),
+    "multiple-choice": TaskFields(
+        {"context_column": None, "question_column": "question", "label_column": "label"},
+        data=frozenset({"choices_columns"}),
+    ),
+    "causal-lm": TaskFields({"text_column": "text"}, training=_LM),
+    "instruction-tuning": TaskFields(
+        {"prompt_column": "prompt", "response_column": "response", "messages_column": None},
+        training=_LM,
+        nested=frozenset({"messages_column"}),
+    ),
+    "masked-lm": TaskFields({"text_column": "text"}, training=frozenset({"max_seq_length", "mlm_probability"})),
+    "summarization": TaskFields(
+        {"source_column": "document", "target_column": "summary"},
+        data=_SEQ2SEQ,
+        training=frozenset({"max_seq_length", "max_target_length", "label_smoothing_factor"}),
+    ),
+    "translation": TaskFields(
+        {"source_column": "source", "target_column": "target", "translation_column": None},
+        data=_SEQ2SEQ | {"source_lang", "target_lang"},
+        training=frozenset({"max_seq_length", "max_target_length", "label_smoothing_factor"}),
+        nested=frozenset({"translation_column"}),
+    ),
+    "image-classification": TaskFields(
+        {"image_column": "image", "label_column": "label"},
+        data=CLASSES,
+        training=frozenset({"label_smoothing_factor"}),
+        nested=frozenset({"image_column"}),
+    ),
+}
+
+_ALL_DATA = frozenset().union(*(task.data | task.columns.keys() for task in TASKS.values()))
+_ALL_TRAINING = frozenset().union(*(task.training for task in TASKS.values()))
+
+
+def fields(recipe: Recipe) -> TaskFields:
+    """What the recipe's task reads."""
+    return TASKS[recipe.task]
+
+
+def columns(recipe: Recipe) -> dict[str, str]:
+    """The columns that the recipe's rows have: field of `data` to the column's name.
+
+    Where a chat or a pair of languages stands in one column, the two that it replaces are not read.
+    """
+    given = {name: getattr(recipe.data, name) or usual for name, usual in fields(recipe).columns.items()}
+    for one, two in _INSTEAD.items():
+        if given.get(one):
+            given |= dict.fromkeys(two)
+    return {name: column for name, column in given.items() if column}
+
+
+def read_columns(recipe: Recipe) -> dict[str, str]:
+    """Each column that must be there, with the field of `data` that names it: for reading, and for errors."""
+    found = {column: name for name, column in columns(recipe).items()}
+    if "choices_columns" in fields(recipe).data:
+        found |= dict.fromkeys(recipe.data.choices_columns or ("choices",), "choices_columns")
+    return found
+
+
+_INSTEAD = {
+    "messages_column": ("prompt_column", "response_column"),
+    "translation_column": ("source_column", "target_column"),
+}
+
+
+def not_read(task: str) -> dict[str, frozenset[str]]:
+    """Fields of each section that mean nothing to a task, though they do to another."""
+    own = TASKS[task]
+    return {
+        "data": _ALL_DATA - own.data - own.columns.keys(),
+        "training": _ALL_TRAINING - own.training,
+    }
+
+
+def readers(section: str, name: str) -> list[str]:
+    """The tasks that read a field."""
+    return [task for task in TASKS if name not in not_read(task)[section]]

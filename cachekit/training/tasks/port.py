@@ -1,0 +1,125 @@
+"""The port of a task: rows in, batches of one shape out, and figures over every row exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from cachekit.training.data import Split
+from cachekit.training.job import Job
+
+# The label of what only fills a batch, or a row's places that are not judged: cross entropy's ignore_index.
+FILLER = -100
+
+Feature = Mapping[str, Any]
+Batch = dict[str, torch.Tensor]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A task made ready for one job.
+
+    Compiled training has one graph a shape: `collate` gives every batch the same shapes, whatever the rows are.
+
+    Attributes:
+        features: By split, what a batch is made of: a row, a window over a long one, a block of many.
+        filler: A feature whose labels are all FILLER; as many as needed end the last evaluation batch.
+        collate: Makes a batch of features.
+        score: The figures of a split from its features, the predictions and the labels, one entry a feature and in
+            their order; `loss` is the mean over what is judged, `rows` how many rows of the split were counted.
+        labels: The names of the batch's tensors that are labels.
+        reduce: What evaluation keeps of a batch's logits, given its labels: where they are too large to keep.
+        generate: What the model writes for a batch, in fixed shapes, instead of the logits.
+    """
+
+    features: Mapping[str, Sequence[Feature]]
+    filler: Feature
+    collate: Callable[[Sequence[Feature]], Batch]
+    score: Callable[[Sequence[Feature], Any, Any], dict[str, float]]
+    labels: tuple[str, ...] = ("labels",)
+    reduce: Callable[[Any, Any], torch.Tensor] | None = None
+    generate: Callable[[Any, Batch], torch.Tensor] | None = None
+
+
+class Task(Protocol):
+    """One kind of fine-tune.
+
+    Attributes:
+        auto_model: The name of Transformers' class that finds the model.
+        processor: What turns rows into numbers.
+    """
+
+    auto_model: str
+    processor: str  # `tokenizer` or `image`
+
+    def config(self, job: Job) -> dict[str, Any]:
+        """Fields of the model's config that the task decides."""
+        ...
+
+    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
+        """The rows of every split, checked; `train` and `validation` are always there.
+
+        Args:
+            job: What to load.
+            tell: Called with what a person should know, a sentence each.
+
+        Raises:
+            DataError: They are missing, unreadable, empty, or not what the task needs.
+        """
+        ...
+
+    def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
+        """Make features of rows.
+
+        Args:
+            job: What to train.
+            processor: The tokenizer, or the image processor.
+            model: Loaded, and not compiled yet.
+            splits: From `rows`.
+            most: By split, how many features are enough; where it says nothing, all.
+
+        Raises:
+            RecipeError: The processor or the model cannot do this task.
+            DataError: The rows cannot be used.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Cycled(Sequence[Feature]):
+    """The first features of a split, as many as asked for, begun again where they end."""
+
+    features: Sequence[Feature]
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return self.features[index % len(self.features)]
+
+
+class Filled(torch.utils.data.Dataset[Feature]):  # type: ignore[misc]
+    """Features whose number is a multiple of the batch's: the last ones only fill it.
+
+    A smaller last batch would be a new shape, and a new graph. Evaluation pads it, and the figures leave the fillers
+    out; training drops it.
+    """
+
+    def __init__(self, features: Sequence[Feature], filler: Feature, multiple: int = 1) -> None:
+        self.features = features
+        self._filler = filler
+        self._length = -(-len(features) // multiple) * multiple
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Feature:
+        return self.features[index] if index < len(self.features) else self._filler

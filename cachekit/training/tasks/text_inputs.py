@@ -1,0 +1,77 @@
+"""Texts as tensors of one length: what every task that reads text does with its tokenizer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from cachekit.errors import RecipeError
+
+# Model types that tell segments apart without a table of embeddings, whose size the config would say.
+SEGMENTED = frozenset({"xlnet"})
+
+
+def inputs_of(model: Any) -> tuple[str, ...]:
+    """What a model is given: by its architecture, which is in the key, never by its tokenizer, which is not.
+
+    Segments (`token_type_ids`) are given to models that have embeddings of them: to those, none is the same as zeros.
+    Some others take the name for something else (GPT-2 adds the embedding of the word with that number).
+    """
+    taken = inspect.signature(model.forward).parameters
+    segments = getattr(model.config, "type_vocab_size", None)
+    has_segments = bool(segments) if isinstance(segments, int) else model.config.model_type in SEGMENTED
+    wanted = {"input_ids": True, "attention_mask": True, "token_type_ids": has_segments}
+    return tuple(name for name, given in wanted.items() if given and name in taken)
+
+
+def check_tokenizer(tokenizer: Any) -> None:
+    """Refuse a tokenizer that cannot pad.
+
+    Raises:
+        RecipeError: It has no padding token.
+    """
+    if tokenizer.pad_token is None:
+        raise RecipeError("the tokenizer has no padding token", hint="choose another with model.tokenizer")
+
+
+def encode(
+    tokenizer: Any,
+    texts: Sequence[Any],
+    pairs: Sequence[Any] | None,
+    *,
+    length: int,
+    inputs: Sequence[str],
+    **options: Any,
+) -> Any:
+    """Tokenize, every row padded or cut to one length.
+
+    Args:
+        tokenizer: Of the model, or another one.
+        texts: Or lists of words, with `is_split_into_words=True`.
+        pairs: Second texts.
+        length: Tokens a row.
+        inputs: What the model is given; see `inputs_of`.
+        options: Further ones of the tokenizer's call.
+    """
+    return tokenizer(
+        list(texts),
+        None if pairs is None else list(pairs),
+        **{
+            "padding": "max_length",
+            "truncation": True,
+            "max_length": length,
+            "return_tensors": "pt",
+            "return_attention_mask": True,
+            "return_token_type_ids": "token_type_ids" in inputs,
+            **options,
+        },
+    )
+
+
+def tensors(encoded: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, torch.Tensor]:
+    """The model's inputs of what was tokenized; zeros for those that a tokenizer does not give."""
+    zeros = torch.zeros_like(encoded["input_ids"])
+    return {name: encoded.get(name, zeros) for name in inputs}
