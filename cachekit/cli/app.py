@@ -10,31 +10,15 @@ from typing import NoReturn
 import typer
 
 from cachekit import __version__
-from cachekit.cli import (
-    config,
-    doctor,
-    env,
-    export,
-    help_topics,
-    hub,
-    import_cache,
-    ls,
-    neff,
-    out,
-    plan,
-    pull,
-    push,
-    show,
-    train,
-    warm,
-    zoo,
-)
+from cachekit.cli import out
+from cachekit.cli.verbs import Verbs
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
 
 app = typer.Typer(
     name="cachekit",
+    cls=Verbs,
     help="Compile once: warm a recipe's graphs, then train with every compile skipped.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -43,11 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The order is that of `cachekit --help`: the main job first.
-for module in (warm, train, plan, pull, push, ls, show, neff, import_cache, export, zoo, doctor, config, env):
-    app.command(module.NAME)(module.command)
-app.add_typer(hub.app, name=hub.NAME)
-app.command(help_topics.NAME)(help_topics.command)
 
 
 def _version(value: bool) -> None:

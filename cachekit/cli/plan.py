@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import options, out
-from cachekit.tiers.layout import LOCAL
 
 if TYPE_CHECKING:
     from cachekit.actions.plan import Plan
@@ -63,6 +62,8 @@ def show(planned: Plan, *, require_warm: bool) -> int:
 
 def human(document: dict[str, Any]) -> list[str]:
     """A plan for people."""
+    from cachekit.tiers.layout import LOCAL
+
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
     if document["status"] == "hit":
         modules = out.count(len(document["modules"]), "module")

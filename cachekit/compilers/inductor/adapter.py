@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit import archive
 from cachekit.compilers.inductor import facts, flags, host, option_names
 from cachekit.compilers.inductor.watch import InductorWatch
 from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
@@ -149,6 +148,8 @@ class Inductor:
         observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
     ) -> Harvest | None:
         """See the port: one archive of the new files. Call it only after the worker ended: then files are whole."""
+        from cachekit import archive  # with Python's compressors: a plan does without
+
         names = self.contents(live_root) - before
         if not names:
             return None
@@ -163,6 +164,8 @@ class Inductor:
 
     def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
         """See the port. Its live root is a run's own: nothing stands in the way."""
+        from cachekit import archive
+
         if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
             raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
         return Restored(archive.unpack(files[0], live_root))
