@@ -109,6 +109,11 @@ def recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"))}
 
 
+def tiny() -> Path:
+    """The folder of the rows and the tokenizer that `--tiny` takes, a folder for each task."""
+    return _root() / "recipes" / "tiny"
+
+
 def recipe_path(name: str) -> Path:
     """The file of a recipe given as a path or as a name of the zoo.
 
