@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yamltext
+from cachekit.recipe.schema import TaskName
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -27,8 +28,8 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         id: Hub id.
         licence: SPDX id, or the licence's name.
-        parameters: Their number, about.
-        tasks: What people fine-tune it for, by Hub task name.
+        parameters: Their number, without what a task puts on top; of a model that writes texts with its own last layer.
+        tasks: What people fine-tune it for, by the names of a recipe's tasks.
         config: Its `config.json`, but for fields that reach no graph.
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
@@ -38,7 +39,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     licence: str
     parameters: Annotated[int, Meta(ge=1)]
-    tasks: Annotated[tuple[str, ...], Meta(min_length=1)]
+    tasks: Annotated[tuple[TaskName, ...], Meta(min_length=1)]
     config: dict[str, Any]
     source: str
     aliases: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from cachekit import zoo
 from cachekit.architecture import IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
+from cachekit.recipe.tasks import TASKS
 
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
@@ -108,7 +109,42 @@ def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
 
 @pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
 def test_a_models_number_of_parameters(entry):
-    assert _parameters("AutoModel", entry.config) == entry.parameters
+    writes = "causal-lm" in entry.tasks
+    assert _parameters("AutoModelForCausalLM" if writes else "AutoModel", entry.config) == entry.parameters
+
+
+# What their authors, or torchvision's and timm's pages, publish, with the heads that they count in.
+PUBLISHED = {
+    "google-bert/bert-large-uncased-whole-word-masking": ("AutoModel", {}, 335_141_888),
+    "FacebookAI/roberta-large": ("AutoModel", {}, 355_359_744),
+    "FacebookAI/xlm-roberta-large": ("AutoModel", {}, 559_890_432),
+    "openai-community/gpt2": ("AutoModelForCausalLM", {}, 124_439_808),
+    "facebook/bart-base": ("AutoModelForSeq2SeqLM", {}, 139_420_416),
+    "facebook/bart-large": ("AutoModelForSeq2SeqLM", {}, 406_291_456),
+    "google-t5/t5-small": ("AutoModelForSeq2SeqLM", {}, 60_506_624),
+    "google-t5/t5-base": ("AutoModelForSeq2SeqLM", {}, 222_903_552),
+    "google/vit-base-patch16-224": ("AutoModelForImageClassification", {"num_labels": 1000}, 86_567_656),
+    "facebook/deit-base-distilled-patch16-224": (
+        "DeiTForImageClassificationWithTeacher",
+        {"num_labels": 1000},
+        87_338_192,
+    ),
+    "microsoft/resnet-50": ("AutoModelForImageClassification", {"num_labels": 1000}, 25_557_032),
+    "google/efficientnet-b0": ("AutoModelForImageClassification", {"num_labels": 1000}, 5_288_548),
+    "meta-llama/Meta-Llama-3-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.1-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.2-1B": ("AutoModelForCausalLM", {}, 1_235_814_400),
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": ("AutoModelForCausalLM", {}, 1_100_048_384),
+    "HuggingFaceTB/SmolLM2-135M": ("AutoModelForCausalLM", {}, 134_515_008),
+    "Qwen/Qwen3-0.6B": ("AutoModelForCausalLM", {}, 596_049_920),
+    "Qwen/Qwen3-8B": ("AutoModelForCausalLM", {}, 8_190_735_360),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_has_the_published_number_of_parameters(name):
+    auto, head, count = PUBLISHED[name]
+    assert _parameters(auto, MODELS[name].config, **head) == count
 
 
 def test_minilm_has_the_graph_fields_of_its_published_config():
@@ -122,8 +158,10 @@ def test_minilm_has_the_graph_fields_of_its_published_config():
 def _parameters(auto_class, config, **kwargs):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    made = transformers.AutoConfig.for_model(**config, **kwargs)
+    cls = getattr(transformers, auto_class)
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(transformers.AutoConfig.for_model(**config, **kwargs))
+        model = cls.from_config(made) if auto_class.startswith("Auto") else cls(made)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -188,6 +226,8 @@ def test_instances():
         "p3.16xlarge": ("", 8, 8, 128),
         "g5.xlarge": ("", 1, 1, 24),
         "g5.2xlarge": ("", 1, 1, 24),
+        "ml.trn1.32xlarge": ("trn1", 16, 32, 512),
+        "ml.p4d.24xlarge": ("", 8, 8, 320),
     }
 
 
@@ -207,6 +247,47 @@ def test_a_recipe_of_the_zoo_loads(name):
     assert recipe.name == name
     assert recipe.model.id is not None
     assert zoo.model(recipe.model.id) is not None, "its key would need a network"
+
+
+# Those of the table; families have one recipe a task.
+NAMED = [
+    "bert",
+    "bert-notebook",
+    "bert-amazon-polarity",
+    "bert-imdb",
+    "gpt2-clm",
+    "bert-large-squad",
+    "bert-mnli",
+    "roberta-classification",
+    "roberta-ner",
+    "distilbert-classification",
+    "distilbert-ner",
+    "electra-classification",
+    "electra-ner",
+    "xlm-r-classification",
+    "xlm-r-ner",
+    "camembert-classification",
+    "camembert-ner",
+    "t5-summarization",
+    "marian-translation",
+    "bart-summarization",
+    "vit",
+    "deit",
+    "resnet50",
+    "efficientnet",
+    "llama3-8b-lora",
+    "llama3.2-1b-sft",
+    "qwen3-8b-lora",
+    "granite-3.3-2b-lora",
+]
+
+
+def test_the_zoo_has_the_recipes_that_people_come_for():
+    assert not set(NAMED) - set(RECIPES)
+
+
+def test_every_task_has_a_recipe():
+    assert {load(path).task for path in RECIPES.values()} == set(TASKS)
 
 
 @pytest.mark.parametrize("name", RECIPES)
