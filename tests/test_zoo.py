@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 from cachekit import zoo
-from cachekit.architecture import IRRELEVANT, graph_fields
+from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
 from cachekit.recipe.tasks import TASKS
@@ -31,6 +32,8 @@ TYPES = (
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
+OF_OLD = {"rope_theta", "rope_scaling"}  # as Transformers 4 writes them, and published configs have them
+OF_EVERY_DECODER = {"decoder_start_token_id"}  # in no class of its own
 
 
 @pytest.fixture
@@ -93,7 +96,8 @@ def test_an_unknown_model_is_none(name):
 def test_a_models_config_holds_what_may_reach_a_graph(entry):
     fields = set(entry.config) - {"model_type"}
     assert entry.config["model_type"] in TYPES
-    assert fields <= set(zoo.architecture_defaults(entry.config["model_type"])), "a misspelt field?"
+    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_OLD, *OF_EVERY_DECODER}
+    assert fields <= known, "a misspelt field?"
     assert not fields & set(IRRELEVANT)
     assert None not in entry.config.values()
 
@@ -102,7 +106,7 @@ def test_a_models_config_holds_what_may_reach_a_graph(entry):
 def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
     """A fine-tune saved by Transformers spells out other defaults; that must not make it another key."""
     transformers = pytest.importorskip("transformers")
-    saved = json.loads(transformers.AutoConfig.for_model(**entry.config).to_json_string(use_diff=True))
+    saved = json.loads(transformers.AutoConfig.for_model(**deepcopy(entry.config)).to_json_string(use_diff=True))
     defaults = zoo.architecture_defaults(entry.config["model_type"])
     assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
 
@@ -158,7 +162,7 @@ def test_minilm_has_the_graph_fields_of_its_published_config():
 def _parameters(auto_class, config, **kwargs):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    made = transformers.AutoConfig.for_model(**config, **kwargs)
+    made = transformers.AutoConfig.for_model(**deepcopy(config), **kwargs)  # Transformers writes into nested ones
     cls = getattr(transformers, auto_class)
     with torch.device("meta"):
         model = cls.from_config(made) if auto_class.startswith("Auto") else cls(made)
@@ -203,6 +207,31 @@ def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
     assert graph_fields(by_transformers_4, defaults) == graph_fields(entry.config, defaults)
     relative = {**entry.config, "position_embedding_type": "relative_key"}
     assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
+
+
+LLAMA = {"model_type": "llama", "rope_theta": 500000.0}
+LONG = {"factor": 8.0, "rope_type": "llama3"}
+
+
+@pytest.mark.parametrize(
+    "by_4, by_5",
+    [
+        ({"rope_scaling": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+        ({"rope_scaling": LONG}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+    ],
+)
+@pytest.mark.parametrize("defaults", [{}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}])
+def test_rotary_embeddings_spelt_by_two_versions_are_the_same_architecture(by_4, by_5, defaults):
+    new = {"model_type": "llama", **by_5}
+    assert graph_fields({**LLAMA, **by_4}, defaults) == graph_fields(new, defaults)
+    assert graph_fields({**LLAMA, **by_4, "rope_theta": 10000.0}, defaults) != graph_fields(new, defaults)
+
+
+def test_layers_that_are_all_of_the_usual_kind_need_not_be_listed():
+    usual, other = ["full_attention"] * 2, ["full_attention", "sliding_attention"]
+    assert graph_fields({"layer_types": usual}, {}) == graph_fields({}, {"layer_types": ["full_attention"] * 9})
+    assert graph_fields({"layer_types": other}, {})["layer_types"] == other
 
 
 # Instances
