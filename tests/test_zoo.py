@@ -119,7 +119,7 @@ def test_a_models_number_of_parameters(entry):
 
 # What their authors, or torchvision's and timm's pages, publish, with the heads that they count in.
 PUBLISHED = {
-    "google-bert/bert-large-uncased-whole-word-masking": ("AutoModel", {}, 335_141_888),
+    "google-bert/bert-large-uncased": ("AutoModel", {}, 335_141_888),
     "FacebookAI/roberta-large": ("AutoModel", {}, 355_359_744),
     "FacebookAI/xlm-roberta-large": ("AutoModel", {}, 559_890_432),
     "openai-community/gpt2": ("AutoModelForCausalLM", {}, 124_439_808),

@@ -44,8 +44,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The order is that of `cachekit --help`: the main job first.
-for module in (warm, train, plan, pull, push, ls, show, neff, import_cache, export, zoo, doctor, config, env):
+for module in (warm, train, plan, pull, push, ls, show, neff, import_cache, export, doctor, config, env):
     app.command(module.NAME)(module.command)
+app.add_typer(zoo.app, name=zoo.NAME)
 app.add_typer(hub.app, name=hub.NAME)
 app.command(help_topics.NAME)(help_topics.command)
 
