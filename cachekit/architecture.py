@@ -104,7 +104,11 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     A null is left out where it says nothing, and kept where the default is something else: `pad_token_id: null` makes
     another graph than BERT's 0.
     """
+    config, defaults = model_config.one_form(config), model_config.one_form(defaults)
     merged = {**GENERIC_DEFAULTS, **defaults, **config}
+    if "rope_parameters" in merged:
+        base = (defaults.get("rope_parameters") or {}).get("rope_theta")
+        merged["rope_parameters"] = ({"rope_theta": base} if base else {}) | merged["rope_parameters"]
     return {
         name: value
         for name, value in sorted(merged.items())

@@ -2,14 +2,16 @@
 
 import json
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 from cachekit import zoo
-from cachekit.architecture import IRRELEVANT, graph_fields
+from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
+from cachekit.recipe.tasks import TASKS
 
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
@@ -30,6 +32,8 @@ TYPES = (
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
+OF_OLD = {"rope_theta", "rope_scaling"}  # as Transformers 4 writes them, and published configs have them
+OF_EVERY_DECODER = {"decoder_start_token_id"}  # in no class of its own
 
 
 @pytest.fixture
@@ -92,7 +96,8 @@ def test_an_unknown_model_is_none(name):
 def test_a_models_config_holds_what_may_reach_a_graph(entry):
     fields = set(entry.config) - {"model_type"}
     assert entry.config["model_type"] in TYPES
-    assert fields <= set(zoo.architecture_defaults(entry.config["model_type"])), "a misspelt field?"
+    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_OLD, *OF_EVERY_DECODER}
+    assert fields <= known, "a misspelt field?"
     assert not fields & set(IRRELEVANT)
     assert None not in entry.config.values()
 
@@ -101,14 +106,49 @@ def test_a_models_config_holds_what_may_reach_a_graph(entry):
 def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
     """A fine-tune saved by Transformers spells out other defaults; that must not make it another key."""
     transformers = pytest.importorskip("transformers")
-    saved = json.loads(transformers.AutoConfig.for_model(**entry.config).to_json_string(use_diff=True))
+    saved = json.loads(transformers.AutoConfig.for_model(**deepcopy(entry.config)).to_json_string(use_diff=True))
     defaults = zoo.architecture_defaults(entry.config["model_type"])
     assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
 
 
 @pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
 def test_a_models_number_of_parameters(entry):
-    assert _parameters("AutoModel", entry.config) == entry.parameters
+    writes = "causal-lm" in entry.tasks
+    assert _parameters("AutoModelForCausalLM" if writes else "AutoModel", entry.config) == entry.parameters
+
+
+# What their authors, or torchvision's and timm's pages, publish, with the heads that they count in.
+PUBLISHED = {
+    "google-bert/bert-large-uncased": ("AutoModel", {}, 335_141_888),
+    "FacebookAI/roberta-large": ("AutoModel", {}, 355_359_744),
+    "FacebookAI/xlm-roberta-large": ("AutoModel", {}, 559_890_432),
+    "openai-community/gpt2": ("AutoModelForCausalLM", {}, 124_439_808),
+    "facebook/bart-base": ("AutoModelForSeq2SeqLM", {}, 139_420_416),
+    "facebook/bart-large": ("AutoModelForSeq2SeqLM", {}, 406_291_456),
+    "google-t5/t5-small": ("AutoModelForSeq2SeqLM", {}, 60_506_624),
+    "google-t5/t5-base": ("AutoModelForSeq2SeqLM", {}, 222_903_552),
+    "google/vit-base-patch16-224": ("AutoModelForImageClassification", {"num_labels": 1000}, 86_567_656),
+    "facebook/deit-base-distilled-patch16-224": (
+        "DeiTForImageClassificationWithTeacher",
+        {"num_labels": 1000},
+        87_338_192,
+    ),
+    "microsoft/resnet-50": ("AutoModelForImageClassification", {"num_labels": 1000}, 25_557_032),
+    "google/efficientnet-b0": ("AutoModelForImageClassification", {"num_labels": 1000}, 5_288_548),
+    "meta-llama/Meta-Llama-3-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.1-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.2-1B": ("AutoModelForCausalLM", {}, 1_235_814_400),
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": ("AutoModelForCausalLM", {}, 1_100_048_384),
+    "HuggingFaceTB/SmolLM2-135M": ("AutoModelForCausalLM", {}, 134_515_008),
+    "Qwen/Qwen3-0.6B": ("AutoModelForCausalLM", {}, 596_049_920),
+    "Qwen/Qwen3-8B": ("AutoModelForCausalLM", {}, 8_190_735_360),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_has_the_published_number_of_parameters(name):
+    auto, head, count = PUBLISHED[name]
+    assert _parameters(auto, MODELS[name].config, **head) == count
 
 
 def test_minilm_has_the_graph_fields_of_its_published_config():
@@ -122,8 +162,10 @@ def test_minilm_has_the_graph_fields_of_its_published_config():
 def _parameters(auto_class, config, **kwargs):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    made = transformers.AutoConfig.for_model(**deepcopy(config), **kwargs)  # Transformers writes into nested ones
+    cls = getattr(transformers, auto_class)
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(transformers.AutoConfig.for_model(**config, **kwargs))
+        model = cls.from_config(made) if auto_class.startswith("Auto") else cls(made)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -167,6 +209,31 @@ def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
     assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
 
 
+LLAMA = {"model_type": "llama", "rope_theta": 500000.0}
+LONG = {"factor": 8.0, "rope_type": "llama3"}
+
+
+@pytest.mark.parametrize(
+    "by_4, by_5",
+    [
+        ({"rope_scaling": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+        ({"rope_scaling": LONG}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+    ],
+)
+@pytest.mark.parametrize("defaults", [{}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}])
+def test_rotary_embeddings_spelt_by_two_versions_are_the_same_architecture(by_4, by_5, defaults):
+    new = {"model_type": "llama", **by_5}
+    assert graph_fields({**LLAMA, **by_4}, defaults) == graph_fields(new, defaults)
+    assert graph_fields({**LLAMA, **by_4, "rope_theta": 10000.0}, defaults) != graph_fields(new, defaults)
+
+
+def test_layers_that_are_all_of_the_usual_kind_need_not_be_listed():
+    usual, other = ["full_attention"] * 2, ["full_attention", "sliding_attention"]
+    assert graph_fields({"layer_types": usual}, {}) == graph_fields({}, {"layer_types": ["full_attention"] * 9})
+    assert graph_fields({"layer_types": other}, {})["layer_types"] == other
+
+
 # Instances
 
 
@@ -188,6 +255,8 @@ def test_instances():
         "p3.16xlarge": ("", 8, 8, 128),
         "g5.xlarge": ("", 1, 1, 24),
         "g5.2xlarge": ("", 1, 1, 24),
+        "ml.trn1.32xlarge": ("trn1", 16, 32, 512),
+        "ml.p4d.24xlarge": ("", 8, 8, 320),
     }
 
 
@@ -207,6 +276,47 @@ def test_a_recipe_of_the_zoo_loads(name):
     assert recipe.name == name
     assert recipe.model.id is not None
     assert zoo.model(recipe.model.id) is not None, "its key would need a network"
+
+
+# Those of the issue's table; families have one recipe a task.
+NAMED = [
+    "bert",
+    "bert-notebook",
+    "bert-amazon-polarity",
+    "bert-imdb",
+    "gpt2-clm",
+    "bert-large-squad",
+    "bert-mnli",
+    "roberta-classification",
+    "roberta-ner",
+    "distilbert-classification",
+    "distilbert-ner",
+    "electra-classification",
+    "electra-ner",
+    "xlm-r-classification",
+    "xlm-r-ner",
+    "camembert-classification",
+    "camembert-ner",
+    "t5-summarization",
+    "marian-translation",
+    "bart-summarization",
+    "vit",
+    "deit",
+    "resnet50",
+    "efficientnet",
+    "llama3-8b-lora",
+    "llama3.2-1b-sft",
+    "qwen3-8b-lora",
+    "granite-3.3-2b-lora",
+]
+
+
+def test_the_zoo_has_the_recipes_that_people_come_for():
+    assert not set(NAMED) - set(RECIPES)
+
+
+def test_every_task_has_a_recipe():
+    assert {load(path).task for path in RECIPES.values()} == set(TASKS)
 
 
 @pytest.mark.parametrize("name", RECIPES)
