@@ -28,7 +28,7 @@ TRIAL_SAVE = 2
 TIMES = frozenset(
     {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 )
-COUNTS = frozenset({"rows", "features", "tokens"})
+COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})
 
 
 def arguments(
