@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import zoo
-from cachekit.architecture import IRRELEVANT, graph_fields
+from cachekit import model_config, zoo
+from cachekit.architecture import GENERATION, IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
 
@@ -18,13 +18,21 @@ REGISTRY = RECIPES["bert"].parents[1] / "registry"
 
 TYPES = (
     "albert",
+    "bart",
     "bert",
     "camembert",
     "deberta-v2",
+    "deit",
     "distilbert",
+    "efficientnet",
     "electra",
+    "marian",
+    "mbart",
     "mpnet",
+    "resnet",
     "roberta",
+    "t5",
+    "vit",
     "xlm-roberta",
 )
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
@@ -138,7 +146,10 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
     ours = zoo.architecture_defaults(model_type)
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    assert specific - set(IRRELEVANT) - NO_CONSTANT <= set(ours)
+    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
+    assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
+    assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
+    theirs |= dict.fromkeys(follows)
     assert {name: theirs.get(name, DROPPED_BY_TRANSFORMERS_5.get(name)) for name in ours} == ours
 
 
@@ -165,6 +176,34 @@ def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
     assert graph_fields(by_transformers_4, defaults) == graph_fields(entry.config, defaults)
     relative = {**entry.config, "position_embedding_type": "relative_key"}
     assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
+
+
+@pytest.mark.parametrize(
+    "model_type, said, spelt",
+    [
+        ("bart", {"encoder_layers": 6}, {"encoder_layers": 6, "num_hidden_layers": 6, "num_beams": 4}),
+        ("t5", {"num_layers": 2}, {"num_layers": 2, "num_decoder_layers": 2, "is_gated_act": False}),
+        ("t5", {"feed_forward_proj": "gated-gelu"}, {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}),
+        ("vit", {"hidden_size": 96}, {"hidden_size": 96, "pooler_output_size": 96}),
+        ("resnet", {"depths": [1, 1]}, {"depths": [1, 1], "out_features": ["stage2"], "out_indices": [2]}),
+    ],
+)
+def test_what_repeats_another_field_is_no_other_architecture(model_type, said, spelt):
+    defaults = zoo.architecture_defaults(model_type)
+    one, other = ({"model_type": model_type, **fields} for fields in (said, spelt))
+    assert graph_fields(one, defaults) == graph_fields(other, defaults)
+    changed = {**other, list(spelt)[1]: 3}
+    assert graph_fields(changed, defaults) != graph_fields(other, defaults)
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5", "marian", "mbart", "vit", "deit", "resnet", "efficientnet"])
+def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults(model_type):
+    transformers = pytest.importorskip("transformers")
+    saved = json.loads(transformers.CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
+    defaults = zoo.architecture_defaults(model_type)
+    generic = transformers.PretrainedConfig().to_dict()
+    spelt = {name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}}
+    assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
 
 
 # Instances
