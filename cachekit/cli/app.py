@@ -29,6 +29,7 @@ from cachekit.cli import (
     warm,
     zoo,
 )
+from cachekit.cli import run as run_command
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
@@ -44,8 +45,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The order is that of `cachekit --help`: the main job first.
-for module in (warm, train, plan, pull, push, ls, show, neff, import_cache, export, zoo, doctor, config, env):
-    app.command(module.NAME)(module.command)
+for module in (
+    warm,
+    train,
+    run_command,
+    plan,
+    pull,
+    push,
+    ls,
+    show,
+    neff,
+    import_cache,
+    export,
+    zoo,
+    doctor,
+    config,
+    env,
+):
+    app.command(module.NAME, context_settings=getattr(module, "CONTEXT", None))(module.command)
 app.add_typer(hub.app, name=hub.NAME)
 app.command(help_topics.NAME)(help_topics.command)
 
@@ -108,6 +125,8 @@ def run(arguments: Sequence[str]) -> int:
         if _asks_for_json(arguments):  # the verb itself never came to read its options
             out.setup("json")
         return out.error(UsageError(words.rstrip("."), hint=hint))
+    if isinstance(outcome, run_command.CommandExit):
+        return int(outcome)
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0
