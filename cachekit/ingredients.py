@@ -185,7 +185,7 @@ def build(
     foreign = tasks.not_read(recipe.task)["training"]
     training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
     if "lora" in training:
-        training |= _flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
+        training |= flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
     training["per_device_eval_batch_size"] = eval_batch(recipe)
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
@@ -205,7 +205,7 @@ def build(
         **{f"parallel.{name}": value for name, value in parallel.items()},
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
         "compiler.name": fingerprint.compiler,
-        **_flat("compiler", compiler),
+        **flat("compiler", compiler),
         **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
         **{f"target.{name}": value for name, value in fingerprint.target.items()},
     }
@@ -237,9 +237,9 @@ def worker_variables(recipe: Recipe) -> dict[str, str]:
     return {name: os.path.expandvars(str(value)) for name, value in recipe.environment.items()}
 
 
-def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """`{"options": {"a": 1}}` as `{"<prefix>.options.a": 1}`, so that a difference names the one thing that differs."""
-    flat: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(f"{prefix}.{name}", value) if isinstance(value, Mapping) else {f"{prefix}.{name}": value}
-    return flat
+        found |= flat(f"{prefix}.{name}", value) if isinstance(value, Mapping) else {f"{prefix}.{name}": value}
+    return found

@@ -108,6 +108,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 # The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.
 IMPORTED = "imported"
+# And of those of a user's own command; also their `task`.
+COMMAND = "command"
 
 
 def to_document(record: Record) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def command(capsys, work, home, monkeypatch):
 @pytest.fixture
 def machine(monkeypatch):
     """The same machine everywhere: versions, instruction set, threads."""
-    monkeypatch.setattr(Inductor, "fingerprint", lambda *_: FINGERPRINT)
+    monkeypatch.setattr(Inductor, "fingerprint", lambda *_, **__: FINGERPRINT)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     return FINGERPRINT
 

@@ -67,7 +67,7 @@ class StandIn:
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")
         self._settings = {"graphs": graphs, "extra": extra, "salt": salt}
 
-    def fingerprint(self, recipe=None):
+    def fingerprint(self, recipe=None, *, bare=False):
         return Fingerprint(
             compiler=self.name,
             directory=f"standin-{self.version}",
@@ -84,6 +84,9 @@ class StandIn:
         return None
 
     def watch(self, recipe, live_root, *, trial, found, strict, restored=None):
+        return Unwatched({"STANDIN_ROOT": str(live_root)})
+
+    def attend(self, recipe, live_root, *, found, strict, restored=None):
         return Unwatched({"STANDIN_ROOT": str(live_root)})
 
     def settings(self, recipe):

@@ -47,6 +47,7 @@ pytest_plugins = ["cli_session"]
 VERBS = (
     "warm",
     "train",
+    "run",
     "plan",
     "pull",
     "push",

@@ -9,7 +9,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, distance, nearest
-from cachekit.record import IMPORTED, Record
+from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL
@@ -123,11 +123,17 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
     flaw = store.flaw(prepared.key)
-    others = {other.key: other for other in store.records(without=IMPORTED) if other.key != prepared.key}
+    alike = (other for other in store.records(without=IMPORTED) if _kind(other.model_type) == _kind(place[1]))
+    others = {other.key: other for other in alike if other.key != prepared.key}
     near = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
     if near is None:
         return Plan(prepared, None, flaw=flaw)
     return Plan(prepared, None, others[near[0]], tuple(near[1]), flaw=flaw)
+
+
+def _kind(model_type: str) -> bool:
+    """Recipes and commands have no ingredients in common."""
+    return model_type == COMMAND
 
 
 def miss_error(planned: Plan) -> MissError:

@@ -227,7 +227,7 @@ def session(
         raise StoreError(
             f"{str(config.home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
         )
-    writes = verb in {"warm", "train", "import", "pull", "push"}
+    writes = verb in {"warm", "train", "run", "import", "pull", "push"}
     journal = Journal(layout.journal if writes else None, verb)
     for folder in (layout.journal, layout.logs) if writes else ():
         prune(folder, config.keep_logs)

@@ -28,13 +28,26 @@ class _Style:
     quiet: bool = False
     verbose: int = 0
     answer: dict[str, Any] = field(default_factory=dict)  # printed with the error that follows
+    aside: bool = False
 
 
 _style = _Style()
 
 
-def setup(format: str = "human", *, quiet: bool = False, verbose: int = 0) -> None:  # noqa: A002 - the option's name
+def setup(
+    format: str = "human",  # noqa: A002 - the option's name
+    *,
+    quiet: bool = False,
+    verbose: int = 0,
+    aside: bool = False,
+) -> None:
     """Choose what is printed; called first by every verb.
+
+    Args:
+        format: Of the answer.
+        quiet: No progress, no notes.
+        verbose: How often `-v` was given.
+        aside: The answer goes to stderr: stdout is another program's.
 
     Raises:
         UsageError: There is no such format.
@@ -42,7 +55,7 @@ def setup(format: str = "human", *, quiet: bool = False, verbose: int = 0) -> No
     if format not in FORMATS:
         raise UsageError(f"--format {format}: no such format", hint=f"one of {', '.join(FORMATS)}")
     _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
-    _style.answer = {}
+    _style.answer, _style.aside = {}, aside
 
 
 def wants_traceback() -> bool:
@@ -72,16 +85,18 @@ def text(line: str) -> None:
 
 
 def _print(words: str) -> None:
+    stream = sys.stderr if _style.aside else sys.stdout
     try:
-        print(words, flush=True)
+        print(words, file=stream, flush=True)
     except BrokenPipeError:
         # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _json(document: Any) -> str:
     ascii_only = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    encoded = json.dumps(document, indent=2, ensure_ascii=ascii_only, default=str)
+    # Beside what others say, a line can be told apart: the last one.
+    encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=str)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 

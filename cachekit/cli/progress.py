@@ -149,6 +149,9 @@ class Progress:
     def _on_restore(self, event: dict[str, Any]) -> None:
         self._line(f"restored {out.size(event['bytes'])} in {out.duration(event['seconds'])}")
 
+    def _on_command_start(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+        self.close()  # the screen is the command's now
+
     def _on_worker_start(self, event: dict[str, Any]) -> None:
         self._mode = event["mode"]
         self._graphs, self._traced = (0, 0), ""

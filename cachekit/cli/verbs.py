@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 MODULES = {
     "warm": "warm",
     "train": "train",
+    "run": "run",
     "plan": "plan",
     "pull": "pull",
     "push": "push",
@@ -59,7 +60,7 @@ class Commands(Mapping[str, Any]):
             verb = getattr(module, "app", None)  # a verb with verbs of its own
             if verb is None:
                 verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-                verb.command(name)(module.command)
+                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(module.command)
             self._made[name] = typer.main.get_command(verb)
         return self._made[name]
 

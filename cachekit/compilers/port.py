@@ -52,6 +52,7 @@ class Observed:
         surprises: Phases in which something compiled although everything had been restored.
         modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
         seconds: Compile time by module, where it is known.
+        exact: The run itself counted; else the counts are made out from what it left.
     """
 
     found: int = 0
@@ -61,6 +62,7 @@ class Observed:
     notes: tuple[str, ...] = ()
     modules: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Watch(Protocol):
     """What stands before the worker's command line: launchers, tools of the compiler."""
     workers: int
     """How many workers it starts here: each leaves a result."""
+    listens: bool
+    """It must hear what a user's own command prints."""
 
     def begin(self, tell: Sink) -> None:
         """The live root is filled: look for what would block this run, and tell.
@@ -139,6 +143,7 @@ class Unwatched:
         self.environment = environment
         self.prefix: Sequence[str] = ()
         self.workers = 1
+        self.listens = False
 
     def begin(self, tell: Sink) -> None:
         """See `Watch`."""
@@ -177,11 +182,12 @@ class Compiler(Protocol):
     runtime: str
     """The module that the training worker imports; it implements `Runtime`."""
 
-    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
 
         Args:
             recipe: Whose worker it is for: its `environment` may choose a tool or a device.
+            bare: For a user's own command, which may do without what our worker needs.
 
         Raises:
             CompilerUnavailableError: It, or something it needs, is not there.
@@ -228,6 +234,25 @@ class Compiler(Protocol):
             found: Everything it needs is expected to be there already.
             strict: Stop at the first compile.
             restored: The modules of the record by name, each with the reason why it was left out (`Restored.left`).
+        """
+
+    def attend(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
+        """Prepare to run a user's own command, of which nothing is known; its prefix and its workers are the user's.
+
+        Args:
+            recipe: Says nothing but which compiler; see `watch` for the rest.
+            live_root: Where the compiler looks and writes.
+            found: Everything it needs is expected to be there already.
+            strict: Stop at the first compile.
+            restored: See `watch`.
         """
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:

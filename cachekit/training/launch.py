@@ -137,21 +137,22 @@ class ProcessLauncher:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_merged(environment),
+            env=merged(environment),
             # A group of its own, so that Ctrl-C reaches us first and the compilers it started end with it.
             start_new_session=True,
             preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
         )
 
 
-def _merged(changes: Mapping[str, str | None]) -> dict[str, str]:
-    merged = dict(os.environ)
+def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """This process's environment with changes; None unsets."""
+    environment = dict(os.environ)
     for name, value in changes.items():
         if value is None:
-            merged.pop(name, None)
+            environment.pop(name, None)
         else:
-            merged[name] = value
-    return merged
+            environment[name] = value
+    return environment
 
 
 @dataclass(slots=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.compilers.inductor import facts, flags, host, option_names
-from cachekit.compilers.inductor.watch import InductorWatch
+from cachekit.compilers.inductor import elf, facts, flags, host, option_names
+from cachekit.compilers.inductor.watch import CommandWatch, InductorWatch
 from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
@@ -33,14 +33,14 @@ class Inductor:
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
 
-    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
         torch = host.package_version("torch")
         variables = _variables(recipe)
         device = host.gpu(torch, variables)
         toolchain = {
             "torch": torch,
-            "transformers": host.package_version("transformers"),
+            "transformers": (host.optional_version if bare else host.package_version)("transformers"),
             "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
             "cxx": host.cxx_version(*host.cxx(variables)),
         }
@@ -120,6 +120,18 @@ class Inductor:
             strict=strict,
         )
 
+    def attend(
+        self,
+        recipe: Recipe,  # noqa: ARG002
+        live_root: Path,
+        *,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,  # noqa: ARG002
+    ) -> CommandWatch:
+        """See the port."""
+        return CommandWatch(live_root, found=found, strict=strict)
+
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: all options but `threads`, which is a variable."""
         return {name: value for name, value in flags.all_options(recipe.compiler).items() if name != "threads"}
@@ -147,10 +159,13 @@ class Inductor:
         workspace: Path,
         observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
     ) -> Harvest | None:
-        """See the port: one archive of the new files. Call it only after the worker ended: then files are whole."""
+        """See the port: one archive of the new files. Call it only after the run ended: then files are whole.
+
+        But for machine code whose linker was killed with it: that would be found, and fail to load.
+        """
         from cachekit import archive  # with Python's compressors: a plan does without
 
-        names = self.contents(live_root) - before
+        names = {name for name in self.contents(live_root) - before if not elf.torn(live_root / name)}
         if not names:
             return None
         unnamed = workspace / "archive.tar"

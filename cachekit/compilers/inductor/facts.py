@@ -53,6 +53,12 @@ FORCED: dict[str, str | None] = {
 # The same, with values of the run.
 SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_THREADS})
 
+# Where a user's own command leaves its counters: a folder. Ours, and read by `hook/` only.
+REPORTS = "CACHEKIT_INDUCTOR_REPORTS"
+# Of FORCED, what a user's own command keeps as its shell says it: whether it compiles at all is its business. So are
+# threads and CI, which change Inductor's own keys only: then it compiles, and both are kept.
+OWN = frozenset({"TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "CI", "TORCH_INDUCTOR_INSTALL_GXX", *FEWER_THREADS})
+
 # Variables with these beginnings may change graphs or code, and are ingredients when they are set ...
 WATCHED_PREFIXES = (
     "AOTINDUCTOR_",
@@ -182,6 +188,9 @@ RELEVANT_OPTIONS = frozenset({"trace.provenance_tracking_level"})
 EPHEMERAL_PARTS = frozenset({"locks", "__pycache__"})
 EPHEMERAL_SUFFIXES = (".lock", ".tmp", ".gch", ".o")
 BINARY_SUFFIXES = (".so", ".cubin", ".hsaco", ".spv")
+GRAPHS = "fxgraph"  # the folder with an entry for each graph: `fxgraph/<2 letters>/<key>/<digest>`
+# Written as a compile begins, before the C++ compiler is called; a run that finds everything writes none.
+SOURCE_SUFFIXES = (".cpp", ".cu", ".ttir")
 
 # CPU features that `-march=native` may turn into instructions (GCC 12's x86 and ARM options, by their names in
 # /proc/cpuinfo). Inductor compiles with -march=native, but its keys don't say for which processor; ours do, so that

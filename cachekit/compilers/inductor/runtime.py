@@ -6,16 +6,13 @@ This is the only module of the adapter that imports torch, and only the worker i
 from __future__ import annotations
 
 import os
-import re
-import sys
-import sysconfig
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch._dynamo.utils import counters as dynamo_counters
 
+from cachekit.compilers.inductor import portable
 from cachekit.compilers.inductor.facts import (
     CXX_CONFIG,
     IRRELEVANT_OPTIONS,
@@ -36,6 +33,7 @@ def prepare(settings: Mapping[str, Any]) -> None:
         CompilerUnavailableError: This torch does not have the places that the portable kernels need.
     """
     import torch._inductor.config as inductor
+    from torch._inductor import cpp_builder
 
     for name, value in settings.items():
         if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
@@ -49,76 +47,14 @@ def prepare(settings: Mapping[str, Any]) -> None:
     # The number is in Inductor's key; OpenMP and MKL each have further variables that change what it is by default.
     if (threads := os.environ.get(THREADS, "")).isdecimal():
         torch.set_num_threads(int(threads))
-    _leave_out_of_the_key(inductor)
-    _make_kernel_keys_portable()
-
-
-def _leave_out_of_the_key(inductor: Any) -> None:
-    # Whether a header was precompiled changes how fast kernels are built, not what they are. With the switch in the
-    # key, a run could not find everything and also skip building the header. And one C++ compiler has many names.
-    ignored = getattr(inductor, "_cache_config_ignore_prefix", None)
-    if not isinstance(ignored, list):
+    try:
+        portable.leave_out_of_the_key(inductor, (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG))
+    except portable.NotPortableError as error:
         raise CompilerUnavailableError(
             f"Inductor of torch {torch.__version__} keeps its list of ignored settings elsewhere",
             hint="use a torch version named in constraints/, or report this",
-        )
-    ignored += [name for name in (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG) if name not in ignored]
-
-
-def _make_kernel_keys_portable() -> None:
-    """Hash a kernel's compile command with names for the places of torch and Python, not their paths.
-
-    Inductor names a compiled kernel after its source and its whole command line. That has `-I <site-packages>/torch/…`
-    in it, so a cache moved to another virtual environment, with the same torch, would find its graphs and build every
-    kernel again (30 s instead of 3 s). The command for hashing is the one with source `i`; what is run stays as it is.
-    """
-    from torch._inductor import cpp_builder
-
-    builder = cpp_builder.CppBuilder
-    original = builder.get_command_line
-    if getattr(original, "portable", False):
-        return
-    places = _places()
-
-    def get_command_line(self: Any) -> str:
-        line: str = original(self)
-        if self._sources_args == "i":
-            line = line.replace(f"-D {PRECOMPILE_HEADERS_MACRO} ", "")
-            line = f"<cxx>{line.removeprefix(self._compiler)}"
-            for place, name in places:
-                line = line.replace(place, name)
-            line = line.replace("'", "")  # a path with a space in it is quoted here and there
-        return line
-
-    get_command_line.portable = True  # type: ignore[attr-defined]
-    builder.get_command_line = get_command_line
-
-    # What it tells about itself (`-v`) names what it tries out on the processor, and begins with how it was called.
-    version = cpp_builder.get_compiler_version_info
-
-    def get_compiler_version_info(compiler: str) -> str:
-        return re.sub("COLLECT_GCC=.*?_(?=COLLECT_|Target:)", "", version(compiler))
-
-    cpp_builder.get_compiler_version_info = get_compiler_version_info
-
-
-def _places() -> list[tuple[str, str]]:
-    """Paths that differ between equal installations, longest first, and the names that stand for them."""
-    paths = sysconfig.get_paths()
-    named = {
-        str(Path(torch.__file__).parent): "<torch>",
-        str(Path(torch.__file__).resolve().parent): "<torch>",
-        paths["include"]: "<python-include>",
-        paths["platinclude"]: "<python-include>",
-        paths["purelib"]: "<site-packages>",
-        paths["stdlib"]: "<python-lib>",
-        sysconfig.get_config_var("LIBDIR") or "": "<python-libdir>",
-        sys.prefix: "<prefix>",
-        sys.base_prefix: "<base-prefix>",
-    }
-    # Too short to be anybody's own: replacing `/usr` would only make different things look alike.
-    named = {place: name for place, name in named.items() if place.count("/") > 1}
-    return sorted(named.items(), key=lambda item: -len(item[0]))
+        ) from error
+    portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
 
 
 def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
@@ -153,21 +89,5 @@ def adapt(trainer: Any) -> None:
 
 
 def counters() -> dict[str, int]:
-    """See `compilers.port.Runtime`. A bypassed cache counts as compiled: it was."""
-    inductor, autograd = dynamo_counters["inductor"], dynamo_counters["aot_autograd"]
-    numbers = {
-        "fxgraph_cache_hit": inductor["fxgraph_cache_hit"],
-        "fxgraph_cache_miss": inductor["fxgraph_cache_miss"],
-        "fxgraph_cache_bypass": inductor["fxgraph_cache_bypass"],
-        "autograd_cache_hit": autograd["autograd_cache_hit"],
-        "autograd_cache_miss": autograd["autograd_cache_miss"],
-        "autograd_cache_bypass": autograd["autograd_cache_bypass"],
-    }
-    return {
-        "found": numbers["fxgraph_cache_hit"],
-        "compiled": max(
-            numbers["fxgraph_cache_miss"] + numbers["fxgraph_cache_bypass"],
-            numbers["autograd_cache_miss"] + numbers["autograd_cache_bypass"],
-        ),
-        **numbers,
-    }
+    """See `compilers.port.Runtime`."""
+    return portable.graphs(dynamo_counters)

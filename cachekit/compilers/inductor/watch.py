@@ -1,12 +1,19 @@
-"""One run of the worker on Inductor: its variables, and the end of a training that must not compile."""
+"""One run on Inductor, of the worker or of a user's own command: variables, and the end where nothing may compile."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.port import Unwatched
+from cachekit.compilers.inductor import facts
+from cachekit.compilers.port import Observed, Unwatched
 from cachekit.errors import MissError
+
+HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
 
 
 class InductorWatch(Unwatched):
@@ -33,3 +40,69 @@ class InductorWatch(Unwatched):
                 cause=f"it began to compile in: {event.get('phase') or 'start'}",
                 hint="train without --require-warm once, which adds it to the record",
             )
+
+
+class CommandWatch(Unwatched):
+    """See `compilers.port.Watch`. A command tells nothing itself: what it did is seen from files.
+
+    Args:
+        live_root: Where Inductor looks and writes; counters go into a folder beside it.
+        found: Everything it needs is expected to be there.
+        strict: Stop at the first compile.
+    """
+
+    def __init__(self, live_root: Path, *, found: bool, strict: bool) -> None:
+        self._root, self._strict = live_root, strict
+        self._reports = live_root.with_name("reports")
+        self._reports.mkdir(exist_ok=True)
+        self._sources = self._files(facts.SOURCE_SUFFIXES) if strict else frozenset()
+        self._graphs = self._count()
+        path = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        super().__init__(
+            {
+                **{name: value for name, value in facts.FORCED.items() if name not in facts.OWN},
+                facts.CACHE_DIR: str(live_root),
+                facts.TRITON_CACHE_DIR: str(live_root / "triton"),
+                facts.PRECOMPILE_HEADERS: "0" if found else "1",
+                facts.REPORTS: str(self._reports),
+                "PYTHONPATH": os.pathsep.join(path),
+            }
+        )
+
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
+        """See the port.
+
+        Raises:
+            MissError: Something compiles, under `strict`.
+        """
+        if self._strict and self._files(facts.SOURCE_SUFFIXES) - self._sources:
+            raise MissError(
+                "a graph is not warm, although its record was found",
+                cause="the command began to compile",
+                hint="run it without --require-warm once, which adds it to the record",
+            )
+        return ()
+
+    def observed(self) -> Observed:
+        """See the port. A process that was killed left no counters: then its finished graphs are counted."""
+        found = compiled = 0
+        seconds = 0.0
+        reports = sorted(self._reports.glob("*.json"))
+        for path in reports:
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                numbers = json.loads(path.read_bytes())
+                found, compiled = found + int(numbers["found"]), compiled + int(numbers["compiled"])
+                seconds = max(seconds, float(numbers["seconds"]))  # ranks compile at the same time
+        compiled = max(compiled, self._count() - self._graphs)
+        return Observed(found, compiled, seconds, exact=bool(reports))
+
+    def _files(self, suffixes: tuple[str, ...]) -> frozenset[str]:
+        return frozenset(
+            str(Path(folder, name))
+            for folder, _, names in os.walk(self._root)
+            for name in names
+            if name.endswith(suffixes)
+        )
+
+    def _count(self) -> int:
+        return sum(1 for path in (self._root / facts.GRAPHS).glob("*/*") if path.is_dir())

@@ -52,7 +52,7 @@ class Neuron:
             self._machine = host.this_host()
         return self._machine
 
-    def fingerprint(self, recipe: Recipe | None = None) -> Fingerprint:  # noqa: ARG002 - the port's
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:  # noqa: ARG002 - the port's
         """See the port. Versions are told without their commit, which the registry does not know of every release."""
         machine = self.machine
         found = machine.packages
@@ -194,6 +194,32 @@ class Neuron:
             strict=strict,
             restored=restored,
         )
+
+    def attend(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> NeuronWatch:
+        """See the port. The command is found on the user's own PATH, which stays."""
+        watch = NeuronWatch(
+            recipe,
+            live_root,
+            self.machine,
+            self.flags(recipe),
+            self._node,
+            check=self._check,
+            own=self._shell_words(),
+            trial=False,
+            found=found,
+            strict=strict,
+            restored=restored,
+        )
+        watch.environment = {name: value for name, value in watch.environment.items() if name != "PATH"}
+        return watch
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
         """See the port: all that Neuron is told, it is told by variables."""

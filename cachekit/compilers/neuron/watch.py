@@ -88,6 +88,7 @@ class NeuronWatch:
         self._npc = command.npc
         self.environment: Mapping[str, str | None] = command.environment([*flags, *self._wrapper])
         self.workers = command.workers
+        self.listens = True
         self.prefix: Sequence[str] = command.prefix()
 
     # Before it starts

@@ -1,0 +1,182 @@
+"""A command as somebody types it: which script or module it runs, through which launchers, and with what arguments.
+
+It is read, never run: what is not understood stays as it is, word by word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
+SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
+# Modules that `python -m` runs and that run something themselves, and programs of the same kind.
+LAUNCHERS = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "torchrun": "torchrun",
+    "accelerate": "accelerate",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed": "deepspeed",
+    "deepspeed.launcher.runner": "deepspeed",
+    "neuron_parallel_compile": "neuron_parallel_compile",
+    "torch_neuronx.parallel_compile.neuron_parallel_compile": "neuron_parallel_compile",
+}
+# Options of torchrun without a value, by their names in torch/distributed/run.py; every other has one.
+_TORCHRUN_FLAGS = frozenset(
+    {"standalone", "no-python", "run-path", "use-env", "virtual-local-rank", "signals-to-handle-none"}
+)
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_MODULE = frozenset({"-m", "--module"})
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What is known of a command.
+
+    Attributes:
+        words: As they were given.
+        launchers: The words before what is run: programs and their options.
+        python: The word that names the Python which runs it, or a program with one in its first line; empty if unknown.
+        script: The script; empty where a module, a program or code is run.
+        module: The module of `-m`.
+        code: The code of `-c`.
+        arguments: The words after it.
+    """
+
+    words: tuple[str, ...]
+    launchers: tuple[str, ...]
+    python: str = ""
+    script: str = ""
+    module: str = ""
+    code: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What a person would call it: the script's file, the module, or the program."""
+        if self.script:
+            return Path(self.script).name
+        return self.module or Path(self.words[0]).name
+
+
+def read(words: Sequence[str]) -> CommandLine:
+    """Find out what a command runs."""
+    given = tuple(words)
+    position, python = 0, ""
+    while position < len(given):
+        name = Path(given[position]).name
+        if PYTHON.match(name):
+            python = python or given[position]
+            found = _python(given, position + 1, python)
+            if isinstance(found, CommandLine):
+                return found
+            position = found  # of a launcher that is a module
+            continue
+        kind = LAUNCHERS.get(name) or LAUNCHERS.get(given[position])
+        if kind is not None:
+            python = python or given[position]
+            if kind == "torchrun":
+                return _torchrun(given, position + 1, python)
+        elif name in SHELLS:
+            return _shell(given, position + 1)
+        elif _is_script(given[position]):
+            return _script(given, position, python)
+        elif position == 0 and "/" in given[0] and Path(given[0]).is_file():
+            return _script(given, 0, given[0])
+        position += 1
+    return CommandLine(given, given[:1], arguments=given[1:])
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith(".py") and not word.startswith("-") and "=" not in word
+
+
+def _script(words: tuple[str, ...], at: int, python: str) -> CommandLine:
+    return CommandLine(words, words[:at], python, script=words[at], arguments=words[at + 1 :])
+
+
+def _python(words: tuple[str, ...], at: int, python: str) -> CommandLine | int:
+    """After the word `python`: its own options, then a script, a module or code; the place of a launcher's name."""
+    while at < len(words):
+        word = words[at]
+        if word == "-c" and at + 1 < len(words):
+            return CommandLine(words, words[:at], python, code=words[at + 1], arguments=words[at + 2 :])
+        if word == "-m" and at + 1 < len(words):
+            if words[at + 1] in LAUNCHERS:
+                return at + 1
+            return CommandLine(words, words[:at], python, module=words[at + 1], arguments=words[at + 2 :])
+        if word == "-":
+            break
+        if not word.startswith("-"):
+            return _script(words, at, python)
+        at += 2 if word in _PYTHON_VALUES else 1
+    return CommandLine(words, words[:at], python, arguments=words[at:])
+
+
+def _torchrun(words: tuple[str, ...], at: int, python: str) -> CommandLine:
+    as_module = as_program = False
+    while at < len(words) and words[at].startswith("-"):
+        word = words[at]
+        name = word.lstrip("-").replace("_", "-")
+        as_module |= word in _MODULE
+        as_program |= name == "no-python"
+        at += 1 if word in _MODULE or "=" in word or name in _TORCHRUN_FLAGS else 2
+    if at >= len(words):
+        return CommandLine(words, words, python)
+    if as_module:
+        return CommandLine(words, words[:at], python, module=words[at], arguments=words[at + 1 :])
+    if as_program:
+        inner = read(words[at:])
+        return CommandLine(
+            words,
+            (*words[:at], *inner.launchers),
+            inner.python or python,
+            inner.script,
+            inner.module,
+            inner.code,
+            inner.arguments,
+        )
+    return _script(words, at, python)
+
+
+def _shell(words: tuple[str, ...], at: int) -> CommandLine:
+    while at < len(words) and words[at].startswith("-"):
+        if "c" in words[at].lstrip("-") and not words[at].startswith("--") and at + 1 < len(words):
+            return CommandLine(words, words[:at], code=words[at + 1], arguments=words[at + 2 :])
+        at += 1
+    if at >= len(words):
+        return CommandLine(words, words)
+    return CommandLine(words, words[:at], script=words[at], arguments=words[at + 1 :])
+
+
+# What may be said of arguments
+
+
+def option_name(word: str) -> str:
+    """`--Output-Dir=x` as `output_dir`; empty where a word is no option. Hydra's `a.b=x` is one, too."""
+    if word.startswith("-") and not re.match(r"^-\d", word):
+        return word.lstrip("-").partition("=")[0].replace("-", "_").lower()
+    name, equals, _ = word.partition("=")
+    return (
+        name.lstrip("+~").replace("-", "_").lower() if equals and re.match(r"^[+~]*[A-Za-z_][\w.@/-]*$", name) else ""
+    )
+
+
+def split_options(words: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Words in groups: an option with the value that follows it, and every other word alone; with the option's name."""
+    groups: list[tuple[str, tuple[str, ...]]] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        name, following = option_name(word), words[position + 1 : position + 2]
+        takes = word.startswith("-") and name and "=" not in word and following
+        if takes and not option_name(following[0]).strip() and not following[0].startswith("--"):
+            groups.append((name, (word, following[0])))
+            position += 2
+        else:
+            groups.append((name, (word,)))
+            position += 1
+    return groups

@@ -1,0 +1,103 @@
+"""What `cachekit run` does inside of a user's own command: portable keys, and a count of graphs at the end.
+
+PyTorch itself loads this as `import torch` ends: it is an entry point of `torch.backends`, in a folder that only such
+commands have on PYTHONPATH. Nothing of cachekit is imported here, and whatever goes wrong here stops no command.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_ADAPTER = Path(__file__).parent.parent
+
+
+def install() -> None:
+    """Called by PyTorch."""
+    with suppress(Exception):
+        _install()
+
+
+def _install() -> None:
+    facts, portable = _load("facts"), _load("portable")
+    folder = os.environ.get(facts.REPORTS)
+    if not folder:
+        return
+    ignored = (facts.PRECOMPILE_HEADERS_CONFIG, facts.CXX_CONFIG)
+    _after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, ignored))
+    _after(
+        "torch._inductor.cpp_builder",
+        lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
+    )
+    atexit.register(_report, Path(folder), portable)
+
+
+def _load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"_cachekit_{name}", _ADAPTER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _after(name: str, act: Callable[[ModuleType], None]) -> None:
+    """Do something to a module once it is imported: Inductor costs a second to import, and may never be."""
+    if name in sys.modules:
+        act(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, act))
+
+
+class _Finder:
+    """Finds one module as Python does, and has something done after it was run."""
+
+    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
+        self._name, self._act = name, act
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        loader, act = spec.loader, self._act
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            with suppress(Exception):
+                act(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _report(folder: Path, portable: Any) -> None:
+    """Leave this process's counters in a file; each rank has its own."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return
+    with suppress(Exception):
+        numbers = portable.graphs(utils.counters)
+        if not any(numbers.values()):
+            return
+        seconds = 0.0
+        with suppress(Exception):
+            seconds = float(utils.calculate_time_spent()["total_wall_time"])
+        fresh = folder / f"{os.getpid()}.tmp"
+        fresh.write_text(json.dumps({**numbers, "seconds": round(seconds, 3)}), encoding="utf-8")
+        fresh.replace(folder / f"{os.getpid()}.json")

@@ -1,0 +1,121 @@
+"""Keys of Inductor that mean the same in another environment, folder and machine; and its counters.
+
+It runs inside whoever compiles: cachekit's worker, and a user's own command (`hook/`), where cachekit need not be
+importable. So it is loaded as a file there, and imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+class NotPortableError(Exception):
+    """This torch does not have the places that portable keys need."""
+
+
+def leave_out_of_the_key(config: Any, names: Sequence[str]) -> None:
+    """Have Inductor's key ignore settings that change no generated code.
+
+    Whether a header was precompiled changes how fast kernels are built, not what they are. With the switch in the key,
+    a run could not find everything and also skip building the header. And one C++ compiler has many names.
+
+    Args:
+        config: The module `torch._inductor.config`.
+        names: Settings.
+
+    Raises:
+        NotPortableError: It keeps its list of ignored settings elsewhere.
+    """
+    ignored = getattr(config, "_cache_config_ignore_prefix", None)
+    if not isinstance(ignored, list):
+        raise NotPortableError
+    ignored += [name for name in names if name not in ignored]
+
+
+def make_kernel_keys_portable(cpp_builder: Any, macro: str) -> None:
+    """Hash a kernel's compile command with names for the places of torch and Python, not their paths.
+
+    Inductor names a compiled kernel after its source and its whole command line. That has `-I <site-packages>/torch/…`
+    in it, so a cache moved to another virtual environment, with the same torch, would find its graphs and build every
+    kernel again (30 s instead of 3 s). The command for hashing is the one with source `i`; what is run stays as it is.
+
+    Args:
+        cpp_builder: The module `torch._inductor.cpp_builder`.
+        macro: Of the precompiled header, on the command line.
+    """
+    builder = cpp_builder.CppBuilder
+    original = builder.get_command_line
+    if getattr(original, "portable", False):
+        return
+    places = _places()
+
+    def get_command_line(self: Any) -> str:
+        line: str = original(self)
+        if self._sources_args == "i":
+            line = line.replace(f"-D {macro} ", "")
+            line = f"<cxx>{line.removeprefix(self._compiler)}"
+            for place, name in places:
+                line = line.replace(place, name)
+            line = line.replace("'", "")  # a path with a space in it is quoted here and there
+        return line
+
+    get_command_line.portable = True  # type: ignore[attr-defined]
+    builder.get_command_line = get_command_line
+
+    # What it tells about itself (`-v`) names what it tries out on the processor, and begins with how it was called.
+    version = cpp_builder.get_compiler_version_info
+
+    def get_compiler_version_info(compiler: str) -> str:
+        return re.sub("COLLECT_GCC=.*?_(?=COLLECT_|Target:)", "", version(compiler))
+
+    cpp_builder.get_compiler_version_info = get_compiler_version_info
+
+
+def _places() -> list[tuple[str, str]]:
+    """Paths that differ between equal installations, longest first, and the names that stand for them."""
+    paths = sysconfig.get_paths()
+    torch = Path(str(sys.modules["torch"].__file__))
+    named = {
+        str(torch.parent): "<torch>",
+        str(torch.resolve().parent): "<torch>",
+        paths["include"]: "<python-include>",
+        paths["platinclude"]: "<python-include>",
+        paths["purelib"]: "<site-packages>",
+        paths["stdlib"]: "<python-lib>",
+        sysconfig.get_config_var("LIBDIR") or "": "<python-libdir>",
+        sys.prefix: "<prefix>",
+        sys.base_prefix: "<base-prefix>",
+    }
+    # Too short to be anybody's own: replacing `/usr` would only make different things look alike.
+    named = {place: name for place, name in named.items() if place.count("/") > 1}
+    return sorted(named.items(), key=lambda item: -len(item[0]))
+
+
+def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Graphs so far: `found` in the cache, `compiled`; and Inductor's own numbers. A bypassed cache counts as compiled.
+
+    Args:
+        counters: `torch._dynamo.utils.counters`.
+    """
+    inductor, autograd = counters["inductor"], counters["aot_autograd"]
+    numbers = {
+        "fxgraph_cache_hit": inductor["fxgraph_cache_hit"],
+        "fxgraph_cache_miss": inductor["fxgraph_cache_miss"],
+        "fxgraph_cache_bypass": inductor["fxgraph_cache_bypass"],
+        "autograd_cache_hit": autograd["autograd_cache_hit"],
+        "autograd_cache_miss": autograd["autograd_cache_miss"],
+        "autograd_cache_bypass": autograd["autograd_cache_bypass"],
+    }
+    return {
+        "found": numbers["fxgraph_cache_hit"],
+        "compiled": max(
+            numbers["fxgraph_cache_miss"] + numbers["fxgraph_cache_bypass"],
+            numbers["autograd_cache_miss"] + numbers["autograd_cache_bypass"],
+        ),
+        **numbers,
+    }
