@@ -10,7 +10,25 @@ import msgspec
 from cachekit.recipe import Recipe
 from cachekit.training.job import Job
 
-WORDS = "the sea is calm and a bird sings over stone moss cloud wind rest now question answer".split()
+WORDS = [
+    "the",
+    "sea",
+    "is",
+    "calm",
+    "and",
+    "a",
+    "bird",
+    "sings",
+    "over",
+    "stone",
+    "moss",
+    "cloud",
+    "wind",
+    "rest",
+    "now",
+    "question",
+    "answer",
+]
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
 
 _DECODER = {
@@ -76,6 +94,7 @@ def job(
     mode: str = "train",
     resume: str = "",
     tokenizer: Path | None = None,
+    weights: str = "",
     config: dict | None = None,
     data: dict | None = None,
     **training,
@@ -93,7 +112,7 @@ def job(
         {
             "name": "toy",
             "task": task,
-            "model": {"id": "nobody/nothing", "from_config": True},
+            "model": {"id": "nobody/nothing", "from_config": not weights},
             "data": {"path": str(place), **(data or {})},
             "training": {
                 "per_device_train_batch_size": 2,
@@ -111,7 +130,7 @@ def job(
         labels=(),
         precision="fp32",
         config={"model_type": model_type, **CONFIGS[model_type], **(config or {})},
-        weights="",
+        weights=weights,
         tokenizer=str(tokenizer or tokenizer_folder(folder)),
         output_dir=str(folder / "out"),
         runtime="cachekit.compilers.inductor.runtime",
@@ -136,6 +155,26 @@ def ready(made: Job, most: dict[str, int] | None = None):
     splits = task.rows(made, lambda _: None)
     processor, net = model.load(made, task, {})
     return task.ready(made, processor, net, splits, most or {}), net
+
+
+def graphs(work, net) -> int:
+    """How many forward graphs a training step and an evaluation have, as the compiler's front end sees it."""
+    import torch
+    from torch._dynamo.testing import CompileCounter
+
+    from cachekit.training import model
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    part = model.compiled_part(net)
+    part.forward = torch.compile(part.forward, dynamic=False, backend=counter)
+    batch = work.collate([work.features["train"][0]] * 2)
+    net.train()
+    net(**batch).loss.backward()
+    net.eval()
+    with torch.no_grad():
+        net(**batch)
+    return counter.frame_count
 
 
 def dumped(monkeypatch) -> list:

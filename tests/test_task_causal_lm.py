@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from conftest import real_dir
-from language_models import CONFIGS, WORDS, dumped, job, ready, tiny_machine, tokenizer_folder
+from language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
 from test_main_job import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
@@ -78,6 +78,13 @@ def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch
         assert figures["perplexity"] == pytest.approx(math.exp(np.mean(losses)), rel=1e-5)
     assert done.rows == {name: len(rows) for name, rows in ROWS.items()}
     assert done.steps == tokens_of(ROWS["train"]) // 7 // 2
+
+
+@pytest.mark.feature("F1")
+@pytest.mark.parametrize("model_type", DECODERS)
+def test_a_forward_pass_is_one_graph(tmp_path, model_type):
+    """A warning about its loss cut GPT-2's in two."""
+    assert graphs(*ready(job(tmp_path, "causal-lm", ROWS, model_type=model_type))) == 2
 
 
 @pytest.mark.feature("P1")

@@ -93,7 +93,7 @@ def _run(job: Job, events: Events) -> Result:
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
             work = replace(work, features={name: Cycled(work.features[name], count) for name, count in most.items()})
-    runtime.compile_model(net, job.settings)
+    runtime.compile_model(model.compiled_part(net), job.settings)
 
     with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
         session = trainer.Session(
