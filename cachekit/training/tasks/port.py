@@ -35,6 +35,8 @@ class Work:
         labels: The names of the batch's tensors that are labels.
         reduce: What evaluation keeps of a batch's logits, given its labels: where they are too large to keep.
         generate: What the model writes for a batch, in fixed shapes; `reduce` is then given this and the logits.
+        unit: What a feature is called in an error.
+        notes: What a person should know of the features, a sentence each.
     """
 
     features: Mapping[str, Sequence[Feature]]
@@ -44,6 +46,8 @@ class Work:
     labels: tuple[str, ...] = ("labels",)
     reduce: Callable[[Any, Any], torch.Tensor | tuple[torch.Tensor, ...]] | None = None
     generate: Callable[[Any, Batch], torch.Tensor] | None = None
+    unit: str = "rows"
+    notes: tuple[str, ...] = ()
 
 
 class Task(Protocol):
