@@ -84,4 +84,8 @@ def _data(recipe: Recipe) -> dict[str, Any]:
     data: dict[str, Any] = {"path": str(zoo.tiny() / recipe.task)}
     if recipe.data.text_pair_column:
         data["text_pair_column"] = "pair"
+    if recipe.task == "translation":
+        data |= {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
+    if recipe.data.source_prefix:
+        data["source_prefix"] = recipe.data.source_prefix
     return data
