@@ -289,7 +289,29 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise DataError(f"{path} is no list of rows", hint='[{"text": ..., "label": ...}, ...]')
+    if rows and all(isinstance(row, dict) and isinstance(row.get("paragraphs"), list) for row in rows):
+        yield from _squad_rows(path, rows)
+        return
     yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _squad_rows(path: Path, articles: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The questions of a file in SQuAD's own form, which its authors give out: articles, their paragraphs, questions.
+
+    See https://rajpurkar.github.io/SQuAD-explorer; version 2.0 has `is_impossible`, and then no answers.
+    """
+    for number, article in enumerate(articles, start=1):
+        for paragraph_number, paragraph in enumerate(article["paragraphs"], start=1):
+            where = f"article {number}, paragraph {paragraph_number}"
+            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+                raise DataError(
+                    f"{path}, {where}: no questions",
+                    hint='{"context": ..., "qas": [{"question": ..., "answers": ...}]}',
+                )
+            shared = {name: value for name, value in paragraph.items() if name != "qas"}
+            for question_number, question in enumerate(paragraph["qas"], start=1):
+                row = {**shared, **question} if isinstance(question, dict) else question
+                yield f"{where}, question {question_number}", row
 
 
 def _check_columns(

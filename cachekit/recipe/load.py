@@ -309,6 +309,14 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
             fail(("environment",), f"environment: {name!r} is no variable's name", "letters, digits and _")
         if not _passable(str(value)):
             fail(("environment", name), f"environment.{name} is {value!r}", "no process can be given such a value")
+    if "doc_stride" in tasks.fields(recipe).training and training.doc_stride >= training.max_seq_length:
+        name = "max_seq_length" if ("training", "max_seq_length") in overridden else "doc_stride"
+        fail(
+            ("training", name),
+            f"training.doc_stride {training.doc_stride} is not smaller than what training.max_seq_length "
+            f"{training.max_seq_length} leaves for the text",
+            "windows over a text share doc_stride tokens; 384 and 128 are usual",
+        )
     if training.eval_strategy == "steps" and training.eval_steps is None:
         fail(("training", "eval_strategy"), "training.eval_steps is missing", "say every how many steps to evaluate")
 
