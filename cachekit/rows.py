@@ -154,6 +154,29 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
     )
 
 
+def choices(value: Any, column: str, where: str) -> tuple[list[Any], list[Any] | None]:
+    """The choices of a row in one column, and what its label may call them, where the column says that too.
+
+    A list; or, as in the data sets ARC and CommonsenseQA, `{"text": [...], "label": ["A", "B", ...]}`.
+
+    Raises:
+        DataError: It is neither, or holds fewer than two.
+    """
+    texts, names = (value.get("text"), value.get("label")) if isinstance(value, Mapping) else (value, None)
+    lists = [found for found in (texts, names) if found is not None]
+    if (
+        not isinstance(texts, list)
+        or not all(isinstance(found, list) and len(found) == len(texts) for found in lists)
+        or any(isinstance(one, list | dict) for found in lists for one in found)
+        or len(texts) < 2  # noqa: PLR2004
+    ):
+        raise DataError(
+            f"{where}: {column} is no list of two or more choices",
+            hint='[...], or {"text": [...], "label": [...]}; is it another column? say data.choices_columns',
+        )
+    return texts, names
+
+
 def label_text(value: Any, where: str) -> str:
     """A label as the text by which classes are told apart: `1`, `1.0` and `"1"` are one class.
 

@@ -52,7 +52,7 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
     Raises:
         DataError: Missing, unreadable or empty files, or no such column.
     """
-    data, nested = recipe.data, tasks.fields(recipe).nested
+    data, nested = recipe.data, tasks.nested(recipe)
     loaded = _from_hub(recipe) if data.id else _from_files(recipe)
     found = {name: loaded[name] for name in SPLITS if name in loaded}
     for name, table in found.items():
@@ -98,7 +98,7 @@ def _sample(split: Split, limit: int | None, seed: int) -> Split:
 
 
 def _from_files(recipe: Recipe) -> dict[str, Any]:
-    data, columns, nested = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe).nested
+    data, columns, nested = recipe.data, tasks.read_columns(recipe), tasks.nested(recipe)
     if data.path:
         files = rows.split_files(Path(data.path))
     else:

@@ -91,14 +91,15 @@ class QuestionAnswering:
         check_fast(processor, job.recipe.task)
         training = job.recipe.training
         inputs = inputs_of(model)
+        stride = training.max_seq_length // 3 if training.doc_stride is None else training.doc_stride
         for split in splits.values():
-            check_room(split, processor, training.max_seq_length, training.doc_stride)
+            check_room(split, processor, training.max_seq_length, stride)
         made = {
             name: windows(
                 split,
                 processor,
                 length=training.max_seq_length,
-                stride=training.doc_stride,
+                stride=stride,
                 inputs=inputs,
                 enough=most.get(name),
                 judged=name != "train",
