@@ -106,6 +106,34 @@ def labels_of(recipe: Recipe) -> list[str]:
     return rows.label_names(values, str(path))
 
 
+def choices_of(recipe: Recipe) -> int:
+    """How many choices each row of a multiple-choice recipe has: it shapes the batch.
+
+    From the recipe where it says so, else from the first row of the local training file.
+
+    Raises:
+        DataError: It can be had from neither.
+    """
+    data = recipe.data
+    if data.choices_columns and len(data.choices_columns) > 1:
+        return len(data.choices_columns)
+    if data.num_choices:
+        return data.num_choices
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say how many choices a row has",
+            cause="their number shapes the batch, and can be read from local text files only",
+            hint="add data.num_choices, or name a column each with data.choices_columns",
+        )
+    (column,) = data.choices_columns or ("choices",)
+    nested = tasks.nested(recipe)
+    first = next(rows.read(path, {column: "choices_columns"}, nested=nested, encoding=data.encoding), None)
+    if first is None:
+        raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+    return len(rows.choices(first[column], column, f"{path}, row 1")[0])
+
+
 def train_file(recipe: Recipe) -> Path | None:
     """The local training file; None where the data comes from the Hub.
 
@@ -146,7 +174,7 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         else [Path(name) for name in (data.train_file, data.validation_file, data.test_file) if name]
     )
     columns, fields = tasks.read_columns(recipe), tasks.fields(recipe)
-    options: dict[str, Any] = {"nested": fields.nested, "plain_text": fields.plain_text}
+    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
     for path in files:
         if path.suffix.lower() != ".parquet":
@@ -226,6 +254,8 @@ def _of_task(recipe: Recipe, num_labels: int) -> dict[str, Any]:
     shapes: dict[str, Any] = {"model.num_labels": num_labels} if tasks.fields(recipe).has_classes else {}
     if recipe.task == "text-classification":
         shapes["data.text_pair"] = recipe.data.text_pair_column is not None
+    if recipe.task == "multiple-choice":
+        shapes["data.num_choices"] = choices_of(recipe)
     return shapes
 
 

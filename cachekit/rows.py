@@ -164,6 +164,29 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
     )
 
 
+def choices(value: Any, column: str, where: str) -> tuple[list[Any], list[Any] | None]:
+    """The choices of a row in one column, and what its label may call them, where the column says that too.
+
+    A list; or, as in the data sets ARC and CommonsenseQA, `{"text": [...], "label": ["A", "B", ...]}`.
+
+    Raises:
+        DataError: It is neither, or holds fewer than two.
+    """
+    texts, names = (value.get("text"), value.get("label")) if isinstance(value, Mapping) else (value, None)
+    lists = [found for found in (texts, names) if found is not None]
+    if (
+        not isinstance(texts, list)
+        or not all(isinstance(found, list) and len(found) == len(texts) for found in lists)
+        or any(isinstance(one, list | dict) for found in lists for one in found)
+        or len(texts) < 2  # noqa: PLR2004
+    ):
+        raise DataError(
+            f"{where}: {column} is no list of two or more choices",
+            hint='[...], or {"text": [...], "label": [...]}; is it another column? say data.choices_columns',
+        )
+    return texts, names
+
+
 def label_text(value: Any, where: str) -> str:
     """A label as the text by which classes are told apart: `1`, `1.0` and `"1"` are one class.
 
@@ -311,7 +334,29 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise DataError(f"{path} is no list of rows", hint='[{"text": ..., "label": ...}, ...]')
+    if rows and all(isinstance(row, dict) and isinstance(row.get("paragraphs"), list) for row in rows):
+        yield from _squad_rows(path, rows)
+        return
     yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def _squad_rows(path: Path, articles: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The questions of a file in SQuAD's own form, which its authors give out: articles, their paragraphs, questions.
+
+    See https://rajpurkar.github.io/SQuAD-explorer; version 2.0 has `is_impossible`, and then no answers.
+    """
+    for number, article in enumerate(articles, start=1):
+        for paragraph_number, paragraph in enumerate(article["paragraphs"], start=1):
+            where = f"article {number}, paragraph {paragraph_number}"
+            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+                raise DataError(
+                    f"{path}, {where}: no questions",
+                    hint='{"context": ..., "qas": [{"question": ..., "answers": ...}]}',
+                )
+            shared = {name: value for name, value in paragraph.items() if name != "qas"}
+            for question_number, question in enumerate(paragraph["qas"], start=1):
+                row = {**shared, **question} if isinstance(question, dict) else question
+                yield f"{where}, question {question_number}", row
 
 
 def _check_columns(

@@ -302,6 +302,15 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
             f"data.num_labels is {data.num_labels}, but data.labels has {len(data.labels)} names",
             "remove data.num_labels",
         )
+    columns = data.choices_columns or ()
+    if data.num_choices and len(columns) > 1 and data.num_choices != len(columns):
+        fail(
+            ("data", "num_choices"),
+            f"data.num_choices is {data.num_choices}, but data.choices_columns names {len(columns)}",
+            "remove data.num_choices",
+        )
+    if len(set(columns)) != len(columns):
+        fail(("data", "choices_columns"), "a column stands twice in data.choices_columns", "remove one of them")
     if data.labels and len(set(data.labels)) != len(data.labels):
         fail(("data", "labels"), "a label stands twice in data.labels", "remove one of them")
     for name, value in recipe.environment.items():
@@ -309,6 +318,15 @@ def _check(recipe: Recipe, lines: dict[Any, int], overridden: set[tuple[str, ...
             fail(("environment",), f"environment: {name!r} is no variable's name", "letters, digits and _")
         if not _passable(str(value)):
             fail(("environment", name), f"environment.{name} is {value!r}", "no process can be given such a value")
+    stride = training.doc_stride if "doc_stride" in tasks.fields(recipe).training else None
+    if stride is not None and stride >= training.max_seq_length:
+        name = "max_seq_length" if ("training", "max_seq_length") in overridden else "doc_stride"
+        fail(
+            ("training", name),
+            f"training.doc_stride {stride} is not smaller than what training.max_seq_length "
+            f"{training.max_seq_length} leaves for the text",
+            "windows over a text share doc_stride tokens; 384 and 128 are usual",
+        )
     if training.eval_strategy == "steps" and training.eval_steps is None:
         fail(("training", "eval_strategy"), "training.eval_steps is missing", "say every how many steps to evaluate")
 

@@ -67,6 +67,7 @@ class Data(_Strict, frozen=True):
         question_column: A question; `context_column` the text that answers it.
         answers_column: `{"text": [...], "answer_start": [...]}`, both empty where there is no answer.
         choices_columns: Several columns, or one that holds a list: the endings of which one is right.
+        num_choices: How many endings each row has, where one column holds them; else read from a local file.
         source_column: What is summarized or translated; `target_column` what should come out.
         translation_column: `{"en": ..., "fr": ...}`, instead of the two; with `source_lang` and `target_lang`.
         prompt_column: An instruction; `response_column` what the model should answer.
@@ -98,6 +99,7 @@ class Data(_Strict, frozen=True):
     context_column: Text | None = None
     answers_column: Text | None = None
     choices_columns: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    num_choices: Annotated[int, Meta(ge=2, le=1_000)] | None = None
     source_column: Text | None = None
     target_column: Text | None = None
     translation_column: Text | None = None
@@ -137,7 +139,7 @@ class Training(_Strict, frozen=True):
         max_seq_length: Tokens a row; every row is padded or cut to it, because each new shape is a new graph.
         max_target_length: Tokens of what a summary or a translation may have.
         lora: Train small matrices beside the model's own (PEFT), and leave those as they are.
-        doc_stride: Tokens that two windows over one text share.
+        doc_stride: Tokens that two windows over one text share; a third of `max_seq_length` by default, 128 of 384.
         mlm_probability: Share of the tokens that are masked.
         bf16: `auto` means yes where the device has it.
         max_grad_norm: 0 turns clipping off.
@@ -161,7 +163,7 @@ class Training(_Strict, frozen=True):
     gradient_checkpointing: bool = False
     lora: Lora | None = None
 
-    doc_stride: NotNegative = 128
+    doc_stride: NotNegative | None = None
     mlm_probability: OpenFraction = 0.15
     learning_rate: Rate = 5e-5
     lr_scheduler_type: Literal[

@@ -22,7 +22,7 @@ class TaskFields:
         columns: Field of `data` to the column's usual name; None where such a column is read only if it is named.
         data: Further fields of `data`.
         training: Fields of `training` that not every task has.
-        nested: Those of `columns` whose values are lists or mappings.
+        nested: Those of `columns` whose values are lists or mappings; see the function `nested`.
         label_smoothing: The loss is one that Transformers smooths.
         plain_text: A .txt file is a text, not a table.
     """
@@ -58,7 +58,7 @@ TASKS: dict[str, TaskFields] = {
     ),
     "multiple-choice": TaskFields(
         {"context_column": None, "question_column": "question", "label_column": "label"},
-        data=frozenset({"choices_columns"}),
+        data=frozenset({"choices_columns", "num_choices"}),
     ),
     "causal-lm": TaskFields({"text_column": "text"}, training=_LM, plain_text=True),
     "instruction-tuning": TaskFields(
@@ -107,6 +107,13 @@ def columns(recipe: Recipe) -> dict[str, str]:
         if given.get(one):
             given |= dict.fromkeys(two)
     return {name: column for name, column in given.items() if column}
+
+
+def nested(recipe: Recipe) -> frozenset[str]:
+    """The fields of `data` whose columns hold lists or mappings."""
+    own = fields(recipe)
+    one = "choices_columns" in own.data and len(recipe.data.choices_columns or ("choices",)) == 1
+    return own.nested | {"choices_columns"} if one else own.nested
 
 
 def read_columns(recipe: Recipe) -> dict[str, str]:

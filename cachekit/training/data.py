@@ -52,7 +52,7 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
     Raises:
         DataError: Missing, unreadable or empty files, or no such column.
     """
-    data, nested = recipe.data, tasks.fields(recipe).nested
+    data, nested = recipe.data, tasks.nested(recipe)
     loaded = _from_hub(recipe) if data.id else _from_files(recipe)
     found = {name: loaded[name] for name in SPLITS if name in loaded}
     for name, table in found.items():
@@ -112,7 +112,7 @@ def _sample(split: Split, limit: int | None, seed: int, running: bool) -> Split:
 
 def _from_files(recipe: Recipe) -> dict[str, Any]:
     data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
-    options: dict[str, Any] = {"nested": fields.nested, "plain_text": fields.plain_text}
+    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
     if data.path:
         files = rows.split_files(Path(data.path))
