@@ -26,9 +26,8 @@ WORDS = [
     "wind",
     "rest",
     "now",
-    "question",
-    "answer",
 ]
+WORDS += ["question", "answer"]
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
 
 _DECODER = {

@@ -43,10 +43,9 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
         target_modules=ALL_LINEAR if names == (ALL_LINEAR,) else list(names) if names else None,
         bias=lora.bias,
     )
-    if training.gradient_checkpointing:
-        # A part that is computed again gets a gradient only if what goes into it has one, and the embeddings are frozen
-        # (transformers 4.57, whose checkpoints are reentrant).
-        model.enable_input_require_grads()
+    # Frozen embeddings give no gradient to what follows. The library makes one up, with a hook on them that cuts the
+    # graph in pieces (transformers 5.23, torch 2.13). Only reentrant checkpoints need it; ours are not: `arguments`.
+    model.enable_input_require_grads = _nothing
     set_seed(training.seed)
     try:
         return get_peft_model(model, config)
@@ -55,6 +54,17 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
         raise RecipeError(
             f"PEFT puts no adapter into this {model.config.model_type} model", cause=cause, hint=_hint(model)
         ) from error
+
+
+def arguments(training: Training) -> dict[str, Any]:
+    """What Transformers' arguments are for a model with adapters."""
+    if training.lora is None or not training.gradient_checkpointing:
+        return {}
+    return {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+
+
+def _nothing() -> None:
+    """In the place of a method that would do something."""
 
 
 def _check_names(model: Any, names: tuple[str, ...]) -> None:

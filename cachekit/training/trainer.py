@@ -15,6 +15,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from cachekit.errors import DataError
 from cachekit.ingredients import eval_batch
 from cachekit.recipe.schema import Training
+from cachekit.training import lora
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import FILLER, Filled, Work
@@ -59,6 +60,7 @@ def arguments(
         "max_grad_norm": training.max_grad_norm,
         "label_smoothing_factor": training.label_smoothing_factor,
         "gradient_checkpointing": training.gradient_checkpointing,
+        **lora.arguments(training),
         "seed": training.seed,
         "data_seed": training.seed,
         "dataloader_num_workers": training.dataloader_num_workers,
