@@ -1179,6 +1179,25 @@ def test_ctrl_c_ends_the_worker_and_what_it_started(home, worker, tmp_path, verb
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
 
 
+@pytest.mark.parametrize(("number", "cause"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_ctrl_c_while_the_verbs_are_loaded(home, tmp_path, number, cause):
+    (tmp_path / "typer.py").write_text("import time; print('loading', flush=True); time.sleep(60)")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "cachekit", "plan", "bert", "--format", "json"],
+        env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{Path(cachekit.__file__).parent.parent}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    assert run.stdout.readline() == "loading\n"
+    run.send_signal(number)
+    output, told = run.communicate(timeout=DEADLINE)
+    assert run.returncode == 130
+    assert json.loads(output)["error"]["code"] == "interrupted"
+    assert told == f"error[interrupted]: stopped\n  cause: {cause}\n  hint: run it again\n"
+
+
 def test_ctrl_c_twice(work, home, worker, tmp_path):
     """The worker does not listen, and its user loses patience."""
     run = start(worker, "stubborn", "warm", "tiny.yaml")

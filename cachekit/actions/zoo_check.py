@@ -123,25 +123,14 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
         yield Finding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
                       "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
         return
-    yield from _lengths(loaded, where)
     found = architecture.resolve(loaded)
     for field in ("max_seq_length", "max_target_length"):
         if field in tasks.fields(loaded).training:
-            architecture.check_length(found, getattr(loaded.training, field))
+            architecture.check_length(found, getattr(loaded.training, field), field)
     architecture.check_heads(found)
     yield from _layout(loaded, found, where)
     labels = ingredients.labels_of(loaded)
     _ = ingredients.build(loaded, found, len(labels), NO_COMPILER, {}).key
-
-
-def _lengths(loaded: Recipe, where: str) -> Iterator[Finding]:
-    training = loaded.training
-    if "doc_stride" in tasks.fields(loaded).training and training.doc_stride >= training.max_seq_length:
-        yield Finding(
-            where,
-            f"training.doc_stride is {training.doc_stride}, a window has {training.max_seq_length} tokens",
-            "windows must overlap by less than their length",
-        )
 
 
 def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Iterator[Finding]:

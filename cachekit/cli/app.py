@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import typer
 
 from cachekit import __version__
-from cachekit.cli import out
+from cachekit.cli import out, stop
 from cachekit.cli.verbs import Verbs
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
@@ -42,24 +40,6 @@ def _top(
     """Compile once: warm a recipe's graphs, then train with every compile skipped."""
 
 
-_asked: list[signal.Signals] = []
-
-
-def stop_when_asked() -> None:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: locks and leases are given back, and workers end.
-
-    Schedulers end runs so. What this process was started deaf to (`nohup`) stays unheard.
-    """
-
-    def stop(number: int, _: object) -> NoReturn:
-        _asked.append(signal.Signals(number))
-        raise KeyboardInterrupt(_asked[0].name)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, stop)
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     try:
@@ -78,17 +58,18 @@ def run(arguments: Sequence[str]) -> int:
             out.text(error.ctx.get_help())  # type: ignore[attr-defined]
             return 0
         if type(error).__name__ == "Abort":
-            return out.error(_interrupted())
+            return out.error(stop.interrupted())
         hint = "cachekit --help"
         context = getattr(error, "ctx", None)
         if context is not None:
             hint = f"{context.command_path} --help"
         words: str = getattr(error, "format_message", error.__str__)()
-        if _asks_for_json(arguments):  # the verb itself never came to read its options
-            out.setup("json")
+        out.setup_early(arguments)
         return out.error(UsageError(words.rstrip("."), hint=hint))
+    if isinstance(outcome, stop.CommandExit):
+        return int(outcome)
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
-        return out.error(_interrupted())
+        return out.error(stop.interrupted())
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -98,12 +79,3 @@ def _has_working_directory() -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _asks_for_json(arguments: Sequence[str]) -> bool:
-    words = " ".join(arguments)
-    return any(f"{option}{joint}json" in words for option in ("--format", "-f") for joint in ("=", " "))
-
-
-def _interrupted() -> InterruptedRunError:
-    return InterruptedRunError("stopped", cause=_asked[0].name if _asked else "Ctrl-C", hint="run it again")

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,13 @@ def setup(
         raise UsageError(f"--format {format}: no such format", hint=f"one of {', '.join(FORMATS)}")
     _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
     _style.answer, _style.aside = {}, aside
+
+
+def setup_early(arguments: Sequence[str]) -> None:
+    """Answer as a command line asks for, although its verb never came to read it."""
+    words = " ".join(arguments)
+    if any(f"{option}{joint}json" in words for option in ("--format", "-f") for joint in ("=", " ")):
+        setup("json")
 
 
 def wants_traceback() -> bool:

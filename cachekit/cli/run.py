@@ -11,15 +11,12 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli import plan as plan_verb
+from cachekit.cli.stop import CommandExit
 from cachekit.errors import UsageError
 
 NAME = "run"
 # What follows the command's first word is the command's, whatever it looks like.
 CONTEXT = {"allow_interspersed_args": False}
-
-
-class CommandExit(int):
-    """A command's own exit code: not to be taken for one of ours."""
 
 
 Words = Annotated[
