@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -82,6 +83,33 @@ class Broken(Counted):
 
             return fail
         return super().__getattr__(name)
+
+
+class Long(Counted):
+    """A tier on which one call takes as long as it takes until the holder of a key's lease shows that it lives."""
+
+    def __init__(self, tier, call, key):
+        super().__init__(tier)
+        self._call, self._lease, self.signs = call, layout.lease_path(key), 0
+
+    def __getattr__(self, name):
+        value = super().__getattr__(name)
+        if name != self._call or self.signs:
+            return value
+
+        def long(*arguments, **options):
+            before = self._mark()
+            end = time.monotonic() + 20
+            while self._mark() == before and time.monotonic() < end:
+                time.sleep(0.02)
+            self.signs += self._mark() != before
+            return value(*arguments, **options)
+
+        return long
+
+    def _mark(self):
+        document = self._tier.read(self._lease, self._tier.revision(), 1 << 20)
+        return document and document.token
 
 
 # One warms, the others find
@@ -626,6 +654,19 @@ def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
     tier.failing.clear()
     push(ann.session, [record], ann.session.chain.writable)
     assert chosen(ann.session, [], pending=True) == []
+
+
+@pytest.mark.feature("C2")
+def test_who_sends_large_files_still_holds_the_lease(tmp_path, shared):
+    """Others would take it for dead, and compile what is on its way."""
+    ann = Watched(tmp_path / "ann", lease=1)
+    prepared = ann.prepare()
+    tier = Long(FolderTier(shared), "upload", prepared.key)
+    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], lease=1)
+    assert warm(ann.session, prepared).compiled
+    assert tier.signs
+    assert not ann.told("push.failed")
+    assert tier.read(layout.lease_path(prepared.key), tier.revision(), 1 << 20) is None
 
 
 def test_a_record_named_twice_is_pushed_once(tmp_path, shared):

@@ -114,16 +114,15 @@ def publish(
             todo = draft(tier, offers, revision, known)
             records = tuple(write.path for write in todo.records)
             done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt)
-            freed = release(revision) if release is not None else None
-            if not (todo.records or freed):
-                return done
             if not (dry_run or _upload(tier, todo.files, revision, tell, known.taken)):
                 continue
             # Where all changes are one race, the card loses none of its own.
             with_card = todo.records and (attempt <= CARD_TRIES or tier.scarce)
             page = _card(tier, todo, revision) if with_card else []
             done = replace(done, card=layout.CARD if page else "")
-            if dry_run:
+            # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
+            freed = release(revision) if release is not None and not dry_run else None
+            if dry_run or not (todo.records or freed):
                 return done
             writes = [*todo.records, *page, *([freed] if freed else [])]
             return replace(done, revision=tier.commit(Change(title, todo.files, tuple(writes)), revision))
