@@ -23,6 +23,7 @@ class TaskFields:
         data: Further fields of `data`.
         training: Fields of `training` that not every task has.
         nested: Those of `columns` whose values are lists or mappings.
+        free: Those whose values the task looks at itself.
         label_smoothing: The loss is one that Transformers smooths.
     """
 
@@ -30,6 +31,7 @@ class TaskFields:
     data: frozenset[str] = frozenset()
     training: frozenset[str] = field(default=frozenset({"max_seq_length", "label_smoothing_factor"}))
     nested: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
 
     @property
     def has_classes(self) -> bool:
@@ -79,8 +81,8 @@ TASKS: dict[str, TaskFields] = {
     "image-classification": TaskFields(
         {"image_column": "image", "label_column": "label"},
         data=CLASSES,
-        training=frozenset({"label_smoothing_factor"}),
-        nested=frozenset({"image_column"}),
+        training=frozenset({"label_smoothing_factor", "image_size"}),
+        free=frozenset({"image_column"}),
     ),
 }
 
