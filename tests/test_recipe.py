@@ -1149,6 +1149,7 @@ def test_what_another_task_reads_is_refused(task):
     """No recipe carries a value that its task ignores."""
     samples = {"mlm_probability": 0.2, "doc_stride": 8, "lora": {"r": 4}, "max_seq_length": 8, "max_target_length": 8}
     samples |= {"label_smoothing_factor": 0.1, "labels": ["a", "b"], "num_labels": 2, "choices_columns": ["a", "b"]}
+    samples["image_size"] = 8
     for section, names in tasks.not_read(task).items():
         for name in names:
             value = samples.get(name, "text")
