@@ -14,15 +14,18 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cachekit import rows, zoo
+from cachekit import image_folders, rows, zoo
 from cachekit.architecture import Architecture, graph_fields
-from cachekit.errors import DataError
+from cachekit.errors import DataError, RecipeError
 from cachekit.key import Ingredients
 from cachekit.recipe import Recipe, tasks
 from cachekit.recipe.schema import SOFT_TRAINING
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
 WORKER_SCHEMA = 1
+
+# Pixels a side that nearly all models were trained with whose config says nothing of it (ResNet).
+IMAGE_SIZE = 224
 
 # Variables of a recipe's `environment` that reach no graph: name to reason.
 SOFT_VARIABLES = {
@@ -91,6 +94,8 @@ def labels_of(recipe: Recipe) -> list[str]:
         return list(data.labels)
     if data.num_labels:
         return [str(number) for number in range(data.num_labels)]
+    if folders := image_folders.of(recipe):
+        return image_folders.classes(folders["train"])
     path = train_file(recipe)
     if path is None or path.suffix.lower() == ".parquet":
         raise DataError(
@@ -164,6 +169,9 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
         if not all(Path(name).exists() for name in named if name):
             return
+    if folders := image_folders.of(recipe):
+        image_folders.classes(folders["train"])
+        return
     first = train_file(recipe)
     if first is None:
         return
@@ -216,6 +224,8 @@ def build(
     training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
     if "lora" in training:
         training |= flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
+    if "image_size" in training:
+        training["image_size"] = image_size(recipe, architecture.config)
     training["per_device_eval_batch_size"] = eval_batch(recipe)
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
@@ -257,6 +267,30 @@ def _of_task(recipe: Recipe, num_labels: int) -> dict[str, Any]:
     if recipe.task == "multiple-choice":
         shapes["data.num_choices"] = choices_of(recipe)
     return shapes
+
+
+def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
+    """Pixels a side of the images that a model is given: its config's, else the recipe's, else `IMAGE_SIZE`.
+
+    Never its image processor's: that one is loaded with the weights, and a key needs no network.
+
+    Raises:
+        RecipeError: The recipe says another size than the config, or the config one that is no square's.
+    """
+    merged = {**zoo.architecture_defaults(str(config["model_type"])), **config}
+    size, wanted = merged.get("image_size"), recipe.training.image_size
+    if isinstance(size, list) and len(set(size)) == 1:
+        size = size[0]
+    if size is None:
+        return wanted or IMAGE_SIZE
+    if not isinstance(size, int):
+        raise RecipeError(f"model.config.image_size is {size}", cause="only images as wide as high can be made")
+    if wanted not in {None, size}:
+        raise RecipeError(
+            f"training.image_size is {wanted}, the model's config says {size}",
+            hint=f"remove it, or say model.config.image_size={wanted}",
+        )
+    return size
 
 
 def eval_batch(recipe: Recipe) -> int:

@@ -1155,6 +1155,7 @@ def test_what_another_task_reads_is_refused(task):
         "num_choices": 2,
         "choices_columns": ["a", "b"],
     }
+    samples["image_size"] = 8
     for section, names in tasks.not_read(task).items():
         for name in names:
             value = samples.get(name, "text")

@@ -72,7 +72,8 @@ class Data(_Strict, frozen=True):
         translation_column: `{"en": ..., "fr": ...}`, instead of the two; with `source_lang` and `target_lang`.
         prompt_column: An instruction; `response_column` what the model should answer.
         messages_column: A chat, `[{"role": ..., "content": ...}, ...]`, instead of the two.
-        image_column: An image.
+        image_column: An image: its bytes, or the path of its file, which starts where the rows' file is. A folder of
+            images a class (`path/train/<class>/*.png`) needs no columns.
         source_prefix: Put before each source, `translate English to French: `.
         labels: The classes' names in the order of their numbers; else `num_labels`; else read from a local file.
         validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given.
@@ -138,6 +139,7 @@ class Training(_Strict, frozen=True):
         per_device_eval_batch_size: As the training batch by default.
         max_seq_length: Tokens a row; every row is padded or cut to it, because each new shape is a new graph.
         max_target_length: Tokens of what a summary or a translation may have.
+        image_size: Pixels a side of an image, where the model's config does not say: 224 by default.
         lora: Train small matrices beside the model's own (PEFT), and leave those as they are.
         doc_stride: Tokens that two windows over one text share; a third of `max_seq_length` by default, 128 of 384.
         mlm_probability: Share of the tokens that are masked.
@@ -151,6 +153,7 @@ class Training(_Strict, frozen=True):
     per_device_eval_batch_size: Positive | None = None
     max_seq_length: Annotated[int, Meta(ge=2, le=MOST)] = 128
     max_target_length: Annotated[int, Meta(ge=2, le=MOST)] = 128
+    image_size: Positive | None = None
     gradient_accumulation_steps: Positive = 1
     bf16: bool | Literal["auto"] = "auto"
     optim: Literal["adamw_torch", "adamw_torch_fused", "sgd", "adafactor"] = "adamw_torch"

@@ -23,7 +23,7 @@ class TaskFields:
         data: Further fields of `data`.
         training: Fields of `training` that not every task has.
         nested: Those of `columns` whose values are lists or mappings; see the function `nested`.
-        label_smoothing: The loss is one that Transformers smooths.
+        free: Those whose values the task looks at itself.
         plain_text: A .txt file is a text, not a table.
     """
 
@@ -32,6 +32,7 @@ class TaskFields:
     training: frozenset[str] = field(default=frozenset({"max_seq_length", "label_smoothing_factor"}))
     nested: frozenset[str] = frozenset()
     plain_text: bool = False
+    free: frozenset[str] = frozenset()
 
     @property
     def has_classes(self) -> bool:
@@ -83,8 +84,8 @@ TASKS: dict[str, TaskFields] = {
     "image-classification": TaskFields(
         {"image_column": "image", "label_column": "label"},
         data=CLASSES,
-        training=frozenset({"label_smoothing_factor"}),
-        nested=frozenset({"image_column"}),
+        training=frozenset({"label_smoothing_factor", "image_size"}),
+        free=frozenset({"image_column"}),
     ),
 }
 

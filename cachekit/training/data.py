@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cachekit import rows
+from cachekit import image_folders, rows
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 
@@ -60,7 +60,8 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
             raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
         for column, named_by in tasks.read_columns(recipe).items():
             # Of text files every row was looked at; the others have one type a column.
-            rows.check_value(table[0][column], column, named_by, f"{name} data", nested=named_by in nested)
+            if named_by not in tasks.fields(recipe).free:
+                rows.check_value(table[0][column], column, named_by, f"{name} data", nested=named_by in nested)
     return found
 
 
@@ -114,6 +115,9 @@ def _from_files(recipe: Recipe) -> dict[str, Any]:
     data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
     options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
+    if folders := image_folders.of(recipe):
+        image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
+        return {name: image_folders.read(folder, image, label) for name, folder in folders.items()}
     if data.path:
         files = rows.split_files(Path(data.path))
     else:

@@ -92,6 +92,9 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
             f"Transformers has no {config.model_type} model for {job.recipe.task}",
             hint="choose another model; `cachekit zoo models` says what each is fine-tuned for",
         )
+    classes = auto._model_mapping[type(config)]  # noqa: SLF001
+    if isinstance(classes, list | tuple):  # DeiT has two, and the second has no loss
+        config.architectures = [classes[0].__name__]
     if job.recipe.model.from_config:
         return auto.from_config(config, **options)
     try:
