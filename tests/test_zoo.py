@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import zoo
-from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
+from cachekit import model_config, zoo
+from cachekit.architecture import GENERATION, GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
 from cachekit.recipe.tasks import TASKS
@@ -20,13 +20,21 @@ REGISTRY = RECIPES["bert"].parents[1] / "registry"
 
 TYPES = (
     "albert",
+    "bart",
     "bert",
     "camembert",
     "deberta-v2",
+    "deit",
     "distilbert",
+    "efficientnet",
     "electra",
+    "marian",
+    "mbart",
     "mpnet",
+    "resnet",
     "roberta",
+    "t5",
+    "vit",
     "xlm-roberta",
 )
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
@@ -180,7 +188,10 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
     ours = zoo.architecture_defaults(model_type)
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    assert specific - set(IRRELEVANT) - NO_CONSTANT <= set(ours)
+    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
+    assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
+    assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
+    theirs |= dict.fromkeys(follows)
     assert {name: theirs.get(name, DROPPED_BY_TRANSFORMERS_5.get(name)) for name in ours} == ours
 
 
@@ -232,6 +243,34 @@ def test_layers_that_are_all_of_the_usual_kind_need_not_be_listed():
     usual, other = ["full_attention"] * 2, ["full_attention", "sliding_attention"]
     assert graph_fields({"layer_types": usual}, {}) == graph_fields({}, {"layer_types": ["full_attention"] * 9})
     assert graph_fields({"layer_types": other}, {})["layer_types"] == other
+
+
+@pytest.mark.parametrize(
+    "model_type, said, spelt",
+    [
+        ("bart", {"encoder_layers": 6}, {"encoder_layers": 6, "num_hidden_layers": 6, "num_beams": 4}),
+        ("t5", {"num_layers": 2}, {"num_layers": 2, "num_decoder_layers": 2, "is_gated_act": False}),
+        ("t5", {"feed_forward_proj": "gated-gelu"}, {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}),
+        ("vit", {"hidden_size": 96}, {"hidden_size": 96, "pooler_output_size": 96}),
+        ("resnet", {"depths": [1, 1]}, {"depths": [1, 1], "out_features": ["stage2"], "out_indices": [2]}),
+    ],
+)
+def test_what_repeats_another_field_is_no_other_architecture(model_type, said, spelt):
+    defaults = zoo.architecture_defaults(model_type)
+    one, other = ({"model_type": model_type, **fields} for fields in (said, spelt))
+    assert graph_fields(one, defaults) == graph_fields(other, defaults)
+    changed = {**other, list(spelt)[1]: 3}
+    assert graph_fields(changed, defaults) != graph_fields(other, defaults)
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5", "marian", "mbart", "vit", "deit", "resnet", "efficientnet"])
+def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults(model_type):
+    transformers = pytest.importorskip("transformers")
+    saved = json.loads(transformers.CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
+    defaults = zoo.architecture_defaults(model_type)
+    generic = transformers.PretrainedConfig().to_dict()
+    spelt = {name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}}
+    assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
 
 
 # Instances

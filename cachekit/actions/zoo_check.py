@@ -127,7 +127,7 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
     found = architecture.resolve(loaded)
     for field in ("max_seq_length", "max_target_length"):
         if field in tasks.fields(loaded).training:
-            architecture.check_length(found, getattr(loaded.training, field))
+            architecture.check_length(found, getattr(loaded.training, field), field)
     architecture.check_heads(found)
     yield from _layout(loaded, found, where)
     labels = ingredients.labels_of(loaded)

@@ -136,7 +136,8 @@ def check(
 ) -> int:
     """Check recipes and registry entries, without the network.
 
-    What they say, whether lengths and layout fit the model, and the names by which they refer to each other. Exits 2 if something is wrong.
+    What they say, whether lengths and layout fit the model, and the names by which they refer to each other. Exits 2
+    if something is wrong.
 
     Example:  cachekit zoo check my-recipe.yaml
     """

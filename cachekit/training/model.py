@@ -15,7 +15,7 @@ from cachekit.training.job import Job
 from cachekit.training.tasks.port import Task
 
 # Fields that reach no graph but through the weights that training starts from.
-SCALES = {"initializer_factor", "initializer_range"}
+SCALES = {"init_std", "initializer_factor", "initializer_range"}
 
 
 def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -134,8 +134,8 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         start = time.perf_counter()
         loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
         if self._work.generate is not None:
-            with torch.no_grad():
-                logits = self._work.generate(model, self._prepare_inputs(inputs))
+            with torch.no_grad(), self.compute_loss_context_manager():
+                logits = (self._work.generate(model, self._prepare_inputs(inputs)), logits)
         self.step_seconds["evaluation"].append(time.perf_counter() - start)
         return loss, logits, labels
 
