@@ -2,15 +2,26 @@
 
 import json
 import re
+import shutil
 
 import pytest
-from test_zoo import RECIPES, copy  # noqa: F401 - a fixture
 
 from cachekit import zoo
 from cachekit.actions.zoo_check import check_zoo
 from cachekit.recipe import load
 
+RECIPES = zoo.recipes()
 pytest_plugins = ["cli_session"]
+REGISTRY = RECIPES["bert"].parents[1] / "registry"
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A zoo of its own, to spoil."""
+    shutil.copytree(REGISTRY, tmp_path / "zoo" / "registry")
+    shutil.copytree(RECIPES["bert"].parent, tmp_path / "zoo" / "recipes")
+    monkeypatch.setattr(zoo, "_root", lambda: tmp_path / "zoo")
+    return tmp_path / "zoo"
 
 
 def rows(command, *arguments):
@@ -161,7 +172,7 @@ def test_the_zoo_is_right():
         ("training: {doc_stride: 4}\n", "training.doc_stride means nothing to text-classification"),
         ("expect: [{instance: trn1.3xlarge, source: x}]\n", "expect.instance trn1.3xlarge is unknown"),
         ("parallel: {tensor_parallel_size: 5}\n", "the model's num_attention_heads is 12"),
-        ("model: {id: google/electra-base-discriminator}\ntask: summarization\n", "is not for summarization"),
+        ("model: {id: google/electra-base-discriminator}\ntask: causal-lm\ndata: {id: x}\n", "is not for causal-lm"),
         ("model: {id: bert-base-uncased, config: {hidden_size: 100}}\n", "hidden_size 100 cannot be shared"),
         ("data: {id: x/y}\n", "does not say its labels"),
         (

@@ -121,9 +121,10 @@ def _has_model(loaded: Recipe, name: str) -> bool:
 def _is_model(entry: zoo.ModelEntry, name: str) -> bool:
     if name in {entry.config["model_type"], entry.id, *entry.aliases}:
         return True
-    # `bert` is a type: every roberta has it in its name, and nobody who says it means those.
-    types = {other.config["model_type"] for other in zoo.models().values()}
-    return name not in types and any(name.lower() in other.lower() for other in (entry.id, *entry.aliases))
+    # `bert` is a type, and bert-base-uncased a name: distilbert's has both in it, and nobody who says them means that.
+    entries = zoo.models().values()
+    known = {word for other in entries for word in (other.config["model_type"], other.id, *other.aliases)}
+    return name not in known and any(name.lower() in other.lower() for other in (entry.id, *entry.aliases))
 
 
 def _is_instance(name: str, wanted: str) -> bool:

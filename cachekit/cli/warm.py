@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
 
 from cachekit.cli import options, out
 from cachekit.cli import plan as plan_verb
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachekit.actions.matrix import Entry
+
 NAME = "warm"
+
+Recipe = Annotated[
+    Optional[str],
+    typer.Argument(
+        metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", autocompletion=options.complete_recipe
+    ),
+]
+Matrix = Annotated[
+    Optional[Path],
+    typer.Option("--matrix", metavar="FILE", help="Warm a list: YAML of {recipe, set}, or optimum-neuron's shapes."),
+]
 
 
 def command(
-    recipe: options.RecipeName,
+    recipe: Recipe = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
+    matrix: Matrix = None,
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     dry_run: options.DryRun = False,
@@ -34,22 +53,44 @@ def command(
 ) -> int:
     """Compile what a recipe's fine-tune needs, once, and keep it.
 
-    A second warm finds it all and compiles nothing. Nothing is left in your output folder.
+    A second warm finds it all and compiles nothing. Nothing is left in your output folder. With --matrix one failure
+    does not keep the rest from being warmed, and --set changes every entry.
 
     Example:  cachekit warm recipes/bert.yaml
+
+    Example:  cachekit warm --matrix shapes.json --dry-run
     """
     from cachekit.actions.last import Last, remember
     from cachekit.actions.plan import plan
     from cachekit.actions.prepare import prepare
     from cachekit.actions.warm import warm
     from cachekit.compilers import Node
+    from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
     options.check_contradiction(require_warm=require_warm, recache=recache)
     overrides = options.with_nodes(overrides, nnodes)
     node = Node(node_rank, master_addr, master_port)
-    loaded, path = options.load_recipe(recipe, overrides, tiny=tiny)
     config = options.load_config(home, compiler, wait, cache)
+    if matrix is not None:
+        if recipe is not None:
+            raise UsageError("a recipe and --matrix are both given", hint="put the recipe into the list")
+
+        def one(entry: Entry) -> dict[str, Any]:
+            given = [*entry.overrides, *overrides]
+            loaded, _ = options.load_recipe(entry.recipe, given, tiny=tiny)
+            verb = "plan" if dry_run else NAME
+            with options.session(config, loaded, verb, offline=offline, node=node) as session:
+                called = options.named(entry.recipe, given, home, compiler, tiny=tiny)
+                prepared = prepare(loaded, session.compiler, called)
+                if dry_run:
+                    return plan(prepared, session.store, session.chain).as_dict()
+                return warm(session, prepared, recache=recache, require_warm=require_warm).as_dict()
+
+        return _all(matrix, one, verb="planned" if dry_run else "warmed")
+    if recipe is None:
+        raise UsageError("no recipe was named", hint="cachekit warm RECIPE, or --matrix FILE")
+    loaded, path = options.load_recipe(recipe, overrides, tiny=tiny)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         if dry_run:
@@ -64,6 +105,43 @@ def command(
         lambda document: str(document["key"]),
     )
     return 0
+
+
+def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> int:
+    from cachekit.actions import warm_matrix
+    from cachekit.actions.matrix import read
+
+    entries = read(matrix)
+    outcomes = warm_matrix.warm_matrix(
+        entries, one, lambda number, entry: out.note(f"{number} of {len(entries)}: {entry.name}")
+    )
+    failure = warm_matrix.failure(outcomes)
+    out.data(
+        warm_matrix.summary(outcomes),
+        lambda document: listed(document, verb),
+        lambda document: "\n".join(entry["key"] for entry in document["entries"] if entry["key"]),
+        fails=failure is not None,
+    )
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def listed(document: dict[str, Any], verb: str) -> list[str]:
+    """What became of a list, for people."""
+    rows = [
+        [entry["status"], (entry["key"] or "")[:16], entry["name"]]
+        for entry in document["entries"]
+        if entry["status"] != "failed"
+    ]
+    lines = out.table(rows, ["", "key", verb]) if rows else []
+    for entry in document["entries"]:
+        if entry["status"] == "failed":
+            error = entry["error"]
+            why = ": ".join(part for part in (error["message"], error["cause"]) if part)
+            lines += out.labelled("failed  ", f"{entry['name']}: {why}")
+    counts = [f"{document[kind]} {kind}" for kind in ("compiled", "hit", "miss", "failed") if document[kind]]
+    return [*lines, ", ".join(counts)]
 
 
 def human(document: dict[str, Any]) -> list[str]:

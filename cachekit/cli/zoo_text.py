@@ -42,7 +42,7 @@ def listed(topic: str, rows: list[dict[str, Any]]) -> list[str]:
                 row["accelerator"],
                 f"{row['chips']} x {row['cores'] // row['chips']}",
                 f"{row['device_memory_gib']:.0f} GiB",
-                _price(row["price"]),
+                _price(row["price"] and {**row["price"], "date": row["price"]["date"][:7]}),
             ]
             for row in rows
         ],
