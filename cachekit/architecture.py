@@ -33,6 +33,7 @@ IRRELEVANT = {
     "finetuning_task": "what it was fine-tuned for",
     "gradient_checkpointing": "old place of a training argument, which is an ingredient of its own",
     "id2label": "names of labels; their number is an ingredient of its own",
+    "init_std": "scale of random weights",
     "initializer_factor": "scale of random weights",
     "initializer_range": "scale of random weights",
     "label2id": "names of labels",
@@ -63,6 +64,15 @@ ELSEWHERE = {
     "problem_type": "task",
     "torch_dtype": "training.bf16",
 }
+# How an encoder-decoder generates text: nothing to its training, and evaluation writes greedily. Old configs hold it.
+GENERATION = frozenset(
+    """
+    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
+    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty max_length min_length
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix remove_invalid_values
+    repetition_penalty return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
+    """.split()  # noqa: SIM905
+)
 # Fields that every config has, with the value that means "nothing special": left out when they have it.
 GENERIC_DEFAULTS: dict[str, Any] = {
     "add_cross_attention": False,
@@ -101,14 +111,22 @@ class Architecture:
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
 
-    A null is left out where it says nothing, and kept where the default is something else: `pad_token_id: null` makes
-    another graph than BERT's 0.
+    So are those that only repeat others (`model_config.derived`). A null is left out where it says nothing, and kept
+    where the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
+    config, defaults = model_config.one_form(config), model_config.one_form(defaults)
     merged = {**GENERIC_DEFAULTS, **defaults, **config}
+    if "rope_parameters" in merged:
+        base = (defaults.get("rope_parameters") or {}).get("rope_theta")
+        merged["rope_parameters"] = ({"rope_theta": base} if base else {}) | merged["rope_parameters"]
+    said_elsewhere = model_config.derived(str(config.get("model_type", "")), merged)
+    left_out = {name for name, value in said_elsewhere.items() if name in merged and merged[name] == value}
+    left_out |= GENERATION if merged.get("is_encoder_decoder") else set()
     return {
         name: value
         for name, value in sorted(merged.items())
         if name not in IRRELEVANT
+        and name not in left_out
         and name != "model_type"
         and not (value is None and {**GENERIC_DEFAULTS, **defaults}.get(name) is None)
         and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
@@ -168,20 +186,26 @@ def resolve(recipe: Recipe) -> Architecture:
     return _with_overrides(recipe, model_config.read(_download(model.id, model.revision)), "Hub")
 
 
-def check_length(found: Architecture, length: int) -> None:
+def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:
     """Refuse a length that the model has no positions for, before anything is loaded.
+
+    Args:
+        found: The model's.
+        length: In tokens.
+        field: Of `training`, that asks for it; what it calls a target is the decoder's.
 
     Raises:
         RecipeError: It is too long.
     """
     merged = {**zoo.architecture_defaults(found.model_type), **found.config}
-    positions = merged.get("max_position_embeddings")
+    half = "decoder" if field == "max_target_length" else "encoder"
+    positions = merged.get(f"max_{half}_position_embeddings", merged.get("max_position_embeddings"))
     # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
     offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
     if isinstance(positions, int) and length > positions - offset:
         raise RecipeError(
-            f"training.max_seq_length is {length}, the model has {positions - offset} positions",
-            hint=f"--set training.max_seq_length={positions - offset}",
+            f"training.{field} is {length}, the model has {positions - offset} positions",
+            hint=f"--set training.{field}={positions - offset}",
         )
 
 
@@ -216,6 +240,8 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
     if defaults:
         for name in recipe.model.config:
+            if name in GENERATION and merged.get("is_encoder_decoder"):
+                raise RecipeError(f"model.config.{name} has no effect", cause="evaluation writes greedily")
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 raise RecipeError(

@@ -145,10 +145,12 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         if data.path
         else [Path(name) for name in (data.train_file, data.validation_file, data.test_file) if name]
     )
-    columns, nested = tasks.read_columns(recipe), tasks.fields(recipe).nested
+    columns, fields = tasks.read_columns(recipe), tasks.fields(recipe)
+    options: dict[str, Any] = {"nested": fields.nested, "plain_text": fields.plain_text}
+    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
     for path in files:
         if path.suffix.lower() != ".parquet":
-            table = rows.read(path, columns, nested=nested, delimiter=data.delimiter, encoding=data.encoding)
+            table = rows.read(path, columns, **options)
             if next(table, None) is None:
                 raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
 

@@ -10,7 +10,6 @@ of cachekit or of the environment imported.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -29,6 +28,8 @@ _ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
+        import ctypes
+
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 

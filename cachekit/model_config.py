@@ -24,11 +24,14 @@ _MODEL_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Fields whose name says that they count something that there must be one of.
 _SIZE = re.compile(
     r"(vocab|hidden|intermediate|embedding|pooler_hidden)_size|max_position_embeddings|inner_group_num"
-    r"|num_(hidden_|attention_|encoder_|decoder_|key_value_)?(layers|heads|groups)"
+    r"|num_(hidden_|attention_|encoder_|decoder_|key_value_)?(layers|heads|groups)|(en|de)coder_(layers|attention_heads|ffn_dim)"
+    r"|image_size|patch_size|num_channels"
     r"|n_(layers?|heads?|embd|positions)|d_(model|ff|kv)|dim|hidden_dim"
 )
 _CHANCE = re.compile(r"(.*_)?dropout(_prob|_rate)?")
 _ACTIVATION = re.compile(r"(.*_)?(hidden_act|activation|activation_function)")
+
+_ROPE = frozenset({"rope_theta", "rope_scaling", "rope_parameters"})
 
 # Names of activations: transformers/activations.py, ACT2CLS of 4.57 and 5.23.
 ACTIVATIONS = frozenset(
@@ -101,6 +104,53 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
             f"{source}: model_type {found[:80]!r} is no architecture's name",
             cause="expected letters, digits, '-', '_' and '.'",
         )
+    return found
+
+
+def one_form(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with one spelling for what versions of Transformers spell differently.
+
+    Rotary embeddings: 4.x writes `rope_theta` and `rope_scaling`, 5.x `rope_parameters` with all of it; where both
+    are given the latter wins, as in 5.23's `convert_rope_params_to_dict`. `layer_types`: 5.x writes one for each
+    layer, also where all of them are the usual one.
+    """
+    rest = {name: value for name, value in config.items() if name not in _ROPE}
+    given = [config.get(name) for name in ("rope_scaling", "rope_parameters")]
+    parts = [part for part in given if isinstance(part, Mapping)]
+    theta = config.get("rope_theta")
+    if parts or theta is not None:
+        rope = {"rope_type": "default"} | ({} if theta is None else {"rope_theta": theta})
+        for part in parts:
+            rope |= {"rope_type" if name == "type" else name: value for name, value in part.items()}
+        rest["rope_parameters"] = {
+            name: float(value) if name == "rope_theta" else value for name, value in rope.items()
+        }
+    kinds = rest.get("layer_types")
+    if isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds):
+        del rest["layer_types"]
+    return rest
+
+
+def derived(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields whose values follow from others, as Transformers makes them: some versions save them, and some do not.
+
+    From its configuration classes, 4.57 and 5.23.
+    """
+    found: dict[str, Any] = {}
+    if "encoder_layers" in config:
+        found["num_hidden_layers"] = config["encoder_layers"]
+    if "num_layers" in config:
+        found["num_decoder_layers"] = config["num_layers"]  # T5's, by default
+    if isinstance(projection := config.get("feed_forward_proj"), str):
+        gate, _, name = projection.rpartition("-")
+        found |= {"is_gated_act": gate == "gated", "dense_act_fn": "gelu_new" if projection == "gated-gelu" else name}
+    if isinstance(depths := config.get("depths"), list):
+        stages = ["stem", *(f"stage{number}" for number in range(1, len(depths) + 1))]
+        found |= {"stage_names": stages, "out_features": stages[-1:], "out_indices": [len(depths)]}
+    if isinstance(repeats := config.get("num_block_repeats"), list) and all(isinstance(n, int) for n in repeats):
+        found["num_hidden_layers"] = 4 * sum(repeats)
+    if model_type in {"vit", "deit"} and "hidden_size" in config:
+        found["pooler_output_size"] = config["hidden_size"]
     return found
 
 

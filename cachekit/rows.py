@@ -32,6 +32,12 @@ LONGEST_FIELD = 1 << 28  # characters; csv's own limit is 131,072, and texts are
 Row = dict[str, Any]
 
 
+class Line(str):
+    """A line of a text file, with its line break: the next one goes on where it ends."""
+
+    __slots__ = ()
+
+
 def split_files(folder: Path) -> dict[str, Path]:
     """The files of a data folder by split: `train.*`, and where they exist `validation.*` and `test.*`.
 
@@ -67,6 +73,7 @@ def read(
     nested: Collection[str] = (),
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    plain_text: bool = False,
 ) -> Iterator[Row]:
     """Read rows that have at least `columns`.
 
@@ -76,6 +83,7 @@ def read(
         nested: Those fields whose columns hold a list or a mapping.
         delimiter: Of a delimited file; found from the header by default.
         encoding: Of the text.
+        plain_text: A .txt file without a delimiter has no header and no columns: each `Line` is a row.
 
     Raises:
         DataError: The file is missing, unreadable, not of its format, or lacks a column.
@@ -86,6 +94,8 @@ def read(
             f"{path} is of no known kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv"
         )
     text = _text(path, encoding)
+    if plain_text and suffix == ".txt" and delimiter is None:
+        return _lines(path, text, columns)
     if suffix in DELIMITED:
         return _delimited(path, text, columns, nested, delimiter)
     if suffix == ".jsonl":
@@ -264,6 +274,18 @@ def _delimited(
             raise DataError(f"{path}, line {reader.line_num}: not delimited text", cause=str(error)) from error
 
     return rows()
+
+
+def _lines(path: Path, text: str, columns: Mapping[str, str]) -> Iterator[Row]:
+    if len(columns) != 1:
+        raise DataError(
+            f"{path}: plain text has one column, not {len(columns)}",
+            cause=f"columns are {', '.join(columns)}",
+            hint="use csv or json lines, or say data.delimiter",
+        )
+    (column,) = columns
+    # As open() reads lines: str.splitlines takes form feeds and others for an end as well.
+    yield from ({column: Line(line)} for line in io.StringIO(text, newline=None))
 
 
 def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yamltext
+from cachekit.recipe.schema import TaskName
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -26,9 +27,9 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         id: Hub id.
-        licence: SPDX id, or the licence's name.
-        parameters: Their number, about.
-        tasks: What people fine-tune it for, by Hub task name.
+        licence: SPDX id, or what the Hub calls it.
+        parameters: Their number, without what a task puts on top; of a model that writes texts with its own last layer.
+        tasks: What people fine-tune it for, by the names of a recipe's tasks.
         config: Its `config.json`, but for fields that reach no graph.
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
@@ -38,7 +39,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     licence: str
     parameters: Annotated[int, Meta(ge=1)]
-    tasks: Annotated[tuple[str, ...], Meta(min_length=1)]
+    tasks: Annotated[tuple[TaskName, ...], Meta(min_length=1)]
     config: dict[str, Any]
     source: str
     aliases: tuple[str, ...] = ()
@@ -109,6 +110,11 @@ def recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"))}
 
 
+def tiny() -> Path:
+    """The folder of the rows and the tokenizer that `--tiny` takes, a folder for each task."""
+    return _root() / "recipes" / "tiny"
+
+
 def recipe_path(name: str) -> Path:
     """The file of a recipe given as a path or as a name of the zoo.
 
@@ -153,23 +159,33 @@ def _read(path: Path, kind: type[T]) -> T:
         raise RecipeError(f"{path} does not fit the registry's schema", cause=str(error)) from error
 
 
-def _model_files() -> Iterator[Path]:
+def model_files() -> Iterator[Path]:
+    """The files of the registry's models."""
     yield from sorted((_root() / "registry" / "models").glob("*.yaml"))
+
+
+def read_model(path: Path) -> ModelEntry:
+    """One of them.
+
+    Raises:
+        RecipeError: It does not fit the schema.
+    """
+    return _read(path, ModelEntry)
 
 
 def models() -> dict[str, ModelEntry]:
     """All models of the registry by id."""
-    entries = (_read(path, ModelEntry) for path in _model_files())
+    entries = (_read(path, ModelEntry) for path in model_files())
     return {entry.id: entry for entry in entries}
 
 
 def model(name: str) -> ModelEntry | None:
     """The entry of a Hub id or alias; None where the registry has none."""
     wanted = f"{name.replace('/', '--')}.yaml"
-    for path in _model_files():
+    for path in model_files():
         if path.name == wanted:
             return _read(path, ModelEntry)
-    for path in _model_files():
+    for path in model_files():
         # Parsing every file would cost more than plan may take; most of them don't even hold the name.
         if name in path.read_text(encoding="utf-8"):
             entry = _read(path, ModelEntry)

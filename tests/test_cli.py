@@ -56,11 +56,11 @@ VERBS = (
     "neff",
     "import",
     "export",
-    "zoo",
     "doctor",
     "config",
     "env",
     "help",
+    "zoo",
     "hub",
 )
 
@@ -258,7 +258,7 @@ def small_zoo(tmp_path, monkeypatch):
     (root / "registry" / "models").mkdir(parents=True)
     (root / "recipes" / "tiny.yaml").write_text(RECIPE + "description: Two classes.\n")
     (root / "registry" / "models" / "org--tiny.yaml").write_text(
-        "{id: org/tiny, licence: Apache-2.0, parameters: 22713216, tasks: [fill-mask], aliases: [tiny],"
+        "{id: org/tiny, licence: Apache-2.0, parameters: 22713216, tasks: [masked-lm], aliases: [tiny],"
         " source: here, config: {model_type: bert}}"
     )
     (root / "registry" / "instances.yaml").write_text(
@@ -286,7 +286,8 @@ def test_zoo(command, small_zoo, topic):
 
 
 def test_zoo_lists_recipes_by_default(command):
-    assert command("zoo").out == command("zoo", "recipes").out
+    assert command("zoo").out == command("zoo", "ls").out == command("zoo", "recipes").out
+    assert command("zoo", "models").out == command("zoo", "ls", "models").out
 
 
 def test_warm_and_train(command, work, home, machine, worker):
@@ -358,6 +359,12 @@ DATA_COMMANDS = [
     ("zoo",),
     ("zoo", "models"),
     ("zoo", "instances"),
+    ("zoo", "ls", "--task", "token-classification"),
+    ("zoo", "show", "bert"),
+    ("zoo", "show", "roberta-base"),
+    ("zoo", "show", "trn1.2xlarge"),
+    ("zoo", "show", "neuron-2.31"),
+    ("zoo", "check", "tiny.yaml"),
     ("zoo", "schema"),
     ("config",),
     ("env",),
@@ -731,7 +738,14 @@ BAD_INPUT = {
     "output below a file": (
         "train tiny.yaml -o tiny.yaml/model", 2, "usage", "tiny.yaml/model cannot be written", "", "--output-dir",
     ),
-    "no such topic": ("zoo penguins", 2, "usage", "penguins", "", "recipes, models, instances, toolchains, schema"),
+    "no such topic": ("zoo ls penguins", 2, "usage", "penguins", "", "recipes, models, instances, toolchains"),
+    "nothing of the zoo": ("zoo penguins", 2, "usage", "penguins", "", "cachekit zoo --help"),
+    "no entry of that name": ("zoo show brt", 2, "unknown-name", "'brt'", "", "did you mean bert?"),
+    "no such task": ("zoo ls --task question", 2, "usage", "'question'", "", "question-answering"),
+    "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
+    "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
+    "a price of nothing": ("zoo ls --price trn9=1", 2, "unknown-name", "'trn9'", "", "instances"),
+    "options before a command": ("zoo -f json ls", 2, "usage", "after the command", "", "cachekit zoo ls --format"),
     "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),

@@ -19,8 +19,8 @@ WORDS = re.compile(r"NEURON_[A-Z]|--[a-z]|model\.|log-neuron|https?://|/opt/aws|
 # Names of tools and packages may stand in sentences for people; alone they are a fact.
 NAMES = re.compile(r"(?:optimum-)?neuron[a-z_-]*|libneuron[a-z]*|torch[_-]neuronx")
 ALLOWED = {
-    ("cli/zoo.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
-    ("cli/zoo.py", "torch-neuronx"),
+    ("cli/zoo_text.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
+    ("cli/zoo_text.py", "torch-neuronx"),
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),

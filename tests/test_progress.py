@@ -150,9 +150,9 @@ def test_a_training_in_plain_lines(clock):
         "resuming from /runs/tiny/checkpoint-3",
         "  graphs: 0 compiled, 3 found; first training step",
         "  step 50: loss 0.7123",
-        "  step 100, validation: accuracy 0.9167, macro F1 0.9100, loss 0.3100",
+        "  step 100, validation: accuracy 0.9167, F1 0.9100, loss 0.3100",
         "  evaluating",
-        "  step 100, test: accuracy 0.9000, macro F1 0.8900, loss 0.3200",
+        "  step 100, test: accuracy 0.9000, F1 0.8900, loss 0.3200",
         "  saving the model",
     ]
 
@@ -301,8 +301,8 @@ def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
     for line in (
         "restored 4.7 MB in 0.3 s",
         "step 50: loss 0.7123",
-        "step 100, validation: accuracy 0.9167, macro F1 0.9100, loss 0.3100",
-        "step 100, test: accuracy 0.9000, macro F1 0.8900, loss 0.3200",
+        "step 100, validation: accuracy 0.9167, F1 0.9100, loss 0.3100",
+        "step 100, test: accuracy 0.9000, F1 0.8900, loss 0.3200",
         "warning: /store/blob is damaged (its digest does not fit)",
     ):
         assert kept.count(line) == 1, kept

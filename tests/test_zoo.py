@@ -2,14 +2,16 @@
 
 import json
 import shutil
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
-from cachekit import zoo
-from cachekit.architecture import IRRELEVANT, graph_fields
+from cachekit import model_config, zoo
+from cachekit.architecture import GENERATION, GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
+from cachekit.recipe.tasks import TASKS
 
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
@@ -18,18 +20,28 @@ REGISTRY = RECIPES["bert"].parents[1] / "registry"
 
 TYPES = (
     "albert",
+    "bart",
     "bert",
     "camembert",
     "deberta-v2",
+    "deit",
     "distilbert",
+    "efficientnet",
     "electra",
+    "marian",
+    "mbart",
     "mpnet",
+    "resnet",
     "roberta",
+    "t5",
+    "vit",
     "xlm-roberta",
 )
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
+OF_OLD = {"rope_theta", "rope_scaling"}  # as Transformers 4 writes them, and published configs have them
+OF_EVERY_DECODER = {"decoder_start_token_id"}  # in no class of its own
 
 
 @pytest.fixture
@@ -92,7 +104,8 @@ def test_an_unknown_model_is_none(name):
 def test_a_models_config_holds_what_may_reach_a_graph(entry):
     fields = set(entry.config) - {"model_type"}
     assert entry.config["model_type"] in TYPES
-    assert fields <= set(zoo.architecture_defaults(entry.config["model_type"])), "a misspelt field?"
+    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_OLD, *OF_EVERY_DECODER}
+    assert fields <= known, "a misspelt field?"
     assert not fields & set(IRRELEVANT)
     assert None not in entry.config.values()
 
@@ -101,14 +114,49 @@ def test_a_models_config_holds_what_may_reach_a_graph(entry):
 def test_a_config_saved_by_transformers_has_the_entrys_graph_fields(entry):
     """A fine-tune saved by Transformers spells out other defaults; that must not make it another key."""
     transformers = pytest.importorskip("transformers")
-    saved = json.loads(transformers.AutoConfig.for_model(**entry.config).to_json_string(use_diff=True))
+    saved = json.loads(transformers.AutoConfig.for_model(**deepcopy(entry.config)).to_json_string(use_diff=True))
     defaults = zoo.architecture_defaults(entry.config["model_type"])
     assert graph_fields(saved, defaults) == graph_fields(entry.config, defaults)
 
 
 @pytest.mark.parametrize("entry", MODELS.values(), ids=MODELS)
 def test_a_models_number_of_parameters(entry):
-    assert _parameters("AutoModel", entry.config) == entry.parameters
+    writes = "causal-lm" in entry.tasks
+    assert _parameters("AutoModelForCausalLM" if writes else "AutoModel", entry.config) == entry.parameters
+
+
+# What their authors, or torchvision's and timm's pages, publish, with the heads that they count in.
+PUBLISHED = {
+    "google-bert/bert-large-uncased": ("AutoModel", {}, 335_141_888),
+    "FacebookAI/roberta-large": ("AutoModel", {}, 355_359_744),
+    "FacebookAI/xlm-roberta-large": ("AutoModel", {}, 559_890_432),
+    "openai-community/gpt2": ("AutoModelForCausalLM", {}, 124_439_808),
+    "facebook/bart-base": ("AutoModelForSeq2SeqLM", {}, 139_420_416),
+    "facebook/bart-large": ("AutoModelForSeq2SeqLM", {}, 406_291_456),
+    "google-t5/t5-small": ("AutoModelForSeq2SeqLM", {}, 60_506_624),
+    "google-t5/t5-base": ("AutoModelForSeq2SeqLM", {}, 222_903_552),
+    "google/vit-base-patch16-224": ("AutoModelForImageClassification", {"num_labels": 1000}, 86_567_656),
+    "facebook/deit-base-distilled-patch16-224": (
+        "DeiTForImageClassificationWithTeacher",
+        {"num_labels": 1000},
+        87_338_192,
+    ),
+    "microsoft/resnet-50": ("AutoModelForImageClassification", {"num_labels": 1000}, 25_557_032),
+    "google/efficientnet-b0": ("AutoModelForImageClassification", {"num_labels": 1000}, 5_288_548),
+    "meta-llama/Meta-Llama-3-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.1-8B": ("AutoModelForCausalLM", {}, 8_030_261_248),
+    "meta-llama/Llama-3.2-1B": ("AutoModelForCausalLM", {}, 1_235_814_400),
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": ("AutoModelForCausalLM", {}, 1_100_048_384),
+    "HuggingFaceTB/SmolLM2-135M": ("AutoModelForCausalLM", {}, 134_515_008),
+    "Qwen/Qwen3-0.6B": ("AutoModelForCausalLM", {}, 596_049_920),
+    "Qwen/Qwen3-8B": ("AutoModelForCausalLM", {}, 8_190_735_360),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_model_has_the_published_number_of_parameters(name):
+    auto, head, count = PUBLISHED[name]
+    assert _parameters(auto, MODELS[name].config, **head) == count
 
 
 def test_minilm_has_the_graph_fields_of_its_published_config():
@@ -122,8 +170,10 @@ def test_minilm_has_the_graph_fields_of_its_published_config():
 def _parameters(auto_class, config, **kwargs):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
+    made = transformers.AutoConfig.for_model(**deepcopy(config), **kwargs)  # Transformers writes into nested ones
+    cls = getattr(transformers, auto_class)
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(transformers.AutoConfig.for_model(**config, **kwargs))
+        model = cls.from_config(made) if auto_class.startswith("Auto") else cls(made)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -138,7 +188,10 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
     ours = zoo.architecture_defaults(model_type)
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    assert specific - set(IRRELEVANT) - NO_CONSTANT <= set(ours)
+    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
+    assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
+    assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
+    theirs |= dict.fromkeys(follows)
     assert {name: theirs.get(name, DROPPED_BY_TRANSFORMERS_5.get(name)) for name in ours} == ours
 
 
@@ -167,6 +220,59 @@ def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
     assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
 
 
+LLAMA = {"model_type": "llama", "rope_theta": 500000.0}
+LONG = {"factor": 8.0, "rope_type": "llama3"}
+
+
+@pytest.mark.parametrize(
+    "by_4, by_5",
+    [
+        ({"rope_scaling": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
+        ({"rope_scaling": LONG}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
+    ],
+)
+@pytest.mark.parametrize("defaults", [{}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}])
+def test_rotary_embeddings_spelt_by_two_versions_are_the_same_architecture(by_4, by_5, defaults):
+    new = {"model_type": "llama", **by_5}
+    assert graph_fields({**LLAMA, **by_4}, defaults) == graph_fields(new, defaults)
+    assert graph_fields({**LLAMA, **by_4, "rope_theta": 10000.0}, defaults) != graph_fields(new, defaults)
+
+
+def test_layers_that_are_all_of_the_usual_kind_need_not_be_listed():
+    usual, other = ["full_attention"] * 2, ["full_attention", "sliding_attention"]
+    assert graph_fields({"layer_types": usual}, {}) == graph_fields({}, {"layer_types": ["full_attention"] * 9})
+    assert graph_fields({"layer_types": other}, {})["layer_types"] == other
+
+
+@pytest.mark.parametrize(
+    "model_type, said, spelt",
+    [
+        ("bart", {"encoder_layers": 6}, {"encoder_layers": 6, "num_hidden_layers": 6, "num_beams": 4}),
+        ("t5", {"num_layers": 2}, {"num_layers": 2, "num_decoder_layers": 2, "is_gated_act": False}),
+        ("t5", {"feed_forward_proj": "gated-gelu"}, {"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}),
+        ("vit", {"hidden_size": 96}, {"hidden_size": 96, "pooler_output_size": 96}),
+        ("resnet", {"depths": [1, 1]}, {"depths": [1, 1], "out_features": ["stage2"], "out_indices": [2]}),
+    ],
+)
+def test_what_repeats_another_field_is_no_other_architecture(model_type, said, spelt):
+    defaults = zoo.architecture_defaults(model_type)
+    one, other = ({"model_type": model_type, **fields} for fields in (said, spelt))
+    assert graph_fields(one, defaults) == graph_fields(other, defaults)
+    changed = {**other, list(spelt)[1]: 3}
+    assert graph_fields(changed, defaults) != graph_fields(other, defaults)
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5", "marian", "mbart", "vit", "deit", "resnet", "efficientnet"])
+def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults(model_type):
+    transformers = pytest.importorskip("transformers")
+    saved = json.loads(transformers.CONFIG_MAPPING[model_type]().to_json_string(use_diff=False))
+    defaults = zoo.architecture_defaults(model_type)
+    generic = transformers.PretrainedConfig().to_dict()
+    spelt = {name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}}
+    assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
+
+
 # Instances
 
 
@@ -188,6 +294,8 @@ def test_instances():
         "p3.16xlarge": ("", 8, 8, 128),
         "g5.xlarge": ("", 1, 1, 24),
         "g5.2xlarge": ("", 1, 1, 24),
+        "ml.trn1.32xlarge": ("trn1", 16, 32, 512),
+        "ml.p4d.24xlarge": ("", 8, 8, 320),
     }
 
 
@@ -207,6 +315,47 @@ def test_a_recipe_of_the_zoo_loads(name):
     assert recipe.name == name
     assert recipe.model.id is not None
     assert zoo.model(recipe.model.id) is not None, "its key would need a network"
+
+
+# Those of the issue's table; families have one recipe a task.
+NAMED = [
+    "bert",
+    "bert-notebook",
+    "bert-amazon-polarity",
+    "bert-imdb",
+    "gpt2-clm",
+    "bert-large-squad",
+    "bert-mnli",
+    "roberta-classification",
+    "roberta-ner",
+    "distilbert-classification",
+    "distilbert-ner",
+    "electra-classification",
+    "electra-ner",
+    "xlm-r-classification",
+    "xlm-r-ner",
+    "camembert-classification",
+    "camembert-ner",
+    "t5-summarization",
+    "marian-translation",
+    "bart-summarization",
+    "vit",
+    "deit",
+    "resnet50",
+    "efficientnet",
+    "llama3-8b-lora",
+    "llama3.2-1b-sft",
+    "qwen3-8b-lora",
+    "granite-3.3-2b-lora",
+]
+
+
+def test_the_zoo_has_the_recipes_that_people_come_for():
+    assert not set(NAMED) - set(RECIPES)
+
+
+def test_every_task_has_a_recipe():
+    assert {load(path).task for path in RECIPES.values()} == set(TASKS)
 
 
 @pytest.mark.parametrize("name", RECIPES)

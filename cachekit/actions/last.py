@@ -14,11 +14,12 @@ from cachekit.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """A recipe as it was named, and the overrides that were given with it."""
+    """A recipe as it was named, with the overrides that were given, and whether it was taken in small."""
 
     recipe: str
     overrides: tuple[str, ...]
     compiler: str
+    tiny: bool = False
 
 
 def _place(store: Store, cwd: Path) -> Path:
@@ -30,7 +31,8 @@ def remember(store: Store, cwd: Path, last: Last) -> bool:
     """Note what was warmed here; returns False where the store cannot be written, which is no reason to fail."""
     place = _place(store, cwd)
     fresh = place.with_suffix(f".{os.getpid()}")
-    note = {"recipe": last.recipe, "overrides": last.overrides, "compiler": last.compiler, "directory": str(cwd)}
+    note = {"recipe": last.recipe, "overrides": last.overrides, "compiler": last.compiler, "tiny": last.tiny}
+    note["directory"] = str(cwd)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(json.dumps(note), encoding="utf-8")
@@ -48,7 +50,7 @@ def recall(store: Store, cwd: Path) -> Last:
     """
     try:
         note = json.loads(_place(store, cwd).read_text(encoding="utf-8"))
-        return Last(note["recipe"], tuple(note["overrides"]), note["compiler"])
+        return Last(note["recipe"], tuple(note["overrides"]), note["compiler"], bool(note.get("tiny")))
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(
             "no recipe was named, and none was warmed in this directory",

@@ -9,7 +9,7 @@ from cachekit.architecture import Architecture
 from cachekit.compilers import Compiler
 from cachekit.ingredients import Fingerprint
 from cachekit.key import Ingredients
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,10 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
             `ingredients.labels_of` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
-    architecture.check_length(found, recipe.training.max_seq_length)
+    read = tasks.fields(recipe).training
+    for name in ("max_seq_length", "max_target_length"):
+        if name in read:
+            architecture.check_length(found, getattr(recipe.training, name), name)
     architecture.check_heads(found)
     labels = tuple(ingredients.labels_of(recipe))
     fingerprint = compiler.fingerprint(recipe)

@@ -10,32 +10,15 @@ from typing import NoReturn
 import typer
 
 from cachekit import __version__
-from cachekit.cli import (
-    config,
-    doctor,
-    env,
-    export,
-    help_topics,
-    hub,
-    import_cache,
-    ls,
-    neff,
-    out,
-    plan,
-    pull,
-    push,
-    show,
-    train,
-    warm,
-    zoo,
-)
-from cachekit.cli import run as run_command
+from cachekit.cli import out
+from cachekit.cli.verbs import Verbs
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
 
 app = typer.Typer(
     name="cachekit",
+    cls=Verbs,
     help="Compile once: warm a recipe's graphs, then train with every compile skipped.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -44,27 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The order is that of `cachekit --help`: the main job first.
-for module in (
-    warm,
-    train,
-    run_command,
-    plan,
-    pull,
-    push,
-    ls,
-    show,
-    neff,
-    import_cache,
-    export,
-    zoo,
-    doctor,
-    config,
-    env,
-):
-    app.command(module.NAME, context_settings=getattr(module, "CONTEXT", None))(module.command)
-app.add_typer(hub.app, name=hub.NAME)
-app.command(help_topics.NAME)(help_topics.command)
 
 
 def _version(value: bool) -> None:
@@ -125,8 +87,6 @@ def run(arguments: Sequence[str]) -> int:
         if _asks_for_json(arguments):  # the verb itself never came to read its options
             out.setup("json")
         return out.error(UsageError(words.rstrip("."), hint=hint))
-    if isinstance(outcome, run_command.CommandExit):
-        return int(outcome)
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0

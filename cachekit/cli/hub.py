@@ -11,7 +11,10 @@ from cachekit.cli import options, out
 
 NAME = "hub"
 app = typer.Typer(
-    help="Set up and look at a team's cache on the Hugging Face Hub.", no_args_is_help=True, rich_markup_mode=None
+    add_completion=False,
+    help="Set up and look at a team's cache on the Hugging Face Hub.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repo.", show_default=False)]
 Dataset = Annotated[bool, typer.Option("--dataset", help="A dataset repo instead of a model repo.")]

@@ -59,6 +59,9 @@ Overrides = Annotated[
         "--set", metavar="FIELD=VALUE", help="Change a field: training.per_device_train_batch_size=8. Repeatable."
     ),
 ]
+Tiny = Annotated[
+    bool, typer.Option("--tiny", help="The recipe in small: few layers, a few rows of its own, random weights; no Hub.")
+]
 Format = Annotated[
     str,
     typer.Option(
@@ -115,9 +118,16 @@ def with_nodes(overrides: list[str] | None, count: int | None) -> list[str]:
     return [*(overrides or ()), *([f"parallel.nodes={count}"] if count is not None else ())]
 
 
-def named(recipe: str, overrides: list[str] | None, home: Path | None = None, compiler: str | None = None) -> str:
+def named(
+    recipe: str,
+    overrides: list[str] | None,
+    home: Path | None = None,
+    compiler: str | None = None,
+    *,
+    tiny: bool = False,
+) -> str:
     """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
-    words = [recipe, *(word for text in overrides or () for word in ("--set", text))]
+    words = [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides or () for word in ("--set", text))]
     return shlex.join([*words, *elsewhere(home, compiler)])
 
 
@@ -142,12 +152,17 @@ def check_contradiction(*, require_warm: bool, recache: bool) -> None:
         )
 
 
-def load_recipe(name: str, overrides: list[str] | None) -> tuple[Recipe, str]:
-    """A recipe by path or name, and the path it was read from."""
+def load_recipe(name: str, overrides: list[str] | None, *, tiny: bool = False) -> tuple[Recipe, str]:
+    """A recipe by path or name, and the path it was read from; in small, with the overrides on top of that."""
     from cachekit import recipe, zoo
 
     path = zoo.recipe_path(name)
-    return recipe.load(path, overrides or ()), str(path)
+    loaded = recipe.load(path, overrides or ())
+    if tiny:
+        from cachekit import tiny as small
+
+        loaded = recipe.load(path, [*small.overrides(loaded), *(overrides or ())])
+    return loaded, str(path)
 
 
 def cache_folder(text: str) -> Path:

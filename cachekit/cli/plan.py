@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import options, out
-from cachekit.tiers.layout import LOCAL
 
 if TYPE_CHECKING:
     from cachekit.actions.plan import Plan
@@ -16,6 +15,7 @@ NAME = "plan"
 def command(
     recipe: options.RecipeName,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     require_warm: options.RequireWarm = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
@@ -41,11 +41,11 @@ def command(
     from cachekit.ingredients import check_data
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    loaded, _ = options.load_recipe(recipe, overrides)
+    loaded, _ = options.load_recipe(recipe, overrides, tiny=tiny)
     check_data(loaded, absent_ok=True)
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         planned = plan(prepared, session.store, session.chain)
     return show(planned, require_warm=require_warm)
 
@@ -63,6 +63,8 @@ def show(planned: Plan, *, require_warm: bool) -> int:
 
 def human(document: dict[str, Any]) -> list[str]:
     """A plan for people."""
+    from cachekit.tiers.layout import LOCAL
+
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
     if document["status"] == "hit":
         modules = out.count(len(document["modules"]), "module")

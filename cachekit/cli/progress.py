@@ -21,6 +21,9 @@ PHASES = {
     "evaluate": "evaluating",
     "save": "saving the model",
 }
+# Of an evaluation's figures: numbers of things, and how fast it was.
+QUIET = {"rows", "features", "tokens", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
+QUIET |= {"jit_compilation_time"}
 EVERY = 30.0  # seconds between two plain lines about the same thing
 
 
@@ -234,11 +237,12 @@ class Progress:
     def _on_worker_log(self, event: dict[str, Any]) -> None:
         if self._mode != "train":
             return
-        shown = {"loss": "loss", "eval_accuracy": "accuracy", "eval_f1": "macro F1", "eval_loss": "loss"}
-        figures = [f"{label} {event[name]:.4f}" for name, label in shown.items() if name in event]
-        if figures:
-            split = f", {self._split}" if "eval_loss" in event else ""
-            self._line(f"  step {event['step']}{split}: {', '.join(figures)}")
+        evaluated = {name.removeprefix("eval_"): event[name] for name in event if name.startswith("eval_")}
+        shown = evaluated or {name: event[name] for name in ("loss",) if name in event}
+        if shown:
+            split = f", {self._split}" if evaluated else ""
+            told = {name: float(value) for name, value in shown.items() if name not in QUIET}
+            self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
     def _on_import_reading(self, event: dict[str, Any]) -> None:
         self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)

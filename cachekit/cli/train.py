@@ -31,6 +31,7 @@ OutputDir = Annotated[
 def command(
     recipe: RecipeOrLast = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     output_dir: OutputDir = None,
     resume: Resume = None,
     require_warm: options.RequireWarm = False,
@@ -70,12 +71,13 @@ def command(
     if recipe is None:
         last = recall(Store(options.load_config(home).home, Journal(None, NAME)), Path.cwd())
         recipe, given, compiler = last.recipe, [*last.overrides, *given], compiler or last.compiler
-        out.note(" ".join([f"training {recipe}", *(f"--set {text}" for text in last.overrides)]))
-    loaded, _ = options.load_recipe(recipe, given)
+        tiny = tiny or last.tiny
+        out.note(f"training {options.named(recipe, list(last.overrides), tiny=tiny)}")
+    loaded, _ = options.load_recipe(recipe, given, tiny=tiny)
     config = options.load_config(home, compiler, wait, cache)
     target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         options.check_output(target)
@@ -103,8 +105,7 @@ def human(document: dict[str, Any]) -> list[str]:
         graphs = f"compiled nothing: {out.count(document['found'], 'graph')} found"
     lines = [f"{document['recipe']}: trained {document['steps']} steps  key {document['key'][:16]}", f"  {graphs}"]
     for split, figures in document["metrics"].items():
-        shown = f"accuracy {figures['accuracy']:.4f}, macro F1 {figures['f1']:.4f}, loss {figures['loss']:.4f}"
-        lines.append(f"  {split}: {shown} on {figures['rows']:.0f} rows")
+        lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows")
     lines.append(
         f"  saved {out.duration(document['saved_seconds'])} of compiling; "
         f"cachekit itself took {out.duration(document['overhead_seconds'])}"

@@ -15,6 +15,7 @@ NAME = "warm"
 def command(
     recipe: options.RecipeName,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     dry_run: options.DryRun = False,
@@ -47,16 +48,15 @@ def command(
     options.check_contradiction(require_warm=require_warm, recache=recache)
     overrides = options.with_nodes(overrides, nnodes)
     node = Node(node_rank, master_addr, master_port)
-    loaded, path = options.load_recipe(recipe, overrides)
+    loaded, path = options.load_recipe(recipe, overrides, tiny=tiny)
     config = options.load_config(home, compiler, wait, cache)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler))
+        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
-        remember(
-            session.store, Path.cwd(), Last(str(Path(path).absolute()), tuple(overrides or ()), compiler or "auto")
-        )
+        place = str(Path(path).absolute())
+        remember(session.store, Path.cwd(), Last(place, tuple(overrides or ()), compiler or "auto", tiny))
     next_words = shlex.join(["cachekit", "train", *options.elsewhere(home)])
     out.data(
         done.as_dict(),

@@ -1,135 +1,192 @@
-"""`cachekit zoo`: the recipes, models and instances that come along."""
+"""`cachekit zoo`: the recipes, models, instances and toolchains that come along."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 
-from cachekit.cli import options, out
-from cachekit.errors import UsageError
+from cachekit.cli import options, out, zoo_text
+from cachekit.errors import RecipeError, UsageError
 
 NAME = "zoo"
-SHOWN = ("neuronx-cc", "torch-neuronx")  # of a toolchain's packages; the JSON has them all
-TOPICS = ("recipes", "models", "instances", "toolchains", "schema")
 
-Topic = Annotated[
-    str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances, toolchains, schema (of a recipe).")
+app = typer.Typer(
+    add_completion=False,
+    help="List, show and check recipes, models and instances.",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+)
+
+Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances or toolchains.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for it: text-classification.")]
+ModelName = Annotated[str, typer.Option("--model", metavar="NAME", help="An id, a part of one, or a type: bert.")]
+InstanceName = Annotated[str, typer.Option("--instance", metavar="TYPE", help="As trn1.2xlarge, or trn1.")]
+MaxPrice = Annotated[
+    Optional[float], typer.Option("--max-price", metavar="DOLLARS", min=0, help="An hour costs that at the most.")
+]
+OwnPrice = Annotated[
+    Optional[list[str]],
+    typer.Option("--price", metavar="TYPE=DOLLARS", help="What you pay for an hour of it. Repeatable."),
+]
+Files = Annotated[
+    Optional[list[Path]], typer.Argument(metavar="[FILE...]", help="Recipes; without any, all of the zoo.")
 ]
 
 
-def command(
-    topic: Topic = "recipes",
+@app.callback()
+def _top(
+    context: typer.Context,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
 ) -> int:
-    """List recipes, models, instances or toolchains; print the schema.
+    """List, show and check recipes, models and instances.
 
-    Example:  cachekit zoo models
+    Without a command: lists the recipes.
+
+    Example:  cachekit zoo show bert
     """
-    out.setup(format, quiet=quiet, verbose=verbose)
-    if topic not in TOPICS:
-        raise UsageError(f"zoo has no topic {topic!r}", hint=f"one of {', '.join(TOPICS)}")
-    if topic == "schema":
-        import json
-
-        from cachekit.recipe import json_schema
-
-        out.text(json.dumps(json_schema(), indent=2))
-        return 0
-    rows = {"recipes": _recipes, "models": _models, "instances": _instances, "toolchains": _toolchains}[topic]()
-    out.data(rows, lambda found: _human(topic, found), lambda found: "\n".join(row["name"] for row in found))
+    if context.invoked_subcommand is None:
+        return ls(format=format, quiet=quiet, verbose=verbose)
+    if format != "human" or quiet or verbose:
+        raise UsageError(
+            "options stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
+        )
     return 0
 
 
-def _recipes() -> list[dict[str, Any]]:
-    from cachekit import recipe, zoo
+@app.command("ls")
+def ls(
+    topic: Topic = "recipes",
+    task: Task = "",
+    model: ModelName = "",
+    instance: InstanceName = "",
+    max_price: MaxPrice = None,
+    price: OwnPrice = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """List recipes, models, instances or toolchains, by task and price.
 
-    rows = []
-    for name, path in zoo.recipes().items():
-        loaded = recipe.load(path)
-        rows.append(
-            {
-                "name": name,
-                "task": loaded.task,
-                "model": loaded.model.id or loaded.model.package or loaded.model.path,
-                "data": loaded.data.id or loaded.data.path or loaded.data.train_file,
-                "description": loaded.description.strip(),
-                "path": str(path),
-            }
-        )
-    return rows
+    Example:  cachekit zoo ls --task token-classification --max-price 2
+
+    Example:  cachekit zoo ls models --model roberta
+    """
+    from cachekit.actions import zoo_list
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    wanted = zoo_list.Filter(task, model, instance, max_price, _prices(price))
+    rows = zoo_list.rows(topic, wanted)
+    out.data(rows, lambda found: zoo_text.listed(topic, found), lambda found: "\n".join(row["name"] for row in found))
+    return 0
 
 
-def _models() -> list[dict[str, Any]]:
+def _listing(topic: str) -> None:
+    """`cachekit zoo models`, which was there before `zoo ls models`."""
+
+    @app.command(topic, hidden=True, help=f"As `zoo ls {topic}`.")
+    def listing(
+        format: options.Format = "human",  # noqa: A002
+        quiet: options.Quiet = False,
+        verbose: options.Verbose = 0,
+    ) -> int:
+        return ls(topic, format=format, quiet=quiet, verbose=verbose)
+
+
+for _topic in ("recipes", "models", "instances", "toolchains"):
+    _listing(_topic)
+
+
+@app.command("show")
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Of a recipe, a model, an instance or a toolchain.",
+            show_default=False,
+            autocompletion=options.complete_recipe,
+        ),
+    ],
+    price: OwnPrice = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """Show one of them in full, with what it is expected to cost.
+
+    Example:  cachekit zoo show bert --price trn1.2xlarge=0.40
+    """
+    from cachekit.actions import zoo_list
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    document = zoo_list.show(name, zoo_list.Filter(prices=_prices(price)))
+    out.data(document, zoo_text.in_full, lambda found: str(found.get("path", found["name"])))
+    return 0
+
+
+@app.command("check")
+def check(
+    files: Files = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """Check recipes and registry entries, without the network.
+
+    What they say, whether lengths and layout fit the model, and the names by which they refer to each other. Exits 2
+    if something is wrong.
+
+    Example:  cachekit zoo check my-recipe.yaml
+    """
     from cachekit import zoo
+    from cachekit.actions import zoo_check
 
-    return [
-        {
-            "name": entry.id,
-            "type": entry.config["model_type"],
-            "parameters": entry.parameters,
-            "licence": entry.licence,
-            "tasks": list(entry.tasks),
-            "aliases": list(entry.aliases),
-        }
-        for entry in zoo.models().values()
-    ]
-
-
-def _instances() -> list[dict[str, Any]]:
-    import msgspec
-
-    from cachekit import zoo
-
-    return [{"name": name, **msgspec.to_builtins(instance)} for name, instance in zoo.instances().items()]
-
-
-def _toolchains() -> list[dict[str, Any]]:
-    import msgspec
-
-    from cachekit import zoo
-
-    return [{"name": name, **msgspec.to_builtins(release)} for name, release in zoo.toolchains().items()]
-
-
-def _human(topic: str, rows: list[dict[str, Any]]) -> list[str]:
-    if topic == "recipes":
-        header = ["recipe", "task", "model"]
-        lines = out.table([[row["name"], row["task"], str(row["model"])] for row in rows], header)
-        return [*lines, "", "next: cachekit plan RECIPE, cachekit warm RECIPE"]
-    if topic == "models":
-        return out.table(
-            [[r["type"], f"{r['parameters'] / 1e6:.0f}M", r["licence"], r["name"]] for r in rows],
-            ["type", "size", "licence", "model"],
+    out.setup(format, quiet=quiet, verbose=verbose)
+    paths = [zoo.recipe_path(str(file)) for file in files or ()]
+    checked = zoo_check.check_files(paths) if paths else zoo_check.check_zoo()
+    wrong = len(checked.wrong)
+    out.data(checked.as_dict(), zoo_text.checked, lambda found: str(found["status"]), fails=bool(wrong))
+    if wrong:
+        what = {0: "the zoo", 1: "this recipe"}.get(len(paths), "these recipes")
+        raise RecipeError(
+            f"{out.count(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong with {what}",
+            cause=f"{checked.wrong[0].where}: {checked.wrong[0].problem}",
+            hint=checked.wrong[0].hint,
         )
-    if topic == "toolchains":
-        return out.table(
-            [
-                [row["name"], row["released"], *(_version(row, name) for name in SHOWN), " ".join(row["targets"])]
-                for row in rows
-            ],
-            ["toolchain", "released", *SHOWN, "targets"],
-        )
-    return out.table(
-        [
-            [
-                row["name"],
-                row["accelerator"],
-                f"{row['chips']} x {row['cores'] // row['chips']}",
-                f"{row['device_memory_gib']:.0f} GiB",
-                _price(row["price"]),
-            ]
-            for row in rows
-        ],
-        ["instance", "accelerator", "cores", "memory", "price an hour"],
-    )
+    return 0
 
 
-def _version(row: dict[str, Any], package: str) -> str:
-    return str(row["packages"].get(package, "")).partition("+")[0]
+@app.command("schema")
+def schema(
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+) -> int:
+    """Print the JSON schema of a recipe, for your editor.
+
+    Example:  cachekit zoo schema > recipe.schema.json
+    """
+    import json
+
+    from cachekit.recipe import json_schema
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    out.text(json.dumps(json_schema(), indent=2))
+    return 0
 
 
-def _price(price: dict[str, Any] | None) -> str:
-    return f"{price['per_hour']:.2f} {price['currency']} ({price['region']}, {price['date']})" if price else "unknown"
+def _prices(given: list[str] | None) -> dict[str, float]:
+    prices = {}
+    for text in given or ():
+        name, _, amount = text.partition("=")
+        try:
+            prices[name] = float(amount)
+        except ValueError:
+            prices[name] = -1.0
+        if not name or not 0 <= prices[name] < float("inf"):
+            raise UsageError(f"--price {text}: not of the form TYPE=DOLLARS", hint="--price trn1.2xlarge=0.40")
+    return prices

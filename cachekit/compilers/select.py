@@ -53,6 +53,10 @@ def select(
 
 
 def _neuron_is_here() -> bool:
+    from cachekit.compilers.neuron import presence
+
+    if not presence.possible():
+        return False
     from cachekit.compilers.neuron import host
 
     return host.available()

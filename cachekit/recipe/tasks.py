@@ -24,12 +24,14 @@ class TaskFields:
         training: Fields of `training` that not every task has.
         nested: Those of `columns` whose values are lists or mappings.
         label_smoothing: The loss is one that Transformers smooths.
+        plain_text: A .txt file is a text, not a table.
     """
 
     columns: Mapping[str, str | None]
     data: frozenset[str] = frozenset()
     training: frozenset[str] = field(default=frozenset({"max_seq_length", "label_smoothing_factor"}))
     nested: frozenset[str] = frozenset()
+    plain_text: bool = False
 
     @property
     def has_classes(self) -> bool:
@@ -58,13 +60,15 @@ TASKS: dict[str, TaskFields] = {
         {"context_column": None, "question_column": "question", "label_column": "label"},
         data=frozenset({"choices_columns"}),
     ),
-    "causal-lm": TaskFields({"text_column": "text"}, training=_LM),
+    "causal-lm": TaskFields({"text_column": "text"}, training=_LM, plain_text=True),
     "instruction-tuning": TaskFields(
         {"prompt_column": "prompt", "response_column": "response", "messages_column": None},
         training=_LM,
         nested=frozenset({"messages_column"}),
     ),
-    "masked-lm": TaskFields({"text_column": "text"}, training=frozenset({"max_seq_length", "mlm_probability"})),
+    "masked-lm": TaskFields(
+        {"text_column": "text"}, training=frozenset({"max_seq_length", "mlm_probability"}), plain_text=True
+    ),
     "summarization": TaskFields(
         {"source_column": "document", "target_column": "summary"},
         data=_SEQ2SEQ,

@@ -16,7 +16,8 @@ from typing import Any
 
 STATE = "trainer_state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # or an index of several files, under the same name
+# Or an index of several files, under the same name. PEFT writes adapters alone [peft: save_pretrained].
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 _LARGEST_HEADER = 100_000_000  # bytes; the format's own limit [safetensors: format]
 
 

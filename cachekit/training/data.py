@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,18 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
 
 
 def splits(
-    tables: Mapping[str, Sequence[Any]], recipe: Recipe, read: Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+    tables: Mapping[str, Sequence[Any]],
+    recipe: Recipe,
+    read: Callable[[Mapping[str, Any], str], Mapping[str, Any]],
+    running: Collection[str] = (),
 ) -> dict[str, Split]:
     """The rows of each split: validation rows are taken from the training rows where there are none, and samples.
+
+    Args:
+        tables: From `tables`.
+        recipe: Says how many.
+        read: See `Split`.
+        running: Splits whose rows go on in one another, a text's lines: what is taken of them is one piece.
 
     Raises:
         DataError: There are too few to take some.
@@ -75,14 +84,16 @@ def splits(
     data, seed = recipe.data, recipe.training.seed
     found = {name: Split(table, range(len(table)), read, name) for name, table in tables.items()}
     if "validation" not in found:
-        found["train"], found["validation"] = _split(found["train"], data.validation_fraction, seed)
+        order = list(range(len(found["train"])))
+        if "train" not in running:
+            random.Random(seed).shuffle(order)  # noqa: S311 - a sample, no secret
+        found["train"], found["validation"] = _split(found["train"], data.validation_fraction, order)
+        running = {*running, "validation"} if "train" in running else running
     limits = {"train": data.max_train_samples, "validation": data.max_eval_samples, "test": data.max_eval_samples}
-    return {name: _sample(split, limits[name], seed) for name, split in found.items()}
+    return {name: _sample(split, limits[name], seed, name in running) for name, split in found.items()}
 
 
-def _split(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
-    order = list(range(len(split)))
-    random.Random(seed).shuffle(order)  # noqa: S311 - a sample, no secret
+def _split(split: Split, fraction: float, order: Sequence[int]) -> tuple[Split, Split]:
     held = max(1, round(len(order) * fraction))
     if held >= len(order):
         raise DataError(f"{len(order)} training rows leave none to validate on", hint="give data.validation_file")
@@ -90,15 +101,19 @@ def _split(split: Split, fraction: float, seed: int) -> tuple[Split, Split]:
     return split.take(training), Split(split.table, [split.indices[i] for i in validation], split.read, "validation")
 
 
-def _sample(split: Split, limit: int | None, seed: int) -> Split:
+def _sample(split: Split, limit: int | None, seed: int, running: bool) -> Split:
     if limit is None or limit >= len(split):
         return split
+    if running:
+        return split.take(range(limit))
     # A random sample, not the first rows: files are often sorted by class.
     return split.take(sorted(random.Random(seed).sample(range(len(split)), limit)))  # noqa: S311
 
 
 def _from_files(recipe: Recipe) -> dict[str, Any]:
-    data, columns, nested = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe).nested
+    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
+    options: dict[str, Any] = {"nested": fields.nested, "plain_text": fields.plain_text}
+    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
     if data.path:
         files = rows.split_files(Path(data.path))
     else:
@@ -109,7 +124,6 @@ def _from_files(recipe: Recipe) -> dict[str, Any]:
         if path.suffix.lower() == ".parquet":
             found[name] = _parquet(path, columns)
         else:
-            options: dict[str, Any] = {"nested": nested, "delimiter": data.delimiter, "encoding": data.encoding}
             found[name] = list(rows.read(path, columns, **options))
     return found
 

@@ -11,11 +11,17 @@ from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
 from cachekit.architecture import IRRELEVANT
 from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.training import lora
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import Task
 
 # Fields that reach no graph but through the weights that training starts from.
-SCALES = {"initializer_factor", "initializer_range"}
+SCALES = {"init_std", "initializer_factor", "initializer_range"}
+
+
+def compiled_part(model: Any) -> Any:
+    """The model whose forward pass is compiled: the one inside of PEFT's, whose own passes arguments on."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -27,10 +33,18 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
         options: Keywords of the compiler for loading a model.
 
     Raises:
-        RecipeError: The weights do not fit the architecture, or Transformers does not know it.
+        RecipeError: The weights do not fit the architecture, Transformers does not know it, or LoRA finds no layer.
         UnknownNameError: Files are neither here nor on the Hub.
     """
-    return _processor(job, task), _model(job, task, options)
+    processor, model = _processor(job, task), _model(job, task, options)
+    if getattr(model, "loss_type", "") is None:
+        # Of GPT-2 and others: the library warns in the forward pass that it takes its usual loss, and a warning there
+        # cuts the graph in two (transformers 4.57 and 5.23, torch 2.13).
+        model.loss_function = model.loss_function
+    training = job.recipe.training
+    if training.lora is not None:
+        model = lora.apply(model, training.lora, training)
+    return processor, model
 
 
 def _processor(job: Job, task: Task) -> Any:

@@ -28,7 +28,7 @@ TRIAL_SAVE = 2
 TIMES = frozenset(
     {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 )
-COUNTS = frozenset({"rows", "features", "tokens"})
+COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})
 
 
 def arguments(
@@ -134,8 +134,8 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         start = time.perf_counter()
         loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
         if self._work.generate is not None:
-            with torch.no_grad():
-                logits = self._work.generate(model, self._prepare_inputs(inputs))
+            with torch.no_grad(), self.compute_loss_context_manager():
+                logits = (self._work.generate(model, self._prepare_inputs(inputs)), logits)
         self.step_seconds["evaluation"].append(time.perf_counter() - start)
         return loss, logits, labels
 
@@ -231,8 +231,8 @@ def rows_of_a_step(training: Training | TrainingArguments, workers: int) -> int:
     return training.per_device_train_batch_size * training.gradient_accumulation_steps * workers
 
 
-def check_rows(training: Training, rows: int, workers: int) -> None:
-    """Refuse fewer rows than a step takes: a trial repeats rows and would not notice.
+def check_rows(training: Training, rows: int, workers: int, unit: str = "rows") -> None:
+    """Refuse fewer rows, or whatever else a feature is, than a step takes: a trial repeats rows and would not notice.
 
     Raises:
         DataError: There are fewer.
@@ -247,8 +247,8 @@ def check_rows(training: Training, rows: int, workers: int) -> None:
         }
         lower = "gradient_accumulation_steps" if accumulated > 1 else "per_device_train_batch_size"
         raise DataError(
-            f"{rows} training rows do not fill a step",
-            cause=f"it takes {needed} rows: {' x '.join(name for name, told in factors.items() if told)}",
+            f"{rows} training {unit} do not fill a step",
+            cause=f"it takes {needed} {unit}: {' x '.join(name for name, told in factors.items() if told)}",
             hint=f"lower training.{lower}",
         )
 

@@ -87,11 +87,13 @@ def _run(job: Job, events: Events) -> Result:
             most["train"] = trainer.TRIAL_STEPS * trainer.rows_of_a_step(training, workers)
             most["validation"] = eval_batch(job.recipe) * workers + 1
         work = task.ready(job, processor, net, splits, most)
-        trainer.check_rows(training, len(work.features["train"]), workers)
+        for note in work.notes:
+            events.emit("note", note=note)
+        trainer.check_rows(training, len(work.features["train"]), workers, work.unit)
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
             work = replace(work, features={name: Cycled(work.features[name], count) for name, count in most.items()})
-    runtime.compile_model(net, job.settings)
+    runtime.compile_model(model.compiled_part(net), job.settings)
 
     with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
         session = trainer.Session(

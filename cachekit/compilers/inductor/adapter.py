@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit import archive
 from cachekit.compilers.inductor import elf, facts, flags, host, option_names
 from cachekit.compilers.inductor.watch import CommandWatch, InductorWatch
 from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
@@ -164,6 +163,8 @@ class Inductor:
 
         But for machine code whose linker was killed with it: that would be found, and fail to load.
         """
+        from cachekit import archive  # with Python's compressors: a plan does without
+
         names = {name for name in self.contents(live_root) - before if not elf.torn(live_root / name)}
         if not names:
             return None
@@ -178,6 +179,8 @@ class Inductor:
 
     def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
         """See the port. Its live root is a run's own: nothing stands in the way."""
+        from cachekit import archive
+
         if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
             raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
         return Restored(archive.unpack(files[0], live_root))

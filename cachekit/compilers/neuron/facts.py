@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from cachekit.compilers.neuron import presence
+
 # --- packages and tools ------------------------------------------------------------------------------------------
 
 # What makes Neuron's toolchain; the version of each reaches graphs or code. The first three must import.
@@ -20,8 +22,8 @@ XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
-PACKAGE_MODULES = {"neuronx-cc": "neuronxcc", "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
-COMPILER_MODULE = "neuronxcc"  # its __version__ carries "+<commit>", which the package's metadata may lack [ON]
+COMPILER_MODULE = presence.COMPILER_MODULE  # it stands there because it is asked for at every start
+PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
 FRAMEWORK_MODULE = "torch_neuronx"
 XLA_MODULE = "libneuronxla"
 # PyPI carries placeholders of these names, which install and then fail to import: torch-neuronx 1.0, neuronx-cc

@@ -34,7 +34,9 @@ class Work:
             their order; `loss` is the mean over what is judged, `rows` how many rows of the split were counted.
         labels: The names of the batch's tensors that are labels.
         reduce: What evaluation keeps of a batch's logits, given its labels: where they are too large to keep.
-        generate: What the model writes for a batch, in fixed shapes, instead of the logits.
+        generate: What the model writes for a batch, in fixed shapes; `reduce` is then given this and the logits.
+        unit: What a feature is called in an error.
+        notes: What a person should know of the features, a sentence each.
     """
 
     features: Mapping[str, Sequence[Feature]]
@@ -42,8 +44,10 @@ class Work:
     collate: Callable[[Sequence[Feature]], Batch]
     score: Callable[[Sequence[Feature], Any, Any], dict[str, float]]
     labels: tuple[str, ...] = ("labels",)
-    reduce: Callable[[Any, Any], torch.Tensor] | None = None
+    reduce: Callable[[Any, Any], torch.Tensor | tuple[torch.Tensor, ...]] | None = None
     generate: Callable[[Any, Batch], torch.Tensor] | None = None
+    unit: str = "rows"
+    notes: tuple[str, ...] = ()
 
 
 class Task(Protocol):

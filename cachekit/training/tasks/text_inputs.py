@@ -37,6 +37,36 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise RecipeError("the tokenizer has no padding token", hint="choose another with model.tokenizer")
 
 
+def check_fast(tokenizer: Any, task: str) -> None:
+    """Refuse a tokenizer that cannot say where its tokens stand in a text.
+
+    Raises:
+        RecipeError: It is none of the `tokenizers` package.
+    """
+    if not tokenizer.is_fast:
+        raise RecipeError(
+            f"{task} needs a tokenizer that knows where its tokens stand in the text",
+            cause=f"{type(tokenizer).__name__} is not one of the tokenizers package",
+            hint="choose another with model.tokenizer",
+        )
+
+
+def for_words(tokenizer: Any, task: str) -> None:
+    """Make a tokenizer ready for texts that are lists of words.
+
+    One that takes a space for a part of the word behind it must put one before each word: GPT-2's family does not by
+    default, and RoBERTa's of Transformers 4 refuses. It says so when it is saved with the model, too.
+
+    Raises:
+        RecipeError: It cannot tell which word a token is of.
+    """
+    check_fast(tokenizer, task)
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    if type(splitter).__name__ == "ByteLevel" and not splitter.add_prefix_space:
+        splitter.add_prefix_space = True
+        tokenizer.add_prefix_space = tokenizer.init_kwargs["add_prefix_space"] = True
+
+
 def encode(
     tokenizer: Any,
     texts: Sequence[Any],

@@ -1,0 +1,75 @@
+"""Low-rank adaptation by PEFT: small matrices beside a model's own, which stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import set_seed
+
+from cachekit.errors import INSTALL, CompilerUnavailableError, RecipeError
+from cachekit.recipe.schema import Lora, Training
+
+FIELD = "training.lora.target_modules"
+ALL_LINEAR = "all-linear"  # PEFT's word for every linear layer but the head's
+_MANY = 12  # names that a sentence lists
+
+
+def apply(model: Any, lora: Lora, training: Training) -> Any:
+    """The model with adapters, and everything else frozen.
+
+    Args:
+        model: Loaded.
+        lora: What the recipe says.
+        training: Its seed is that of the adapters' first values: the same whatever was drawn before.
+
+    Raises:
+        RecipeError: The model has no such layers, or PEFT knows none for it.
+        CompilerUnavailableError: PEFT is not installed.
+    """
+    try:
+        from peft import LoraConfig, TaskType, get_peft_model
+    except ImportError as error:
+        raise CompilerUnavailableError("peft is not installed: training.lora needs it", hint=INSTALL) from error
+    names = lora.target_modules
+    if names and ALL_LINEAR in names and len(names) > 1:
+        raise RecipeError(f"{FIELD}: {ALL_LINEAR} means all of them", hint=f"name it alone: {FIELD}: [{ALL_LINEAR}]")
+    if names and names != (ALL_LINEAR,):
+        _check_names(model, names)
+    config = LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=lora.r,
+        lora_alpha=int(lora.lora_alpha) if lora.lora_alpha == int(lora.lora_alpha) else lora.lora_alpha,
+        lora_dropout=lora.lora_dropout,
+        target_modules=ALL_LINEAR if names == (ALL_LINEAR,) else list(names) if names else None,
+        bias=lora.bias,
+    )
+    if training.gradient_checkpointing:
+        # A part that is computed again gets a gradient only if what goes into it has one, and the embeddings are frozen
+        # (transformers 4.57, whose checkpoints are reentrant).
+        model.enable_input_require_grads()
+    set_seed(training.seed)
+    try:
+        return get_peft_model(model, config)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise RecipeError(
+            f"PEFT puts no adapter into this {model.config.model_type} model", cause=cause, hint=_hint(model)
+        ) from error
+
+
+def _check_names(model: Any, names: tuple[str, ...]) -> None:
+    """Each of the names must mean a layer: PEFT is content with one of them that does."""
+    modules = [name for name, _ in model.named_modules()]
+    for wanted in names:
+        if not any(name == wanted or name.endswith(f".{wanted}") for name in modules):
+            raise RecipeError(
+                f"{FIELD}: this {model.config.model_type} model has no layer {wanted!r}", hint=_hint(model)
+            )
+
+
+def _hint(model: Any) -> str:
+    """The layers that can be named."""
+    kinds = {"Linear", "Conv1D", "Embedding", "Conv2d"}
+    ends = [name.rpartition(".")[2] for name, part in model.named_modules() if type(part).__name__ in kinds]
+    found = list(dict.fromkeys(name for name in ends if not name.isdecimal()))
+    return f"name some of its layers with {FIELD}: {', '.join(found[:_MANY])}"

@@ -1,0 +1,128 @@
+"""`--tiny`: every recipe of the zoo in small, without the Hub; and each of them for real, on Inductor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cachekit import architecture, tiny, zoo
+from cachekit.ingredients import check_data, labels_of
+from cachekit.recipe import load, tasks
+
+RECIPES = sorted(zoo.recipes())
+FIRST_OF_TASK: dict[str, str] = {}
+for _name in RECIPES:
+    FIRST_OF_TASK.setdefault(load(zoo.recipes()[_name]).task, _name)
+
+
+def in_small(name: str, *overrides: str):
+    path = zoo.recipes()[name]
+    return load(path, [*tiny.overrides(load(path, overrides)), *overrides])
+
+
+class User:
+    """A user with a store and a folder, without a network."""
+
+    def __init__(self, root: Path) -> None:
+        self.work = root / "work"
+        self.work.mkdir()
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CACHEKIT_")},
+            "CACHEKIT_HOME": str(root / "home"),
+            "HF_HUB_OFFLINE": "1",
+        }
+
+    def __call__(self, *arguments: str) -> dict:
+        run = subprocess.run(
+            [sys.executable, "-m", "cachekit", *arguments, "--format", "json"],
+            cwd=self.work,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        return json.loads(run.stdout)
+
+    def losses(self) -> list[float]:
+        """The training's, as they were logged."""
+        journal = max((self.work.parent / "home" / "v1" / "journal").rglob("*.jsonl"), key=lambda path: path.name)
+        events = [json.loads(line) for line in journal.read_text().splitlines()]
+        return [event["loss"] for event in events if event["event"] == "worker.log" and "loss" in event]
+
+
+@pytest.fixture
+def user(tmp_path):
+    return User(tmp_path)
+
+
+@pytest.mark.feature("P2")
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_is_small_and_needs_no_network(name, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    recipe = in_small(name)
+    full = load(zoo.recipes()[name])
+    assert recipe.task == full.task
+    assert recipe.model.from_config
+    assert recipe.training.max_steps == tiny.STEPS
+    found = architecture.resolve(recipe)
+    assert found.source == "registry" or recipe.model.package
+    assert found.model_type == architecture.resolve(full).model_type, "the same architecture"
+    architecture.check_length(found, recipe.training.max_seq_length)
+    architecture.check_heads(found)
+    check_data(recipe)
+    assert bool(labels_of(recipe)) == tasks.fields(recipe).has_classes
+
+
+def test_what_the_user_sets_wins():
+    recipe = in_small("bert", "training.max_steps=3", "model.config.hidden_dropout_prob=0.5")
+    assert recipe.training.max_steps == 3
+    assert recipe.model.config["hidden_dropout_prob"] == 0.5
+    assert recipe.model.config["hidden_size"] == 32
+
+
+def test_the_tokenizer_knows_every_word_of_the_rows():
+    """`python recipes/tiny/make_tokenizer.py` was run after the last change."""
+    folder = zoo.tiny()
+    before = {path.name: path.read_bytes() for path in (folder / "tokenizer").iterdir()}
+    subprocess.run([sys.executable, str(folder / "make_tokenizer.py")], check=True)
+    assert {path.name: path.read_bytes() for path in (folder / "tokenizer").iterdir()} == before
+
+
+def test_a_training_remembers_that_the_warm_was_small(user):
+    """What `train` takes is what was warmed last: seen by its plan, without a compile."""
+    small = user("plan", "bert", "--tiny")
+    full = user("plan", "bert")
+    assert small["key"] != full["key"]
+    assert user("warm", "bert", "--tiny", "--dry-run")["key"] == small["key"]
+
+
+def warm_and_train(user, name: str) -> None:
+    warmed = user("warm", name, "--tiny")
+    assert warmed["compiled"] > 0
+    trained = user("train")
+    assert trained["key"] == warmed["key"], "the recipe warmed last, in small"
+    assert (trained["compiled"], trained["built"]) == (0, 0), trained["surprises"]
+    assert trained["found"] > 0
+    losses = user.losses()
+    assert sum(losses[-2:]) < sum(losses[:2]), f"it learns: {losses}"
+    assert trained["metrics"]["validation"]["rows"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F1", "P1")
+@pytest.mark.parametrize("name", FIRST_OF_TASK.values(), ids=list(FIRST_OF_TASK))
+def test_one_recipe_of_each_task_trains_without_compiling(user, name):
+    warm_and_train(user, name)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F1", "P1")
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in FIRST_OF_TASK.values()])
+def test_every_other_recipe_trains_without_compiling(user, name):
+    warm_and_train(user, name)
