@@ -42,13 +42,15 @@ def command(
     Example:  cachekit zoo new --from train.sh --out recipe.yaml
     """
     from cachekit.actions.new_recipe import new_recipe
+    from cachekit.recipe.importing.draft import grouped
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if target is not None and target.exists() and not force:
         raise UsageError(f"{target} is there already", hint="name another file with --out, or say --force")
     made = new_recipe(source)
-    for note in made.notes:
-        out.note(f"{'to be done' if note.todo else 'not carried over'}: {note}")
+    for title, todo in (("to be done", True), ("not carried over", False)):
+        for words in grouped(note for note in made.notes if note.todo is todo):
+            out.note(f"{title}: {words}")
     if target is not None:
         try:
             target.write_text(made.text, encoding="utf-8")

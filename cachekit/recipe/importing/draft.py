@@ -22,7 +22,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "parallel": Parallel.__struct_fields__,
     "compiler": ("name", "flags", "options"),
 }
-_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
+# By their names, and by how they look. `s3_prefix_key` is a place: its value is not shown, and it is called no secret.
+_SECRET = re.compile(r"(TOKEN|API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
+_PERHAPS = re.compile(r"(KEY|KEY_ID)$", re.IGNORECASE)
+_LOOKS_SECRET = re.compile(
+    r"\b(hf|api_org|hf_oauth|ghp|gho|github_pat)_[A-Za-z0-9_]{20,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bsk-[A-Za-z0-9_-]{20,}"
+    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*|(?<=://)[^/\s@]+:[^/\s@]+(?=@)"
+)
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
 _WIDTH = 116
 LONGEST = 60  # characters of a value that a note quotes
@@ -85,7 +91,9 @@ class Draft:
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if _SECRET.search(name):
-            value, why = None, "a secret; say it with `hf auth login` or in the environment"
+            value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
+        elif _PERHAPS.search(name):
+            value = None
         words = "" if value is None else " " + _short(value)
         note = Note(_plain(what + words), why)
         if note not in self.notes:
@@ -140,7 +148,7 @@ class Draft:
         for title, notes in (("To be done before it can be used:", todo), ("Not carried over:", left)):
             if notes:
                 lines.append(f"# {title}")
-                lines += [line for note in notes for line in _folded(str(note))]
+                lines += [line for words in grouped(notes) for line in _folded(words)]
                 lines.append("#")
         lines[-1:] = [""]
         lines += [_yaml({"name": self.name, "task": self.task})]
@@ -175,7 +183,16 @@ def _plain(words: str) -> str:
 
 def _short(value: Any) -> str:
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    words = _LOOKS_SECRET.sub("<secret>", words)
     return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+
+
+def grouped(notes: Iterable[Note]) -> list[str]:
+    """Notes for people: those with one reason together."""
+    groups: dict[str, list[str]] = {}
+    for note in notes:
+        groups.setdefault(note.why, []).append(note.what)
+    return [f"{', '.join(whats)}: {why}" for why, whats in groups.items()]
 
 
 def _folded(words: str) -> Iterable[str]:
