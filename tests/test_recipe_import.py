@@ -151,6 +151,9 @@ def test_a_readme_and_a_notebook_are_read(tmp_path):
     text = """
         # How to train
 
+        Based on the script [`run_glue.py`](https://github.com/huggingface/transformers/blob/main/examples/run_glue.py).
+        It is run as run_glue.py or as run_ner.py is.
+
         Don't panic: here's the command (it's "easy"):
 
         ```bash
@@ -192,6 +195,94 @@ def test_values_that_no_recipe_can_have_are_named_and_left_out(tmp_path):
         assert f"training.{field_name}" in left
     assert (found.recipe.training.seed, found.recipe.training.optim) == (7, "adafactor")
     assert (found.recipe.training.eval_strategy, found.recipe.training.eval_steps) == ("steps", 500)
+
+
+NXDT = """\
+    name: pretrain
+    trainer: {devices: 32, num_nodes: 4, max_steps: 100, gradient_clip_val: 1.0, val_check_interval: 20}
+    distributed_strategy: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 1, zero1: True}
+    data:
+      micro_batch_size: 1
+      global_batch_size: 1024
+      seq_length: ${model.encoder_seq_length}
+      data_prefix: [1.0, /data/x_text_document]
+    model:
+      encoder_seq_length: 4096
+      num_layers: 4
+      activations_checkpoint_granularity: full
+      tokenizer: {type: meta-llama/Llama-2-7b-hf}
+      optim: {name: adamw, lr: 3.0e-4, betas: [0.9, 0.95], sched: {name: CosineAnnealing, warmup_steps: 5}}
+    precision: {type: mixed_precision}
+    compiler_flags: '--model-type=transformer --distribution-strategy=llm-training'
+"""
+
+SWITCHES = """\
+    #!/bin/bash
+    CORES=32
+    ARGS="--nproc_per_node $CORES"
+    if [ ! -z "$SLURM_NTASKS" ]; then
+        HOSTS=(`scontrol show hostnames $SLURM_JOB_NODELIST`)
+        ARGS="--nproc_per_node $CORES --nnodes $SLURM_NTASKS --master_addr $HOSTS"
+        export NEURON_RT_ROOT_COMM_ID=$HOSTS:46820
+    fi
+    export PRECISION=$1
+    if [[ "BF16" == $PRECISION ]]; then
+        export XLA_USE_BF16=1
+        export NEURON_CC_FLAGS="--retry_failed_compilation --model-type transformer"
+    else
+        export NEURON_CC_FLAGS="--other"
+    fi
+    NEURON_CC_FLAGS+=" --cache_dir=$HOME/cache/`hostname`"
+    MAX_STEPS=100000
+    if [[ "$NEURON_EXTRACT_GRAPHS_ONLY" == "1" ]]; then
+        MAX_STEPS=10
+    fi
+    for LR in 1e-4 2e-4; do
+    screen -dm bash -c 'torchrun $ARGS run_clm_no_trainer.py --model_name_or_path gpt2 --dataset_name wikitext \\
+        --dataset_config_name '$2' --max_train_steps '$MAX_STEPS' --use_zero1 --learning_rate '$LR' \\
+        > log 2>&1'
+    done
+"""
+
+
+def test_conditions_loops_and_a_shell_in_the_shell(tmp_path):
+    found = made(tmp_path, SWITCHES)
+    recipe = found.recipe
+    assert (recipe.training.max_steps, recipe.training.learning_rate, recipe.training.bf16) == (100_000, 1e-4, True)
+    assert (recipe.parallel.zero_1, recipe.data.config) == (True, None)
+    assert recipe.compiler.flags == ("--retry_failed_compilation", "--model-type", "transformer")
+    left = whats(found)
+    for what in ("--dataset_config_name $2", "--cache_dir=$HOME/cache/", "NEURON_RT_ROOT_COMM_ID"):
+        assert what in left
+    assert "46820" not in found.text.partition("name:")[2]
+
+
+def test_variants_of_the_two_trainers(tmp_path):
+    text = textwrap.dedent(NXDT).replace("name: pretrain", "name: old")
+    older = text.replace("data_prefix: [1.0, /data/x_text_document]", "train_dir: /d/t.jsonl\n  packing: True")
+    assert made(tmp_path, older, "x.yaml").recipe.task == "instruction-tuning"
+    with pytest.raises(RecipeError, match="dpo"):
+        made(tmp_path, older.replace("packing: True", "alignment_strategy: {dpo: {kl_beta: 0.01}}"), "x.yaml")
+    beside = made(tmp_path, text.replace("num_layers: 4", "max_position_embeddings: ${.encoder_seq_length}"), "x.yaml")
+    assert beside.recipe.model.config == {"max_position_embeddings": 4096}
+    megatron = made(tmp_path, text + "model_source: megatron\n", "x.yaml")
+    assert megatron.recipe.model.config == {}
+    flow = """
+        data_store: {hf_dataset_name: wikicorpus, hf_dataset_config_name: raw_en, block_size: 4096}
+        model_store: {local_weights_path: model}
+        training: {tensor_parallelism_degree: 8, use_mix_precision: true, micro_batch_size: 1, steps_this_run: 5}
+        model_architecture: {architectures: [LlamaForCausalLM], hidden_size: 64, model_type: llama, rope_scaling: null}
+    """
+    recipe = made(tmp_path, flow, "x.yaml").recipe
+    assert (recipe.task, recipe.model.config, recipe.model.from_config) == ("causal-lm", {"hidden_size": 64}, True)
+    assert (recipe.parallel.tensor_parallel_size, recipe.training.bf16, recipe.training.max_steps) == (8, True, 5)
+    dolly = """
+        data_store: {hf_dataset_name: databricks/databricks-dolly-15k}
+        model_store: {hf_model_name: philschmid/Llama-2-7b-hf}
+        training: {tensor_parallel_size: 8, skip_cache_push: true}
+    """
+    recipe = made(tmp_path, dolly, "x.yaml").recipe
+    assert (recipe.task, recipe.data.prompt_column) == ("instruction-tuning", "instruction")
 
 
 # The real files
@@ -236,26 +327,6 @@ def test_the_metaflow_configuration():
     assert (recipe.training.num_train_epochs, recipe.training.per_device_train_batch_size) == (1, 2)
     assert recipe.data.labels == ("sadness", "joy", "love", "anger", "fear", "surprise")
     assert "s3_prefix" in whats(found)
-
-
-NXDT = """\
-    name: pretrain
-    trainer: {devices: 32, num_nodes: 4, max_steps: 100, gradient_clip_val: 1.0, val_check_interval: 20}
-    distributed_strategy: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 1, zero1: True}
-    data:
-      micro_batch_size: 1
-      global_batch_size: 1024
-      seq_length: ${model.encoder_seq_length}
-      data_prefix: [1.0, /data/x_text_document]
-    model:
-      encoder_seq_length: 4096
-      num_layers: 4
-      activations_checkpoint_granularity: full
-      tokenizer: {type: meta-llama/Llama-2-7b-hf}
-      optim: {name: adamw, lr: 3.0e-4, betas: [0.9, 0.95], sched: {name: CosineAnnealing, warmup_steps: 5}}
-    precision: {type: mixed_precision}
-    compiler_flags: '--model-type=transformer --distribution-strategy=llm-training'
-"""
 
 
 def test_an_nxdt_pretraining(tmp_path):

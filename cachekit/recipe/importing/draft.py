@@ -31,6 +31,7 @@ _LOOKS_SECRET = re.compile(
 )
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
 _WIDTH = 116
+SHORTEST = 6  # characters of a secret; `USE_TOKEN=1` is none
 LONGEST = 60  # characters of a value that a note quotes
 
 
@@ -90,7 +91,7 @@ class Draft:
     def drop(self, what: str, why: str, value: Any = None) -> None:
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
-        if _SECRET.search(name):
+        if _SECRET.search(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
         elif _PERHAPS.search(name):
             value = None

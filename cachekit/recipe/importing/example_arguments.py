@@ -95,6 +95,8 @@ PARALLEL = {
     "tensor_parallel_size": "tensor_parallel_size",
     "pipeline_parallel_size": "pipeline_parallel_size",
     "zero_1": "zero_1",
+    "use_zero1": "zero_1",
+    "use_zero_1": "zero_1",
 }
 WORKERS = ("nproc_per_node", "num_processes", "num_gpus", "num_cores")
 # Where nodes meet is said when training.
@@ -150,6 +152,7 @@ REASONS = {
     "fp16_full_eval": "evaluation computes as training does",
     "bf16_full_eval": "evaluation computes as training does",
     "deepspeed": "another way to split a model; parallel.zero_1 shards the optimizer's state",
+    "use_fsdp": "another way to split a model; parallel.zero_1 shards the optimizer's state",
     "fsdp": "another way to split a model; parallel.zero_1 shards the optimizer's state",
     "train_dir": "a folder of images is not read; data.id, or files with a column of images",
     "validation_dir": "a folder of images is not read; data.id, or files with a column of images",
@@ -171,6 +174,7 @@ REASONS = {
 # Variables that a worker should have, by their beginnings.
 ENVIRONMENT = ("NEURON_", "XLA_", "TORCHINDUCTOR_", "MALLOC_", "FI_", "NCCL_", "OMP_")
 ENVIRONMENT_OURS = {
+    "NEURON_RT_ROOT_COMM_ID": "where nodes meet is said when training: --master-addr",
     "NEURON_COMPILE_CACHE_URL": "cachekit says where the cache lies",
     "NEURON_EXTRACT_GRAPHS_ONLY": "`cachekit warm` does it",
     "NEURON_NUM_PARALLEL_COMPILE_WORKERS": "`cachekit warm` finds out how many fit",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +23,7 @@ from cachekit.recipe.schema import Training
 
 _SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora"}
+DEEPEST = 3  # shells in shells
 _NUMBER = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -50,15 +51,22 @@ class _Call:
 
 def calls(text: str) -> list[_Call]:
     """The calls of example scripts in a text, those of scripts that no task stands for as well."""
-    found = []
-    for command in commands(text):
+    return list(_calls(commands(text)))
+
+
+def _calls(found: Iterable[ShellCommand], depth: int = 0) -> Iterator[_Call]:
+    for command in found:
         for position, word in enumerate(command.words):
             match = _SCRIPT.match(PurePosixPath(word).name)
-            if match:
-                arguments, doubles = _arguments(command.words[position + 1 :])
-                found.append(_Call(match[1], command.words[:position], arguments, command, doubles))
+            arguments, doubles = _arguments(command.words[position + 1 :]) if match else ({}, [])
+            # Prose and links name scripts as well: a call says how.
+            if match and "://" not in word and any(value is not ... for value in arguments.values()):
+                yield _Call(match[1], command.words[:position], arguments, command, doubles)
                 break
-    return found
+            if depth < DEEPEST and "run_" in word and re.search(r"\.py\s", word):  # bash -c '…'
+                for inner in _calls(commands(word), depth + 1):
+                    inner.command.variables = {**command.variables, **inner.command.variables}
+                    yield inner
 
 
 def convert(text: str, name: str) -> Draft:
@@ -164,6 +172,8 @@ class _Reader:
             model = "bert-base-uncased"
         elif config and name and config != name:
             draft.drop("--config_name", "weights and config of two models", config)
+        if model.endswith(".json"):  # a config.json
+            model = str(PurePosixPath(model).parent)
         draft.set("model.path" if model.startswith(("/", ".", "~")) else "model.id", model)
         draft.set("model.revision", self._branch())
         tokenizer = self._take("tokenizer_name")
@@ -342,11 +352,13 @@ class _Reader:
 
     def _environment(self) -> None:
         draft = self._draft
-        for name, value in self._call.command.variables.items():
-            if "$" in value:
-                draft.drop(name, "the file does not say what the variable stands for", value)
-            elif name == "NEURON_CC_FLAGS":
+        # `time A=1 torchrun …`
+        more = dict(word.partition("=")[::2] for word in self._call.launch if re.match(r"^[A-Z_][A-Z0-9_]*=", word))
+        for name, value in {**self._call.command.variables, **more}.items():
+            if name == "NEURON_CC_FLAGS":
                 _flags(draft, value)
+            elif "$" in value:
+                draft.drop(name, "the file does not say what the variable stands for", value)
             elif name in {"XLA_USE_BF16", "XLA_DOWNCAST_BF16"}:
                 if value == "1":
                     draft.default("training.bf16", value=True)
@@ -369,6 +381,8 @@ def _flags(draft: Draft, text: str) -> None:
         if word.partition("=")[0] in {"--cache_dir", "--no_cache", "--dump"}:
             value = "" if "=" in word or word == "--no_cache" else next(rest, "")
             draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache lies", value or None)
+        elif "$" in word:
+            draft.drop(f"NEURON_CC_FLAGS {word}", "the file does not say what the variable stands for")
         else:
             kept.append(word)
     if kept:

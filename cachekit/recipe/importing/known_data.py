@@ -71,6 +71,7 @@ _KNOWN: dict[str, dict[str, Any]] = {
     "psc": {"source_column": "extract_text", "target_column": "summary_text"},
     "wiki_summary": {"source_column": "article", "target_column": "highlights"},
     "orange_sum": {"validation_split": "validation", "source_column": "text", "target_column": "summary"},
+    "databricks-dolly-15k": {"prompt_column": "instruction", "response_column": "response"},
     "wmt14": {"validation_split": "validation", "test_split": "test"},
     "wmt16": {"validation_split": "validation", "test_split": "test"},
     "beans": {

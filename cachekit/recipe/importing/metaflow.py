@@ -18,6 +18,18 @@ from cachekit.recipe.synonyms import SYNONYMS
 _STORES = ("data_store", "model_store", "tokenizer_store")
 _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own shared cache"
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
+_NO_SHAPE = frozenset(
+    {
+        "architectures",
+        "model_type",
+        "move_model_to_device",
+        "selective_checkpoint_enabled",
+        "sequence_parallel_enabled",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
 _OTHER_NAMES = {
     "tensor_parallel_degree": "tensor_parallel_size",
     "tp_size": "tensor_parallel_size",
@@ -28,6 +40,7 @@ _OTHER_NAMES = {
     "steps_this_run": "max_steps",
     "logging_interval": "logging_steps",
     "checkpoint_freq": "save_steps",
+    "checkpoint_frequency": "save_steps",
 }
 
 
@@ -41,14 +54,18 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     tree = Tree(document)
     draft = Draft(slug(name), "a configuration of metaflow-trainium")
     model = tree.take("model_store.hf_model_name", "model_store.hf_model_id", "model_store.model_name")
+    kind = tree.take("model_architecture.model_type")
     if isinstance(model, str):
         draft.set("model.id", model)
     else:
-        draft.set("model.id", "bert-base-uncased")
-        draft.must("model.id", "the file names no model; put its Hub id in place of this one")
+        draft.set("model.id", str(kind or "bert-base-uncased"))
+        draft.must("model.id", "the file names no model; put the Hub id of one of its kind in place of this")
+    _architecture(tree, draft)
     data = tree.take("data_store.hf_dataset_name", "data_store.dataset_name")
-    draft.task = "causal-lm" if _GENERATES.search(str(model or "")) else "text-classification"
-    draft.drop("the task", f"the file does not say it; {draft.task}, as the model's name suggests")
+    draft.task = "causal-lm" if _GENERATES.search(f"{model} {kind}") else "text-classification"
+    if draft.task == "causal-lm" and isinstance(data, str) and "prompt_column" in known_data.known(data):
+        draft.task = "instruction-tuning"
+    draft.drop("the task", f"the file does not say it; {draft.task}, as model and data suggest")
     if isinstance(data, str):
         draft.set("data.id", data)
         draft.set("data.config", tree.take("data_store.hf_dataset_config", "data_store.hf_dataset_config_name"))
@@ -72,7 +89,29 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     return draft
 
 
+def _architecture(tree: Tree, draft: Draft) -> None:
+    """A whole config.json under `model_architecture`; training begins with random weights there."""
+    config = tree.look("model_architecture")
+    if not isinstance(config, dict):
+        return
+    shapes = {
+        name: value
+        for name, value in config.items()
+        if name not in _NO_SHAPE and value is not None and not isinstance(value, list | dict)
+    }
+    for name in (*shapes, "architectures", "model_type", "transformers_version"):
+        tree.take(f"model_architecture.{name}")
+    draft.set("model.config", shapes)
+    draft.set("model.from_config", value=True)
+
+
 def _training(tree: Tree, draft: Draft) -> None:
+    length = tree.number("data_store.block_size")
+    if length:
+        draft.set("training.max_seq_length", int(length))
+    if tree.look("training.use_mix_precision") is True:
+        tree.take("training.use_mix_precision")
+        draft.set("training.bf16", value=True)
     for path, value in list(tree.left()):
         section, _, given = path.partition(".")
         if section not in {"training", "train", "parallel"} or "." in given:

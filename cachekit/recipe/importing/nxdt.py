@@ -66,6 +66,8 @@ _REASONS = {
     "precision": "training.bf16 computes in 16 bits, with weights and their updates in 32",
     "compiler_cache_url": "cachekit says where the cache lies",
     "data": "NxD's own data loader",
+    "data.packing": "the task decides it",
+    "data.use_sft_style_data_module": "the task decides it",
 }
 _RUNTIME = "a setting of Neuron's runtime that reaches no graph; say it in environment where you need it"
 
@@ -85,7 +87,7 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     """
     tree = Tree(document)
     draft = Draft(slug(str(tree.take("name") or name)), "a configuration of NeuronX Distributed Training")
-    tree.take("model_source", "exp_manager.name")
+    tree.take("exp_manager.name")
     draft.task = _task(tree)
     _model(tree, draft)
     _layout(tree, draft)
@@ -107,18 +109,22 @@ def _reason(path: str) -> str:
 
 
 def _task(tree: Tree) -> str:
-    strategy = "model_alignment_strategy"
+    strategy = "model_alignment_strategy" if tree.has("model_alignment_strategy") else "data.alignment_strategy"
     said = tree.look(strategy)
     kinds = [said] if isinstance(said, str) else list(said or ())
     if kind := next((kind for kind in kinds if kind in _PREFERENCE), None):
         raise RecipeError(
             f"it trains by {kind}, which recipes have no task for",
             cause="two answers are compared there; recipes have instruction-tuning, on one answer each",
-            hint="take a configuration with model_alignment_strategy.sft",
+            hint="take a configuration for SFT",
         )
     if isinstance(said, str):
         tree.take(strategy)
-    return "instruction-tuning" if "sft" in kinds else "causal-lm"
+    train = tree.look("data.train_dir")
+    rows = isinstance(train, str) and PurePosixPath(train).suffix in {".arrow", ".json", ".jsonl"}
+    # In earlier releases nothing but its data loader told fine-tuning from pre-training.
+    tuned = "sft" in kinds or tree.has("data.packing") or tree.look("data.use_sft_style_data_module") is True or rows
+    return "instruction-tuning" if tuned else "causal-lm"
 
 
 def _model(tree: Tree, draft: Draft) -> None:
@@ -134,8 +140,13 @@ def _model(tree: Tree, draft: Draft) -> None:
     else:
         draft.set("model.id", draft.name)
         draft.must("model.id", "the file names no model; put its Hub id in place of this, or say model.path")
-    if isinstance(tokenizer, str) and tokenizer != draft.get("model.id"):
+    if isinstance(tokenizer, str) and "/" not in tokenizer:
+        draft.drop("data.tokenizer.type", "a kind of tokenizer, and no model's", tokenizer)
+    elif isinstance(tokenizer, str) and tokenizer != draft.get("model.id"):
         draft.set("model.tokenizer", tokenizer)
+    if tree.take("model_source") == "megatron":  # whose layers have no names in a config.json
+        draft.drop("model_source", "NxD's own model code; its sizes are those of no config.json", "megatron")
+        return
     config = {}
     for given, meant in _CONFIG.items():
         if (value := tree.number(f"model.{given}")) is not None:
@@ -268,7 +279,7 @@ def _evaluation(tree: Tree, draft: Draft) -> None:
         tree.take("trainer.val_check_interval")
         draft.set("training.eval_strategy", "steps")
         draft.set("training.eval_steps", every)
-    if limit not in {None, 0, 1}:
+    if limit and not (isinstance(limit, float) and limit == 1):
         draft.drop("trainer.limit_val_batches", "every row is judged once; data.max_eval_samples takes fewer", limit)
 
 

@@ -18,6 +18,8 @@ _BRACES = re.compile(r"\{([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])([^{}]*))?\}")
 _SUM = re.compile(r"\(\(\s*(\w+)\s*([+*/-])\s*(\w+)\s*\)\)")
 _PROMPT = re.compile(r"^(?:\$|>>>|!|%)\s*(?=\S)")
 _BEGINS = re.compile(r"^(?:export\s+)?[A-Za-z_]\w*\+?=")
+_CONDITION = re.compile(r"^(if|elif|else|fi)\b")
+_LOOP = re.compile(r"^for\s+([A-Za-z_]\w*)\s+in\s+\"?([^\s;$\"`]+)")
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OPERATORS = ";<>|&()"
 MOST_LINES = 200  # of one value
@@ -51,12 +53,22 @@ def commands(text: str) -> Iterator[ShellCommand]:
     text = _notebook(text)
     variables: Variables = {}
     exported: set[str] = set()
+    branches: list[str] = []  # of the conditions around a line
     used = set(_USED.findall(text))
     for number, line in _lines(text):
+        if keyword := _CONDITION.match(line):
+            _branch(branches, keyword[1], whole=line.endswith("fi") and keyword[1] == "if")
+        if loop := _LOOP.match(line):
+            variables.setdefault(loop[1], loop[2])  # its first round
+        # Nobody knows which branch is taken: the first is read, and what was set before stays.
+        scratch = dict(variables)
         try:
-            found = list(_Line(line, variables).commands())
+            found = list(_Line(line, scratch).commands())
         except OpenError:
             continue
+        if "other" in branches:
+            continue
+        variables = {**scratch, **variables} if branches else scratch
         for words, own in found:
             if words and words[0] in _EXPORT:
                 exported.update(word.partition("=")[0] for word in words[1:] if not word.startswith("-"))
@@ -64,6 +76,15 @@ def commands(text: str) -> Iterator[ShellCommand]:
                 kept = {name for name in exported if name not in used or name.startswith(COMPILERS)}
                 known = {name: _text(variables[name]) for name in sorted(kept) if name in variables}
                 yield ShellCommand(words, {**known, **own}, number)
+
+
+def _branch(branches: list[str], keyword: str, *, whole: bool) -> None:
+    if keyword == "if" and not whole:
+        branches.append("first")
+    elif keyword in {"elif", "else"} and branches:
+        branches[-1] = "other"
+    elif keyword == "fi" and branches:
+        branches.pop()
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
-_WHOLE = re.compile(r"^\$\{([A-Za-z_][\w.]*)\}$")
+_REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*)\}")
+_WHOLE = re.compile(r"^\$\{(\.?[A-Za-z_][\w.]*)\}$")
 DEEPEST = 10  # references to references
 
 
@@ -36,7 +36,7 @@ class Tree:
         for path in paths:
             value = self._at(path)
             if value is not None:
-                return self._resolved(value)
+                return self._resolved(value, path.rpartition(".")[0])
         return None
 
     def take(self, *paths: str) -> Any:
@@ -75,15 +75,19 @@ class Tree:
             found = found.get(part)
         return found
 
-    def _resolved(self, value: Any) -> Any:
-        """References of OmegaConf, `${trainer.max_steps}`; its functions stay as they are written."""
+    def _resolved(self, value: Any, here: str) -> Any:
+        """References of OmegaConf, `${trainer.max_steps}` or `${.beside}`; its functions stay as they are written."""
+
+        def target(name: str) -> Any:
+            return self._at(f"{here}{name}".lstrip(".") if name.startswith(".") else name)
+
         for _ in range(DEEPEST):
             if not isinstance(value, str) or "${" not in value:
                 return value
             if whole := _WHOLE.match(value):
-                value = self._at(whole[1])
+                value = target(whole[1])
                 continue
-            filled = _REFERENCE.sub(lambda match: str(self._at(match[1])), value)
+            filled = _REFERENCE.sub(lambda match: str(target(match[1])), value)
             if filled == value:
                 return value
             value = filled
