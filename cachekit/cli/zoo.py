@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from cachekit.cli import options, out, zoo_text
+from cachekit.cli import options, out, zoo_new, zoo_text
 from cachekit.errors import RecipeError, UsageError
 
 NAME = "zoo"
@@ -177,6 +177,9 @@ def schema(
     out.setup(format, quiet=quiet, verbose=verbose)
     out.text(json.dumps(json_schema(), indent=2))
     return 0
+
+
+app.command(zoo_new.NAME)(zoo_new.command)
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

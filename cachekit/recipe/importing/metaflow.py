@@ -1,0 +1,127 @@
+"""The YAML of the Metaflow examples on Trainium: `data_store`, `tokenizer_store`, `model_store`, `training`.
+
+Source: github.com/outerbounds/metaflow-trainium, `config.yaml` of each of its flows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cachekit.recipe import tasks
+from cachekit.recipe.importing import known_data
+from cachekit.recipe.importing.draft import Draft, slug
+from cachekit.recipe.importing.trees import Tree
+from cachekit.recipe.schema import Parallel, Training
+from cachekit.recipe.synonyms import SYNONYMS
+
+_STORES = ("data_store", "model_store", "tokenizer_store")
+_PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own shared cache"
+_GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
+_NO_SHAPE = frozenset(
+    {
+        "architectures",
+        "model_type",
+        "move_model_to_device",
+        "selective_checkpoint_enabled",
+        "sequence_parallel_enabled",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+_OTHER_NAMES = {
+    "tensor_parallel_degree": "tensor_parallel_size",
+    "tp_size": "tensor_parallel_size",
+    "pipeline_parallel_degree": "pipeline_parallel_size",
+    "use_zero_1": "zero_1",
+    "use_zero1": "zero_1",
+    "grad_accum_usteps": "gradient_accumulation_steps",
+    "steps_this_run": "max_steps",
+    "logging_interval": "logging_steps",
+    "checkpoint_freq": "save_steps",
+    "checkpoint_frequency": "save_steps",
+}
+
+
+def knows(document: Any) -> bool:
+    """Whether a document is such a configuration."""
+    return isinstance(document, dict) and len(set(_STORES) & set(document)) > 1
+
+
+def convert(document: dict[str, Any], name: str) -> Draft:
+    """Make a draft of a configuration."""
+    tree = Tree(document)
+    draft = Draft(slug(name), "a configuration of metaflow-trainium")
+    model = tree.take("model_store.hf_model_name", "model_store.hf_model_id", "model_store.model_name")
+    kind = tree.take("model_architecture.model_type")
+    if isinstance(model, str):
+        draft.set("model.id", model)
+    else:
+        draft.set("model.id", str(kind or "bert-base-uncased"))
+        draft.must("model.id", "the file names no model; put the Hub id of one of its kind in place of this")
+    _architecture(tree, draft)
+    data = tree.take("data_store.hf_dataset_name", "data_store.dataset_name")
+    draft.task = "causal-lm" if _GENERATES.search(f"{model} {kind}") else "text-classification"
+    if draft.task == "causal-lm" and isinstance(data, str) and "prompt_column" in known_data.known(data):
+        draft.task = "instruction-tuning"
+    draft.drop("the task", f"the file does not say it; {draft.task}, as model and data suggest")
+    if isinstance(data, str):
+        draft.set("data.id", data)
+        draft.set("data.config", tree.take("data_store.hf_dataset_config", "data_store.hf_dataset_config_name"))
+        for field_name, value in known_data.known(data).items():
+            if field_name not in tasks.not_read(draft.task)["data"]:
+                draft.set(f"data.{field_name}", value)
+    else:
+        draft.must("data", "the file names no data set of the Hub; say data.id, data.path or data.train_file")
+    split = tree.take("data_store.hf_dataset_split")
+    if isinstance(split, str):
+        draft.set("data.train_split", split)
+    if tasks.TASKS[draft.task].has_classes and not (draft.get("data.labels") or draft.get("data.num_labels")):
+        draft.must("data.labels", "the file does not say them; name them, or say data.num_labels")
+    tokenizer = tree.take("tokenizer_store.hf_model_name", "tokenizer_store.hf_tokenizer_name")
+    if isinstance(tokenizer, str) and tokenizer != model:
+        draft.set("model.tokenizer", tokenizer)
+    _training(tree, draft)
+    for path, value in tree.left():
+        store = path.startswith(_STORES)
+        draft.drop(path, _PLACE if store else "no field of a recipe stands for it", value)
+    return draft
+
+
+def _architecture(tree: Tree, draft: Draft) -> None:
+    """A whole config.json under `model_architecture`; training begins with random weights there."""
+    config = tree.look("model_architecture")
+    if not isinstance(config, dict):
+        return
+    shapes = {
+        name: value
+        for name, value in config.items()
+        if name not in _NO_SHAPE and value is not None and not isinstance(value, list | dict)
+    }
+    for name in (*shapes, "architectures", "model_type", "transformers_version"):
+        tree.take(f"model_architecture.{name}")
+    draft.set("model.config", shapes)
+    draft.set("model.from_config", value=True)
+
+
+def _training(tree: Tree, draft: Draft) -> None:
+    length = tree.number("data_store.block_size")
+    if length:
+        draft.set("training.max_seq_length", int(length))
+    if tree.look("training.use_mix_precision") is True:
+        tree.take("training.use_mix_precision")
+        draft.set("training.bf16", value=True)
+    for path, value in list(tree.left()):
+        section, _, given = path.partition(".")
+        if section not in {"training", "train", "parallel"} or "." in given:
+            continue
+        name = given.replace("-", "_")
+        name = _OTHER_NAMES.get(name) or SYNONYMS["training"].get(name) or SYNONYMS["parallel"].get(name) or name
+        if name in Training.__struct_fields__ and name not in {"lora", "output_dir"}:
+            draft.set(f"training.{name}", tree.take(path))
+            if name == "save_steps":
+                draft.set("training.save_strategy", "steps")
+        elif name in Parallel.__struct_fields__:
+            draft.set(f"parallel.{name}", bool(value) if name == "zero_1" else value)
+            tree.take(path)
