@@ -17,6 +17,9 @@ LENGTH = 32
 TARGET_LENGTH = 16
 STEPS = 60
 BATCH = 8
+IMAGE_SIZE = 16
+IMAGES = "image-classification"
+CHOICES = 4
 
 # What makes a model small, by the names that configs give it; a config gets those that it has.
 SIZES: dict[str, Any] = {
@@ -29,6 +32,26 @@ SIZES: dict[str, Any] = {
     **dict.fromkeys(("head_dim", "d_kv"), 16),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), POSITIONS),
     **dict.fromkeys(("vocab_size", "decoder_vocab_size"), VOCABULARY),
+    "image_size": IMAGE_SIZE,
+    "patch_size": 4,
+    "pooler_output_size": 32,
+}
+# Convolutional networks count in lists, one number a stage.
+OF_TYPE: dict[str, dict[str, Any]] = {
+    "resnet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
+    "efficientnet": {
+        "image_size": IMAGE_SIZE,
+        "width_coefficient": 1.0,
+        "depth_coefficient": 1.0,
+        "hidden_dim": 1280,  # what its last convolution has, whatever its config says
+        "in_channels": [32, 16],
+        "out_channels": [16, 24],
+        "kernel_sizes": [3, 3],
+        "strides": [1, 2],
+        "depthwise_padding": [],
+        "num_block_repeats": [1, 1],
+        "expand_ratios": [1, 2],
+    },
 }
 # Numbers of words with a meaning: those of the tiny tokenizer, where a config has one.
 WORDS = {
@@ -52,14 +75,17 @@ def overrides(recipe: Recipe) -> list[str]:
     found = architecture.resolve(recipe)
     known = {**zoo.architecture_defaults(found.model_type), **found.config}
     config = {name: value for name, value in SIZES.items() if known.get(name) is not None}
+    config |= OF_TYPE.get(found.model_type, {})
     config |= {name: SPECIAL.index(word) for name, word in WORDS.items() if isinstance(known.get(name), int)}
     training, read = recipe.training, tasks.fields(recipe).training
     lengths = {"max_seq_length": LENGTH, "max_target_length": TARGET_LENGTH, "doc_stride": LENGTH // 4}
+    if "image_size" in read and known.get("image_size") is None:
+        lengths["image_size"] = IMAGE_SIZE
     said: dict[str, Any] = {
         "name": f"{recipe.name}-tiny",
         "model.from_config": True,
         "model.config": {**recipe.model.config, **config},
-        "model.tokenizer": str(zoo.tiny() / "tokenizer"),
+        "model.tokenizer": str(zoo.tiny() / (recipe.task if recipe.task == IMAGES else "tokenizer")),
         "data": _data(recipe),
         "training.per_device_train_batch_size": BATCH,
         "training.per_device_eval_batch_size": BATCH,
@@ -84,6 +110,11 @@ def _data(recipe: Recipe) -> dict[str, Any]:
     data: dict[str, Any] = {"path": str(zoo.tiny() / recipe.task)}
     if recipe.data.text_pair_column:
         data["text_pair_column"] = "pair"
+    if recipe.task == IMAGES:
+        data["labels"] = ["bars", "cross", "disc", "square"]
+    if recipe.task == "multiple-choice":
+        data["context_column"] = "context"
+        data["choices_columns"] = [f"ending{number}" for number in range(CHOICES)]
     if recipe.task == "translation":
         data |= {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
     if recipe.data.source_prefix:
