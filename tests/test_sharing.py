@@ -18,7 +18,7 @@ from cachekit.actions.push import push
 from cachekit.actions.push_records import chosen
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
-from cachekit.errors import AuthError, ConflictError, MissError, RemoteError
+from cachekit.errors import AuthError, BusyError, ConflictError, MissError, RemoteError
 from cachekit.record import encode
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.folder import FolderTier
@@ -110,6 +110,19 @@ class Long(Counted):
     def _mark(self):
         document = self._tier.read(self._lease, self._tier.revision(), 1 << 20)
         return document and document.token
+
+
+class Busy(Long):
+    """A tier that refuses the first record, and is slow to say what it has from then on."""
+
+    def __init__(self, tier, key):
+        super().__init__(tier, "", key)
+
+    def commit(self, change, revision):
+        if not self._call and any(write.path.startswith(layout.RECORDS) for write in change.writes):
+            self._call = "stat"
+            raise BusyError("it is busy")
+        return self._tier.commit(change, revision)
 
 
 # One warms, the others find
@@ -657,11 +670,11 @@ def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
 
 
 @pytest.mark.feature("C2")
-def test_who_sends_large_files_still_holds_the_lease(tmp_path, shared):
+@pytest.mark.parametrize("trouble", [lambda tier, key: Long(tier, "upload", key), Busy], ids=["large files", "busy"])
+def test_who_pushes_for_long_still_holds_the_lease(tmp_path, shared, trouble):
     """Others would take it for dead, and compile what is on its way."""
-    ann = Watched(tmp_path / "ann", lease=1)
-    prepared = ann.prepare()
-    tier = Long(FolderTier(shared), "upload", prepared.key)
+    prepared = Watched(tmp_path / "ann").prepare()
+    tier = trouble(FolderTier(shared), prepared.key)
     ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], lease=1)
     assert warm(ann.session, prepared).compiled
     assert tier.signs

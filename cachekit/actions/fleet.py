@@ -39,6 +39,11 @@ class Turn:
         """What gives the lease back, for the push to the cache that it lies on."""
         return self._lead.release_write if self._lead is not None and remote is self._remote else None
 
+    def kept(self, remote: Remote) -> None:
+        """Know that the push has to try again: the lease is this machine's until then."""
+        if self._lead is not None and remote is self._remote:
+            self._lead.kept()
+
     def released(self, remote: Remote) -> None:
         """Know that the push gave it back."""
         if self._lead is not None and remote is self._remote:

@@ -129,6 +129,7 @@ def _push(
 
     def wait(seconds: float, reason: str) -> None:
         session.journal.show("push.wait", tier=remote.name, seconds=seconds, reason=reason)
+        turn.kept(remote)
         time.sleep(seconds)
 
     try:

@@ -63,7 +63,7 @@ class Lead:
     def release_write(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
 
-        Ask again after a conflict, and say `removed` after the commit.
+        Say `removed` after the commit. Where it did not happen, say `kept`, and ask again.
 
         Args:
             revision: That the commit is built on; the present one where it is not given.
@@ -79,6 +79,12 @@ class Lead:
         except (RemoteError, AuthError, IntegrityError):
             return None
         return None if mine is None else self._seat.removal(mine)
+
+    def kept(self) -> None:
+        """Know that the caller's own commit did not remove the lease: signs of life go on until the next one."""
+        if self._found is not None and not self._lost and self._stop.is_set():
+            self._stop = threading.Event()
+            self._begin_heart()
 
     def removed(self) -> None:
         """Know that the caller's own commit removed the lease: leaving the block asks the tier nothing then."""
@@ -113,13 +119,16 @@ class Lead:
 
     def _hold(self, found: Found, began: float) -> None:
         self._found, self._alive = found, began
+        self._begin_heart()
+
+    def _begin_heart(self) -> None:
         if not self._tier.scarce:
-            self._heart = threading.Thread(target=self._beat, name="cachekit-lease", daemon=True)
+            self._heart = threading.Thread(target=self._beat, args=(self._stop,), name="cachekit-lease", daemon=True)
             self._heart.start()
 
-    def _beat(self) -> None:
-        pause = self._seconds / 3
-        while not self._stop.wait(pause) and self._found is not None:
+    def _beat(self, stop: threading.Event) -> None:
+        pause = max(0.0, self._alive + self._seconds / 3 - time.monotonic())
+        while not stop.wait(pause) and self._found is not None:
             began = time.monotonic()
             try:
                 found = self._seat.renew(self._found)
