@@ -135,11 +135,11 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
 
 
 def _lengths(loaded: Recipe, where: str) -> Iterator[Finding]:
-    training = loaded.training
-    if "doc_stride" in tasks.fields(loaded).training and training.doc_stride >= training.max_seq_length:
+    training, stride = loaded.training, loaded.training.doc_stride
+    if "doc_stride" in tasks.fields(loaded).training and stride and stride >= training.max_seq_length:
         yield Finding(
             where,
-            f"training.doc_stride is {training.doc_stride}, a window has {training.max_seq_length} tokens",
+            f"training.doc_stride is {stride}, a window has {training.max_seq_length} tokens",
             "windows must overlap by less than their length",
         )
 
