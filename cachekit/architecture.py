@@ -114,11 +114,7 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     So are those that only repeat others (`model_config.derived`). A null is left out where it says nothing, and kept
     where the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
-    config, defaults = model_config.one_form(config), model_config.one_form(defaults)
     merged = {**GENERIC_DEFAULTS, **defaults, **config}
-    if "rope_parameters" in merged:
-        base = (defaults.get("rope_parameters") or {}).get("rope_theta")
-        merged["rope_parameters"] = ({"rope_theta": base} if base else {}) | merged["rope_parameters"]
     said_elsewhere = model_config.derived(str(config.get("model_type", "")), merged)
     left_out = {name for name, value in said_elsewhere.items() if name in merged and merged[name] == value}
     left_out |= GENERATION if merged.get("is_encoder_decoder") else set()

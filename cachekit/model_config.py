@@ -31,8 +31,6 @@ _SIZE = re.compile(
 _CHANCE = re.compile(r"(.*_)?dropout(_prob|_rate)?")
 _ACTIVATION = re.compile(r"(.*_)?(hidden_act|activation|activation_function)")
 
-_ROPE = frozenset({"rope_theta", "rope_scaling", "rope_parameters"})
-
 # Names of activations: transformers/activations.py, ACT2CLS of 4.57 and 5.23.
 ACTIVATIONS = frozenset(
     """
@@ -105,30 +103,6 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
             cause="expected letters, digits, '-', '_' and '.'",
         )
     return found
-
-
-def one_form(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with one spelling for what versions of Transformers spell differently.
-
-    Rotary embeddings: 4.x writes `rope_theta` and `rope_scaling`, 5.x `rope_parameters` with all of it; where both
-    are given the latter wins, as in 5.23's `convert_rope_params_to_dict`. `layer_types`: 5.x writes one for each
-    layer, also where all of them are the usual one.
-    """
-    rest = {name: value for name, value in config.items() if name not in _ROPE}
-    given = [config.get(name) for name in ("rope_scaling", "rope_parameters")]
-    parts = [part for part in given if isinstance(part, Mapping)]
-    theta = config.get("rope_theta")
-    if parts or theta is not None:
-        rope = {"rope_type": "default"} | ({} if theta is None else {"rope_theta": theta})
-        for part in parts:
-            rope |= {"rope_type" if name == "type" else name: value for name, value in part.items()}
-        rest["rope_parameters"] = {
-            name: float(value) if name == "rope_theta" else value for name, value in rope.items()
-        }
-    kinds = rest.get("layer_types")
-    if isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds):
-        del rest["layer_types"]
-    return rest
 
 
 def derived(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:

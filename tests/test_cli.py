@@ -161,7 +161,7 @@ def test_a_mistyped_option_is_a_document_too(command, asked):
 def test_the_shell_completes_names(work, home):
     """As bash asks: names of recipes, formats, compilers."""
     for words, expected in (
-        ("cachekit plan de", ["demo"]),
+        ("cachekit plan dem", ["demo"]),
         ("cachekit plan bert --format j", ["json"]),
         ("cachekit plan bert --compiler ind", ["inductor"]),
     ):

@@ -40,7 +40,6 @@ TYPES = (
 # The two places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
-OF_OLD = {"rope_theta", "rope_scaling"}  # as Transformers 4 writes them, and published configs have them
 OF_EVERY_DECODER = {"decoder_start_token_id"}  # in no class of its own
 
 
@@ -104,7 +103,7 @@ def test_an_unknown_model_is_none(name):
 def test_a_models_config_holds_what_may_reach_a_graph(entry):
     fields = set(entry.config) - {"model_type"}
     assert entry.config["model_type"] in TYPES
-    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_OLD, *OF_EVERY_DECODER}
+    known = {*zoo.architecture_defaults(entry.config["model_type"]), *GENERIC_DEFAULTS, *OF_EVERY_DECODER}
     assert fields <= known, "a misspelt field?"
     assert not fields & set(IRRELEVANT)
     assert None not in entry.config.values()
@@ -218,31 +217,6 @@ def test_a_default_left_out_and_spelt_out_are_the_same_architecture():
     assert graph_fields(by_transformers_4, defaults) == graph_fields(entry.config, defaults)
     relative = {**entry.config, "position_embedding_type": "relative_key"}
     assert graph_fields(relative, defaults) != graph_fields(entry.config, defaults)
-
-
-LLAMA = {"model_type": "llama", "rope_theta": 500000.0}
-LONG = {"factor": 8.0, "rope_type": "llama3"}
-
-
-@pytest.mark.parametrize(
-    "by_4, by_5",
-    [
-        ({"rope_scaling": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}),
-        ({"rope_scaling": LONG}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
-        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, {"rope_parameters": {**LONG, "rope_theta": 500000.0}}),
-    ],
-)
-@pytest.mark.parametrize("defaults", [{}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}])
-def test_rotary_embeddings_spelt_by_two_versions_are_the_same_architecture(by_4, by_5, defaults):
-    new = {"model_type": "llama", **by_5}
-    assert graph_fields({**LLAMA, **by_4}, defaults) == graph_fields(new, defaults)
-    assert graph_fields({**LLAMA, **by_4, "rope_theta": 10000.0}, defaults) != graph_fields(new, defaults)
-
-
-def test_layers_that_are_all_of_the_usual_kind_need_not_be_listed():
-    usual, other = ["full_attention"] * 2, ["full_attention", "sliding_attention"]
-    assert graph_fields({"layer_types": usual}, {}) == graph_fields({}, {"layer_types": ["full_attention"] * 9})
-    assert graph_fields({"layer_types": other}, {})["layer_types"] == other
 
 
 @pytest.mark.parametrize(

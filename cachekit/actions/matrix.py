@@ -181,7 +181,8 @@ def _entry(model_type: str, model: str, task: str, shapes: Mapping[str, Any], wh
         if base.data.source_prefix and _type(base.model.id) != model_type:
             changes["data.source_prefix"] = None  # what one model is told means nothing to another
     length = changes.get("training.max_seq_length", base.training.max_seq_length)
-    if "doc_stride" in TASKS[task].training and base.training.doc_stride >= length // 2:
+    stride = base.training.doc_stride
+    if "doc_stride" in TASKS[task].training and stride and stride >= length // 2:
         changes["training.doc_stride"] = length // 4
     return Entry(f"{model} {task}", name, tuple(f"{field}={_word(value)}" for field, value in changes.items()))
 
