@@ -114,7 +114,7 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     So are those that only repeat others (`model_config.derived`). A null is left out where it says nothing, and kept
     where the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
-    merged = {**GENERIC_DEFAULTS, **defaults, **config}
+    merged = _one_spelling({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
     said_elsewhere = model_config.derived(str(config.get("model_type", "")), merged)
     left_out = {name for name, value in said_elsewhere.items() if name in merged and merged[name] == value}
     left_out |= GENERATION if merged.get("is_encoder_decoder") else set()
@@ -127,6 +127,48 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
         and not (value is None and {**GENERIC_DEFAULTS, **defaults}.get(name) is None)
         and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
     }
+
+
+def _one_spelling(merged: dict[str, Any], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """What versions of Transformers save in different ways, in one way; of model types whose defaults are known.
+
+    Transformers 5 has `rope_parameters` where 4.x has `rope_theta` and `rope_scaling`, and versions differ in whether
+    they spell out what follows from other fields.
+    """
+    if "rope_parameters" in defaults:
+        rope = {**defaults["rope_parameters"], **(config.get("rope_scaling") or {})}
+        if "type" in rope:  # its name before 4.43
+            rope["rope_type"] = rope.pop("type")
+        if config.get("rope_theta") is not None:
+            rope["rope_theta"] = config["rope_theta"]
+        rope |= config.get("rope_parameters") or {}
+        rope["rope_theta"] = float(rope["rope_theta"])
+        merged = {**merged, "rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
+    for name, derived in _DERIVED.items():
+        if name in defaults and defaults[name] is None and merged.get(name) == derived(merged):
+            merged = {**merged, name: None}
+    return merged
+
+
+def _whole(size: Any, number: Any) -> Any:
+    return size // number if isinstance(size, int) and isinstance(number, int) and number > 0 else None
+
+
+def _layers(fields: Mapping[str, Any]) -> list[str] | None:
+    """Qwen's: a window on the later layers, where windows are used at all."""
+    count, first = fields.get("num_hidden_layers"), fields.get("max_window_layers")
+    if not isinstance(count, int) or not isinstance(first, int):
+        return None
+    windows = fields.get("use_sliding_window") and fields.get("sliding_window") is not None
+    return ["sliding_attention" if windows and number >= first else "full_attention" for number in range(count)]
+
+
+# Fields whose default follows from others: `configuration_*.py` of Transformers 4.57 and 5.23.
+_DERIVED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "head_dim": lambda fields: _whole(fields.get("hidden_size"), fields.get("num_attention_heads")),
+    "num_key_value_heads": lambda fields: fields.get("num_attention_heads"),
+    "layer_types": _layers,
+}
 
 
 def local_folder(recipe: Recipe) -> Path | None:
@@ -195,7 +237,8 @@ def check_length(found: Architecture, length: int, field: str = "max_seq_length"
     """
     merged = {**zoo.architecture_defaults(found.model_type), **found.config}
     half = "decoder" if field == "max_target_length" else "encoder"
-    positions = merged.get(f"max_{half}_position_embeddings", merged.get("max_position_embeddings"))
+    usual = merged.get("max_position_embeddings") or merged.get("n_positions")
+    positions = merged.get(f"max_{half}_position_embeddings", usual)
     # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
     offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
     if isinstance(positions, int) and length > positions - offset:
@@ -214,6 +257,12 @@ def check_heads(found: Architecture) -> None:
     merged = {**zoo.architecture_defaults(found.model_type), **found.config}
     width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in merged), "")
     heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in merged), "")
+    shared = merged.get("num_key_value_heads")
+    if heads and isinstance(shared, int) and isinstance(merged[heads], int) and (shared < 1 or merged[heads] % shared):
+        raise RecipeError(
+            f"model.config: {heads} {merged[heads]} cannot share num_key_value_heads {shared}",
+            hint=f"make model.config.{heads} a multiple of model.config.num_key_value_heads",
+        )
     if not width or not heads or merged.get("head_dim"):
         return
     size, number = merged[width], merged[heads]

@@ -260,12 +260,14 @@ def build(
 
 
 def _of_task(recipe: Recipe, num_labels: int) -> dict[str, Any]:
-    """What of the data shapes the graphs."""
+    """What else shapes the graphs of a task: of the data, and of the packages."""
     shapes: dict[str, Any] = {"model.num_labels": num_labels} if tasks.fields(recipe).has_classes else {}
     if recipe.task == "text-classification":
         shapes["data.text_pair"] = recipe.data.text_pair_column is not None
     if recipe.task == "multiple-choice":
         shapes["data.num_choices"] = choices_of(recipe)
+    if recipe.training.lora is not None:
+        shapes["toolchain.peft"] = _peft()
     return shapes
 
 
@@ -291,6 +293,16 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
             hint=f"remove it, or say model.config.image_size={wanted}",
         )
     return size
+
+
+def _peft() -> str:
+    """The version of what puts adapters into a model; empty where there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # late: only some recipes need it, and it is slow
+
+    try:
+        return version("peft")
+    except PackageNotFoundError:
+        return ""
 
 
 def eval_batch(recipe: Recipe) -> int:

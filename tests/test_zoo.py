@@ -28,19 +28,31 @@ TYPES = (
     "distilbert",
     "efficientnet",
     "electra",
+    "gpt2",
+    "granite",
+    "llama",
     "marian",
     "mbart",
+    "mistral",
     "mpnet",
+    "qwen3",
     "resnet",
     "roberta",
     "t5",
     "vit",
     "xlm-roberta",
 )
-# The two places where registry/architectures departs from the classes, with the reasons in its README.
+# The places where registry/architectures departs from the classes, with the reasons in its README.
 DROPPED_BY_TRANSFORMERS_5 = {"position_embedding_type": "absolute"}
 NO_CONSTANT = {"pooler_hidden_size"}
 OF_EVERY_DECODER = {"decoder_start_token_id"}  # in no class of its own
+# A null there: the default follows from other fields.
+DERIVED = {
+    "granite": {"num_key_value_heads"},
+    "llama": {"head_dim", "num_key_value_heads"},
+    "mistral": {"head_dim"},
+    "qwen3": {"layer_types"},
+}
 
 
 @pytest.fixture
@@ -184,7 +196,10 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
     transformers = pytest.importorskip("transformers")
     generic = transformers.PretrainedConfig().to_dict()
     theirs = transformers.CONFIG_MAPPING[model_type]().to_dict()
+    theirs |= dict.fromkeys(DERIVED.get(model_type, ()))
     ours = zoo.architecture_defaults(model_type)
+    if "rope_theta" in theirs:  # as Transformers 4 has it
+        theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
     follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
@@ -245,6 +260,39 @@ def test_a_config_that_transformers_saves_is_the_architecture_of_its_defaults(mo
     generic = transformers.PretrainedConfig().to_dict()
     spelt = {name: value for name, value in saved.items() if name not in generic or name in {*defaults, "model_type"}}
     assert graph_fields(spelt, defaults) == graph_fields({"model_type": model_type}, defaults)
+
+
+@pytest.mark.feature("K4")
+@pytest.mark.parametrize(
+    "by_4, by_5",
+    [
+        (
+            {"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "head_dim": 128},
+            {"rope_parameters": {"rope_theta": 500000.0, "rope_type": "llama3", "factor": 8.0}},
+        ),
+        ({"rope_theta": 10000, "rope_scaling": None, "num_key_value_heads": 32}, {}),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    ],
+)
+def test_what_versions_spell_differently_is_the_same_architecture(by_4, by_5):
+    defaults = zoo.architecture_defaults("llama")
+    config = {"model_type": "llama", "num_attention_heads": 32, "hidden_size": 4096}
+    assert graph_fields({**config, **by_4}, defaults) == graph_fields({**config, **by_5}, defaults)
+    other = {**config, **by_5, "head_dim": 64, "num_key_value_heads": 8, "rope_theta": 7.0}
+    assert graph_fields({**config, **by_4}, defaults) != graph_fields(other, defaults)
+
+
+@pytest.mark.feature("K4")
+@pytest.mark.parametrize("model_type", sorted({*DERIVED, "gpt2"}))
+def test_a_small_config_saved_by_transformers_has_the_graph_fields_of_what_was_said(model_type):
+    transformers = pytest.importorskip("transformers")
+    said = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 64, "num_key_value_heads": 2}
+    if model_type == "gpt2":
+        said = {"n_layer": 2, "n_head": 4, "n_embd": 64}
+    saved = json.loads(transformers.AutoConfig.for_model(model_type, **said).to_json_string(use_diff=False))
+    saved = {name: value for name, value in saved.items() if name in zoo.architecture_defaults(model_type)}
+    defaults = zoo.architecture_defaults(model_type)
+    assert graph_fields(saved, defaults) == graph_fields({"model_type": model_type, **said}, defaults)
 
 
 # Instances

@@ -101,12 +101,13 @@ def messages(value: Any, where: str) -> list[dict[str, str]]:
 
 def _encoded(split: Split, tokenizer: Any, length: int, most: int | None) -> tuple[list[Feature], int]:
     """Features of a split's rows, and how many rows have none because nothing of their response fits."""
+    start, end = _start(tokenizer), [packing.end_of_text(tokenizer)]
     found: list[Feature] = []
     lost = 0
     for row in split:
         if most is not None and len(found) >= most:
             break
-        ids, judged = _tokens(tokenizer, row)
+        ids, judged = _tokens(tokenizer, row, start, end)
         if judged[:length].any():
             found.append({"input_ids": ids[:length], "judged": judged[:length]})
         else:
@@ -114,13 +115,13 @@ def _encoded(split: Split, tokenizer: Any, length: int, most: int | None) -> tup
     return found, lost
 
 
-def _tokens(tokenizer: Any, row: Feature) -> tuple[Array, Array]:
+def _tokens(tokenizer: Any, row: Feature, start: list[int], end: list[int]) -> tuple[Array, Array]:
     """Each piece is tokenized by itself: so is a prompt, when the model is asked."""
     if "messages" in row:
-        pieces, start, end = list(chat_pieces(tokenizer, row["messages"], row["where"])), [], []
+        pieces = list(chat_pieces(tokenizer, row["messages"], row["where"]))
+        start, end = [], []  # the template writes them
     else:
         pieces = [(row["prompt"] + _between(row["prompt"], row["response"]), False), (row["response"], True)]
-        start, end = _start(tokenizer), [packing.end_of_text(tokenizer)]
     parts = packing.token_lists(tokenizer, [text for text, _ in pieces], special=False)
     ids: Array = np.asarray([*start, *(token for part in parts for token in part), *end], dtype=np.int32)
     judged: Array = np.zeros(len(ids), dtype=np.bool_)

@@ -89,6 +89,7 @@ class Collator:
     def __init__(self, tokenizer: Any, share: float, inputs: Sequence[str]) -> None:
         from transformers import DataCollatorForLanguageModeling
 
+        self._mask = tokenizer.mask_token_id
         self._special = np.asarray(tokenizer.all_special_ids)
         self._hide = DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=share)
         self._inputs = inputs
@@ -109,12 +110,14 @@ class Collator:
         if kept.all():
             return ids, torch.full_like(ids, FILLER)
         generator = torch.Generator().manual_seed(block["number"]) if block.get("still") else None
-        while True:
-            self._hide.generator = generator
-            found, labels = self._hide.torch_mask_tokens(ids[None].clone(), kept[None].clone())
+        self._hide.generator = generator
+        found, labels = self._hide.torch_mask_tokens(ids[None].clone(), kept[None].clone())
+        found, labels = found[0], labels[0]
+        if (labels == FILLER).all():
             # Of a short block perhaps none is hidden, and the mean over no token is no number.
-            if (labels != FILLER).any():
-                return found[0], labels[0]
+            place = torch.multinomial((~kept).float(), 1, generator=generator)
+            found[place], labels[place] = self._mask, ids[place]
+        return found, labels
 
 
 def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's
