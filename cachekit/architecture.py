@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cachekit import model_config, zoo
+from cachekit import config_spelling, model_config, zoo
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import Recipe
 
@@ -64,15 +64,6 @@ ELSEWHERE = {
     "problem_type": "task",
     "torch_dtype": "training.bf16",
 }
-# How an encoder-decoder generates text: nothing to its training, and evaluation writes greedily. Old configs hold it.
-GENERATION = frozenset(
-    """
-    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
-    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty max_length min_length
-    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix remove_invalid_values
-    repetition_penalty return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
-    """.split()  # noqa: SIM905
-)
 # Fields that every config has, with the value that means "nothing special": left out when they have it.
 GENERIC_DEFAULTS: dict[str, Any] = {
     "add_cross_attention": False,
@@ -111,13 +102,12 @@ class Architecture:
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
 
-    So are those that only repeat others (`model_config.derived`). A null is left out where it says nothing, and kept
-    where the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
+    So are those that only repeat others (`config_spelling`). A null is left out where it says nothing, and kept where
+    the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
-    merged = _one_spelling({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
-    said_elsewhere = model_config.derived(str(config.get("model_type", "")), merged)
-    left_out = {name for name, value in said_elsewhere.items() if name in merged and merged[name] == value}
-    left_out |= GENERATION if merged.get("is_encoder_decoder") else set()
+    merged = config_spelling.rotary({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
+    left_out = config_spelling.repeated(str(config.get("model_type", "")), merged)
+    left_out |= config_spelling.GENERATION if merged.get("is_encoder_decoder") else set()
     return {
         name: value
         for name, value in sorted(merged.items())
@@ -127,48 +117,6 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
         and not (value is None and {**GENERIC_DEFAULTS, **defaults}.get(name) is None)
         and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
     }
-
-
-def _one_spelling(merged: dict[str, Any], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """What versions of Transformers save in different ways, in one way; of model types whose defaults are known.
-
-    Transformers 5 has `rope_parameters` where 4.x has `rope_theta` and `rope_scaling`, and versions differ in whether
-    they spell out what follows from other fields.
-    """
-    if "rope_parameters" in defaults:
-        rope = {**defaults["rope_parameters"], **(config.get("rope_scaling") or {})}
-        if "type" in rope:  # its name before 4.43
-            rope["rope_type"] = rope.pop("type")
-        if config.get("rope_theta") is not None:
-            rope["rope_theta"] = config["rope_theta"]
-        rope |= config.get("rope_parameters") or {}
-        rope["rope_theta"] = float(rope["rope_theta"])
-        merged = {**merged, "rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
-    for name, derived in _DERIVED.items():
-        if name in defaults and defaults[name] is None and merged.get(name) == derived(merged):
-            merged = {**merged, name: None}
-    return merged
-
-
-def _whole(size: Any, number: Any) -> Any:
-    return size // number if isinstance(size, int) and isinstance(number, int) and number > 0 else None
-
-
-def _layers(fields: Mapping[str, Any]) -> list[str] | None:
-    """Qwen's: a window on the later layers, where windows are used at all."""
-    count, first = fields.get("num_hidden_layers"), fields.get("max_window_layers")
-    if not isinstance(count, int) or not isinstance(first, int):
-        return None
-    windows = fields.get("use_sliding_window") and fields.get("sliding_window") is not None
-    return ["sliding_attention" if windows and number >= first else "full_attention" for number in range(count)]
-
-
-# Fields whose default follows from others: `configuration_*.py` of Transformers 4.57 and 5.23.
-_DERIVED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "head_dim": lambda fields: _whole(fields.get("hidden_size"), fields.get("num_attention_heads")),
-    "num_key_value_heads": lambda fields: fields.get("num_attention_heads"),
-    "layer_types": _layers,
-}
 
 
 def local_folder(recipe: Recipe) -> Path | None:
@@ -285,7 +233,7 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
     if defaults:
         for name in recipe.model.config:
-            if name in GENERATION and merged.get("is_encoder_decoder"):
+            if name in config_spelling.GENERATION and merged.get("is_encoder_decoder"):
                 raise RecipeError(f"model.config.{name} has no effect", cause="evaluation writes greedily")
             if name not in known:
                 near = get_close_matches(name, known, n=1)

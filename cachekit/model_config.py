@@ -105,29 +105,6 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
     return found
 
 
-def derived(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields whose values follow from others, as Transformers makes them: some versions save them, and some do not.
-
-    From its configuration classes, 4.57 and 5.23.
-    """
-    found: dict[str, Any] = {}
-    if "encoder_layers" in config:
-        found["num_hidden_layers"] = config["encoder_layers"]
-    if "num_layers" in config:
-        found["num_decoder_layers"] = config["num_layers"]  # T5's, by default
-    if isinstance(projection := config.get("feed_forward_proj"), str):
-        gate, _, name = projection.rpartition("-")
-        found |= {"is_gated_act": gate == "gated", "dense_act_fn": "gelu_new" if projection == "gated-gelu" else name}
-    if isinstance(depths := config.get("depths"), list):
-        stages = ["stem", *(f"stage{number}" for number in range(1, len(depths) + 1))]
-        found |= {"stage_names": stages, "out_features": stages[-1:], "out_indices": [len(depths)]}
-    if isinstance(repeats := config.get("num_block_repeats"), list) and all(isinstance(n, int) for n in repeats):
-        found["num_hidden_layers"] = 4 * sum(repeats)
-    if model_type in {"vit", "deit"} and "hidden_size" in config:
-        found["pooler_output_size"] = config["hidden_size"]
-    return found
-
-
 def check(config: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
     """Refuse values that no model can be made of.
 

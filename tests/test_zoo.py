@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import model_config, zoo
-from cachekit.architecture import GENERATION, GENERIC_DEFAULTS, IRRELEVANT, graph_fields
+from cachekit import config_spelling, zoo
+from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
+from cachekit.config_spelling import GENERATION
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import load
 from cachekit.recipe.tasks import TASKS
@@ -202,7 +203,7 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
         theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
+    follows = {name for name, value in config_spelling.derived(model_type, theirs).items() if theirs.get(name) == value}
     assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
     assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
     theirs |= dict.fromkeys(follows)
@@ -292,7 +293,8 @@ def test_a_small_config_saved_by_transformers_has_the_graph_fields_of_what_was_s
     saved = json.loads(transformers.AutoConfig.for_model(model_type, **said).to_json_string(use_diff=False))
     saved = {name: value for name, value in saved.items() if name in zoo.architecture_defaults(model_type)}
     defaults = zoo.architecture_defaults(model_type)
-    assert graph_fields(saved, defaults) == graph_fields({"model_type": model_type, **said}, defaults)
+    named = {"model_type": model_type}
+    assert graph_fields({**named, **saved}, defaults) == graph_fields({**named, **said}, defaults)
 
 
 # Instances

@@ -177,7 +177,7 @@ def test_the_zoo_is_right():
         ("data: {id: x/y}\n", "does not say its labels"),
         (
             "task: question-answering\ndata: {id: x}\ntraining: {max_seq_length: 64, doc_stride: 64}\n",
-            "training.doc_stride is 64",
+            "training.doc_stride 64 is not smaller",
         ),
         (
             "parallel: {tensor_parallel_size: 4}\nexpect: [{instance: trn1.2xlarge, source: x}]\n",
