@@ -87,8 +87,8 @@ def run(arguments: Sequence[str]) -> int:
         if _asks_for_json(arguments):  # the verb itself never came to read its options
             out.setup("json")
         return out.error(UsageError(words.rstrip("."), hint=hint))
-    # What is no plain number is a command's own code (`run`).
-    if type(outcome) is int and outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
+    # What the argument parser makes of Ctrl-C, without a word; no plain number is a command's own code (`run`).
+    if type(outcome) is int and outcome == InterruptedRunError.exit_code:
         return out.error(_interrupted())
     return outcome if isinstance(outcome, int) else 0
 
