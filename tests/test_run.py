@@ -6,12 +6,14 @@ The fast tests run a script that "compiles" by writing what Inductor would into 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -180,6 +182,68 @@ def test_signals_reach_the_command_once_and_what_compiled_is_kept(user, number):
     assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
 
 
+class Terminal:
+    """A program at a terminal of its own."""
+
+    def __init__(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
+        self._ours, theirs = os.openpty()
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+        )
+        os.close(theirs)
+        self.shown = b""
+
+    def read(self, until: bytes = b"") -> None:
+        """Read until something is shown, or to the end."""
+        while not until or until not in self.shown:
+            try:
+                block = os.read(self._ours, 4096)
+            except OSError:  # the last one has closed it
+                block = b""
+            if not block:
+                assert not until, self.shown
+                return
+            self.shown += block
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_command_once(user):
+    command = [sys.executable, "-m", "cachekit", "run", "-q", "--", *TRAIN, "--wait"]
+    terminal = Terminal(command, user.work, user.environment)
+    terminal.read(b"waiting")
+    terminal.type(b"\x03")
+    terminal.read()
+    assert terminal.process.wait(LIMIT) == 5
+    assert terminal.shown.count(b"asked by SIGINT") == 1
+    assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
+
+
+def test_a_command_that_is_heard_is_at_a_terminal_still(user):
+    driver = """
+import sys
+from cachekit.training.passthrough import Passthrough
+heard = []
+inner = "import os, sys; print('tty', *(os.isatty(n) for n in range(3))); print('read', input()); sys.exit(9)"
+code = Passthrough(hear=heard.append).run([sys.executable, "-c", inner], {})
+print("code", code, b"tty True True True" in b"".join(heard), b"read hello" in b"".join(heard))
+"""
+    terminal = Terminal([sys.executable, "-c", driver], user.work, user.environment)
+    terminal.read(b"tty True True True")
+    terminal.type(b"hello\n")
+    terminal.read()
+    assert b"code 9 True True" in terminal.shown
+    terminal.process.wait(LIMIT)
+
+
 def test_a_command_that_a_signal_ends_gives_the_shells_code(user):
     (user.work / "train.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert user.run("python", "train.py", code=137)["exit_code"] == 137
@@ -232,6 +296,15 @@ def test_what_one_machine_compiled_another_finds_in_the_shared_cache(user, tmp_p
     assert other.said == ["forward found", "backward found"]
     shutil.rmtree(tmp_path / "shared")
     other.run(*TRAIN)
+    assert other.said == ["forward found", "backward found"]
+
+
+def test_what_was_compiled_before_there_was_a_shared_cache_is_put_there(user, tmp_path):
+    user.run(*TRAIN)
+    (tmp_path / "shared").mkdir()
+    user.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:rw"))
+    other = User(tmp_path / "another place")
+    other.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:r"))
     assert other.said == ["forward found", "backward found"]
 
 

@@ -31,6 +31,7 @@ class Keeping:
         record: The key's record.
         seed: Another one's, whose graphs it was given as it had none.
         live: Its live root.
+        fetched: The record comes from a shared cache.
         replaces: What it compiled takes the place of what there was.
     """
 
@@ -39,6 +40,7 @@ class Keeping:
     record: Record | None
     seed: Record | None
     live: LiveRoot
+    fetched: bool = False
     replaces: bool = False
 
     def keep(self, seen: Observed, *, finished: bool) -> tuple[Record | None, str]:
@@ -62,7 +64,7 @@ class Keeping:
                     self.live.tree, self.live.before, self.prepared.fingerprint, workspace, wanted
                 )
                 kept = self._publish(harvest, seen, finished=finished)
-            if kept is not None and kept != self.record:
+            if kept is not None and (kept != self.record or not self.fetched):  # made before there was a shared cache
                 push(session, [kept], session.chain.writable, replaces=self.replaces)
         except (CachekitError, OSError) as error:
             session.journal.emit("train.not-kept", reason=str(error))

@@ -141,7 +141,8 @@ def run(
         session.journal.emit("command.end", code=code)
         seen = watch.observed() or Observed()
         built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
-        keeping = Keeping(session, prepared, record, seed, live, replaces=recache)
+        fetched = planned.found is not None
+        keeping = Keeping(session, prepared, record, seed, live, fetched=fetched, replaces=recache)
         kept, problem = keeping.keep(seen, finished=code == 0)
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
