@@ -198,6 +198,13 @@ def test_the_options_read_from_the_source_are_those_of_the_module():
     assert option_names.installed() == real - {"TYPE_CHECKING"}
 
 
+@pytest.mark.parametrize("threads", ["0", "1.0", "'2'", "true"])
+def test_threads_that_are_no_number_are_answered_with_what_helps(threads):
+    with pytest.raises(RecipeError, match=r"^compiler\.options\.threads is ") as caught:
+        key(f"compiler.options.threads={threads}")
+    assert caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [("epilogue_fuson", "epilogue_fusion"), ("cpp.simdlenn", "cpp.simdlen"), ("force_disable_caches", "")],

@@ -42,7 +42,11 @@ def all_options(compiler: Compiler) -> dict[str, Any]:
         raise RecipeError(f"compiler.options.mode is {mode!r}", hint=f"one of {', '.join(MODES)}")
     threads = merged.get("threads", 1)
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise RecipeError(f"compiler.options.threads is {threads!r}", cause="expected a number of 1 or more")
+        raise RecipeError(
+            f"compiler.options.threads is {threads!r}",
+            cause="expected a whole number of 1 or more",
+            hint="correct compiler.options.threads, or leave it out: as many as the host has cores",
+        )
     return dict(sorted(merged.items()))
 
 
