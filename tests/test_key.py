@@ -395,7 +395,7 @@ def test_each_field_is_in_the_key_or_soft(section, field, value):
                 "training.per_device_train_batch_size",
                 "training.per_device_eval_batch_size",
             },
-            "lora": {f"training.lora.{name}" for name in Lora.__struct_fields__} | {"training.lora"},
+            "lora": {f"training.lora.{name}" for name in Lora.__struct_fields__} | {"training.lora", "toolchain.peft"},
         }
         assert {change.name for change in changes} == known.get(field, {f"{section}.{field}"})
 
