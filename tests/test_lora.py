@@ -137,3 +137,21 @@ def test_a_family_that_peft_has_no_choice_for_needs_names(tmp_path):
     with pytest.raises(RecipeError, match="PEFT puts no adapter into this granite model") as refused:
         ready(lora_job(tmp_path, model_type="granite"))
     assert "q_proj" in refused.value.hint
+
+
+def test_the_version_of_peft_is_in_the_key_of_lora_alone():
+    from cachekit.ingredients import _of_task
+
+    plain = job_recipe(None)
+    assert "toolchain.peft" not in _of_task(plain, 0)
+    assert _of_task(job_recipe({"r": 2}), 0)["toolchain.peft"]
+
+
+def job_recipe(lora):
+    import msgspec
+
+    from cachekit.recipe import Recipe
+
+    return msgspec.convert(
+        {"name": "toy", "task": "causal-lm", "model": {"id": "a/b"}, "training": {"lora": lora}}, Recipe
+    )

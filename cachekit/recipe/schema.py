@@ -57,8 +57,8 @@ class Data(_Strict, frozen=True):
         revision: Its revision.
         train_split: Split names on the Hub; validation and test are optional.
         path: Local folder that holds `train.*`, and may hold `validation.*` (`val`, `dev`) and `test.*`.
-        train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet. To language models a .txt file
-            without a `delimiter` is plain text, each line a row.
+        train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet. To language models a .txt
+            file without a `delimiter` is plain text, each line a row.
         delimiter: Of csv, tsv and txt files; found from the header by default.
         encoding: Of text files.
         text_column: The text; `text_pair_column` a second one. Which columns a task reads, and their usual
