@@ -232,5 +232,5 @@ def test_heads_and_lengths_that_fit():
         found = architecture.Architecture({"model_type": model_type, **config}, "here")
         architecture.check_heads(found)
         architecture.check_length(found, 64)
-    with pytest.raises(RecipeError, match="training.max_seq_length is 65, the model has 64 positions"):
+    with pytest.raises(RecipeError, match=r"training\.max_seq_length is 65, the model has 64 positions"):
         architecture.check_length(architecture.Architecture({"model_type": "gpt2", "n_positions": 64}, "here"), 65)
