@@ -94,6 +94,23 @@ def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, 
     assert checkpoints.flaw(first) == "it has no weights"
 
 
+def test_a_checkpoint_asks_nobody(tmp_path, uncompiled, monkeypatch):  # noqa: F811
+    """PEFT asked the Hub for the base model's config, six times where there is no network."""
+    import peft.utils.save_and_load as saving
+
+    base = ready(job(tmp_path / "base", "causal-lm", ROWS, model_type="llama"))[1]
+    base.save_pretrained(tmp_path / "model")
+    asked = []
+    for name in ("check_file_exists_on_hf_hub", "file_exists"):
+        if hasattr(saving, name):
+            monkeypatch.setattr(saving, name, lambda *given, **_: asked.append(given))
+    made = lora_job(tmp_path / "run", weights=str(tmp_path / "model"))
+    (tmp_path / "model" / "config.json").rename(tmp_path / "model" / "elsewhere.json")
+    train_here(made)
+    assert asked == []
+    assert not any("embed" in name for name in weights(tmp_path / "run" / "out"))
+
+
 def test_a_saved_adapter_is_loaded_by_peft(tmp_path, uncompiled, monkeypatch):  # noqa: F811
     import torch
     from peft import PeftModel
@@ -137,3 +154,21 @@ def test_a_family_that_peft_has_no_choice_for_needs_names(tmp_path):
     with pytest.raises(RecipeError, match="PEFT puts no adapter into this granite model") as refused:
         ready(lora_job(tmp_path, model_type="granite"))
     assert "q_proj" in refused.value.hint
+
+
+def test_the_version_of_peft_is_in_the_key_of_lora_alone():
+    from cachekit.ingredients import _of_task
+
+    plain = job_recipe(None)
+    assert "toolchain.peft" not in _of_task(plain, 0)
+    assert _of_task(job_recipe({"r": 2}), 0)["toolchain.peft"]
+
+
+def job_recipe(lora):
+    import msgspec
+
+    from cachekit.recipe import Recipe
+
+    return msgspec.convert(
+        {"name": "toy", "task": "causal-lm", "model": {"id": "a/b"}, "training": {"lora": lora}}, Recipe
+    )

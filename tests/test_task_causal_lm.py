@@ -11,7 +11,7 @@ from language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_mac
 from test_main_job import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-from cachekit import ingredients
+from cachekit import architecture, ingredients
 from cachekit.errors import DataError, RecipeError
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
@@ -211,3 +211,26 @@ def test_a_warm_train_compiles_nothing_and_learns(tmp_path):
     assert_compiled_nothing(machine, result)
     assert result["metrics"]["validation"]["rows"] == 30
     assert result["metrics"]["validation"]["perplexity"] < 20, "a guess among all words is one in 70"
+
+
+@pytest.mark.parametrize(
+    "model_type, config, said",
+    [
+        ("llama", {"num_attention_heads": 4, "num_key_value_heads": 3}, "num_attention_heads 4 cannot share"),
+        ("qwen3", {"num_attention_heads": 4}, "cannot share num_key_value_heads 32"),
+        ("gpt2", {"n_head": 5}, "n_embd 768 cannot be shared by n_head 5"),
+        ("mistral", {"hidden_size": 30, "num_attention_heads": 8}, "hidden_size 30 cannot be shared"),
+    ],
+)
+def test_heads_that_cannot_share_are_refused(model_type, config, said):
+    with pytest.raises(RecipeError, match=said):
+        architecture.check_heads(architecture.Architecture({"model_type": model_type, **config}, "here"))
+
+
+def test_heads_and_lengths_that_fit():
+    for model_type, config in (*CONFIGS.items(), ("qwen3", {"num_attention_heads": 32, "hidden_size": 1000})):
+        found = architecture.Architecture({"model_type": model_type, **config}, "here")
+        architecture.check_heads(found)
+        architecture.check_length(found, 64)
+    with pytest.raises(RecipeError, match=r"training\.max_seq_length is 65, the model has 64 positions"):
+        architecture.check_length(architecture.Architecture({"model_type": "gpt2", "n_positions": 64}, "here"), 65)

@@ -143,7 +143,7 @@ def test_rows_without_room_for_a_response_are_told(tmp_path, uncompiled):  # noq
     ],
 )
 def test_what_is_no_chat_is_refused(tmp_path, chat, said):
-    with pytest.raises(DataError, match=f"validation row 1: {said}") as refused:
+    with pytest.raises(DataError, match=f"train row 1: {said}") as refused:
         ready(chat_job(tmp_path, [chat]))
     assert '"role": "assistant"' in refused.value.hint
 

@@ -57,7 +57,8 @@ class Data(_Strict, frozen=True):
         revision: Its revision.
         train_split: Split names on the Hub; validation and test are optional.
         path: Local folder that holds `train.*`, and may hold `validation.*` (`val`, `dev`) and `test.*`.
-        train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet.
+        train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet. To language models a .txt
+            file without a `delimiter` is plain text, each line a row.
         delimiter: Of csv, tsv and txt files; found from the header by default.
         encoding: Of text files.
         text_column: The text; `text_pair_column` a second one. Which columns a task reads, and their usual
@@ -76,7 +77,8 @@ class Data(_Strict, frozen=True):
             images a class (`path/train/<class>/*.png`) needs no columns.
         source_prefix: Put before each source, `translate English to French: `.
         labels: The classes' names in the order of their numbers; else `num_labels`; else read from a local file.
-        validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given.
+        validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given; of
+            plain text, whose lines go on in one another, its end.
         max_train_samples: Use that many rows at the most.
     """
 
@@ -122,7 +124,8 @@ class Lora(_Strict, frozen=True):
     """Low-rank adaptation, by the names of `peft.LoraConfig`.
 
     Attributes:
-        target_modules: Names of the layers that get one; by default PEFT's own choice for the architecture.
+        target_modules: Names of the layers that get one, or `all-linear`; by default PEFT's own choice for the
+            architecture.
     """
 
     r: Positive = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from transformers import set_seed
@@ -48,12 +49,15 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
     model.enable_input_require_grads = _nothing
     set_seed(training.seed)
     try:
-        return get_peft_model(model, config)
+        adapted = get_peft_model(model, config)
     except (ValueError, TypeError, NotImplementedError) as error:
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         raise RecipeError(
             f"PEFT puts no adapter into this {model.config.model_type} model", cause=cause, hint=_hint(model)
         ) from error
+    # By itself it asks the Hub at each checkpoint whether the vocabulary grew. Here it never does.
+    adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
+    return adapted
 
 
 def arguments(training: Training) -> dict[str, Any]:
