@@ -13,7 +13,7 @@ RECIPE = recipes/demo.yaml
 # Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
-.PHONY: help demo team test test-slow test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
+.PHONY: help demo team test test-slow test-zoo test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ SMALL = not two_hundred and not sixteen and not 16 and not random_moments and no
 ## make test-slow  real compiles, kill campaigns, real data
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" $(SLOW)
+
+## make test-zoo   one recipe of each task in small, warmed and trained for real
+test-zoo: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow --numprocesses 2 -k each_task tests/test_tiny.py
 
 ## make test-accuracy  a whole training on real data: ten minutes on two cores
 test-accuracy: $(VENV)/.installed
