@@ -42,11 +42,11 @@ VERBS = (
     "neff",
     "import",
     "export",
+    "zoo",
     "doctor",
     "config",
     "env",
     "help",
-    "zoo",
     "hub",
 )
 

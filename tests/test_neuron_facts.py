@@ -19,6 +19,9 @@ WORDS = re.compile(r"NEURON_[A-Z]|--[a-z]|model\.|log-neuron|https?://|/opt/aws|
 # Names of tools and packages may stand in sentences for people; alone they are a fact.
 NAMES = re.compile(r"(?:optimum-)?neuron[a-z_-]*|libneuron[a-z]*|torch[_-]neuronx")
 ALLOWED = {
+    ("actions/command_line.py", "neuron_parallel_compile"),  # what users write before their own commands
+    ("actions/command_line.py", "torch_neuronx"),
+    ("compilers/neuron/presence.py", "neuronxcc"),  # a part of the facts, asked for at every start
     ("cli/zoo_text.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
     ("cli/zoo_text.py", "torch-neuronx"),
     ("cli/neff.py", "model.neff"),  # a help text
@@ -85,7 +88,7 @@ def test_no_other_module_repeats_a_fact():
     leaks = [
         f"{path.relative_to(PACKAGE)}:{line}: {word}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path != FACTS
+        if path != FACTS and "importing" not in path.parts  # which reads what other people wrote, by their words
         for line, text in literals(path)
         for word in sorted(repeated(text))
         if (path.relative_to(PACKAGE).as_posix(), word) not in ALLOWED

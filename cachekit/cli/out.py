@@ -191,11 +191,12 @@ def following(journal: Journal) -> Iterator[None]:
 
 FIGURES = {"f1": "F1", "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 FIGURES |= {"bleu": "BLEU"}
+COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})  # numbers of things, no figures
 
 
 def figures(found: Mapping[str, Any]) -> str:
     """What an evaluation measured, the loss last: `accuracy 0.9250, F1 0.9140, loss 0.1761`."""
-    shown = {name: value for name, value in found.items() if isinstance(value, float)}
+    shown = {name: value for name, value in found.items() if isinstance(value, float) and name not in COUNTS}
     if "loss" in shown:
         shown["loss"] = shown.pop("loss")
     return ", ".join(f"{FIGURES.get(name, name.replace('_', ' '))} {value:.4f}" for name, value in shown.items())

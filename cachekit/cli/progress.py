@@ -21,9 +21,8 @@ PHASES = {
     "evaluate": "evaluating",
     "save": "saving the model",
 }
-# Of an evaluation's figures: numbers of things, and how fast it was.
-QUIET = {"rows", "features", "tokens", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
-QUIET |= {"jit_compilation_time"}
+# What the Trainer adds to an evaluation's figures: how fast it was.
+SPEED = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 EVERY = 30.0  # seconds between two plain lines about the same thing
 
 
@@ -241,7 +240,7 @@ class Progress:
         shown = evaluated or {name: event[name] for name in ("loss",) if name in event}
         if shown:
             split = f", {self._split}" if evaluated else ""
-            told = {name: float(value) for name, value in shown.items() if name not in QUIET}
+            told = {name: float(value) for name, value in shown.items() if name not in SPEED}
             self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
     def _on_import_reading(self, event: dict[str, Any]) -> None:
