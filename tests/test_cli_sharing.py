@@ -276,11 +276,19 @@ def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, chain, var
     assert variable in hint
 
 
-def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for verb in ("pull", "push"):
-        *_, cause, _ = the_error(command(verb, "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw", code=2))
-        assert "HF_HUB_OFFLINE is set, and hf://team/cache" in cause
+@pytest.mark.feature("R5")
+@pytest.mark.parametrize("verb", ["pull", "push"])
+@pytest.mark.parametrize("asked", ["--offline", "HF_HUB_OFFLINE"])
+def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, verb, asked):
+    words = [verb, "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw"]
+    if asked == "--offline":
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        words.append(asked)
+    else:
+        monkeypatch.setenv(asked, "1")
+    *_, cause, hint = the_error(command(*words, code=2))
+    assert "hf://team/cache is beyond the network" in cause
+    assert asked in hint
 
 
 def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):

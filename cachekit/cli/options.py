@@ -280,8 +280,8 @@ def need_chain(chain: Chain, verb: str) -> None:
     if not remotes and chain.offline:
         raise UsageError(
             f"no shared cache can be {verb} offline",
-            cause=f"HF_HUB_OFFLINE is set, and {', '.join(chain.offline)} is beyond the network",
-            hint="unset HF_HUB_OFFLINE",
+            cause=f"{', '.join(chain.offline)} is beyond the network",
+            hint="leave --offline out, and unset HF_HUB_OFFLINE",
         )
     if not remotes:
         raise UsageError(

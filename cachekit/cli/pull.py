@@ -39,6 +39,7 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
+    offline: options.Offline = False,
     toolchain: options.Toolchain = None,
     instance: options.Instance = None,
 ) -> int:
@@ -61,9 +62,8 @@ def command(
     left: dict[str, str] = {}
     for name in recipes or ():
         loaded, _ = options.load_recipe(name, overrides)
-        with options.session(
-            config, loaded, "" if dry_run else NAME, toolchain=toolchain, instance=instance
-        ) as session:
+        verb = "" if dry_run else NAME
+        with options.session(config, loaded, verb, offline=offline, toolchain=toolchain, instance=instance) as session:
             options.need_chain(session.chain, "read")
             done = pull_recipe(
                 session,
@@ -73,7 +73,7 @@ def command(
         results.append(done.as_dict())
         missed += [name] if done.state == "absent" else []
     if module or all_of:
-        with options.session(config, None, "" if dry_run else NAME) as session:
+        with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
             options.need_chain(session.chain, "read")
             found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
         results += [done.as_dict() for done in found]

@@ -37,6 +37,7 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
+    offline: options.Offline = False,
 ) -> int:
     """Put what is new in the store on the shared caches.
 
@@ -49,7 +50,7 @@ def command(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)
-    with options.session(config, None, "" if dry_run else NAME) as session:
+    with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
         options.need_chain(session.chain, "written")
         keys = [options.key_of(config, name, overrides) for name in names or ()]
         done = push_records(
