@@ -179,8 +179,8 @@ def fail(kind, log, process):
 
 def trouble(make, folder, kind, count, delay=1.0):
     """One repeat: a fleet, of which the machine that compiles fails while it does."""
-    # Where commits are scarce there are no signs of life, and a lease is longer than a compile.
-    lease = 4 * delay + 4 if make().scarce else 2.0
+    # Where commits are scarce there are no signs of life, and a lease is longer than a compile and a push.
+    lease = 6 * delay + 12 if make().scarce else 2.0
     clock = 3600.0 * (kind == "clock")
     log, processes = fleet(make, folder, count, delay=delay, clock=clock, lease=lease)
     with ending(processes):
