@@ -21,7 +21,7 @@ NAME = "warm"
 Recipe = Annotated[
     Optional[str],
     typer.Argument(
-        metavar="RECIPE", help="A YAML file, or a name of `cachekit zoo`.", autocompletion=options.complete_recipe
+        metavar="[RECIPE]", help="A YAML file, or a name of `cachekit zoo`.", autocompletion=options.complete_recipe
     ),
 ]
 Matrix = Annotated[
