@@ -87,6 +87,7 @@ def measure(megabytes: int, files: int) -> tuple[list[float], list[float]]:
         theirs: list[float] = []
         run_once(session, RECIPE)  # the first look at a blob hashes it twice, and so would a first copy be colder
         copy()
+        os.sync()  # what is still to be written of the above would slow down whoever comes first
         for _ in range(REPEATS):  # in turn, so that a machine that slows down slows both
             ours += seconds(lambda: run_once(session, RECIPE), 1)
             theirs += seconds(copy, 1)
