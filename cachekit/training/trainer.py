@@ -18,7 +18,7 @@ from cachekit.recipe.schema import Training
 from cachekit.training import lora
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
-from cachekit.training.tasks.port import FILLER, Filled, Work
+from cachekit.training.tasks.port import FILLER, Feature, Filled, Work
 
 # A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
 # makes the optimizer's state, the second is a steady one, the third follows a checkpoint and an evaluation.
@@ -105,6 +105,7 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         self._events = events
         self._work = work
         self._workers = workers
+        self._features: Sequence[Feature] = ()
         # Plain mean loss: the model's own. With this on, a count of labels is passed into the compiled graph.
         self.model_accepts_loss_kwargs = False
         self.step_seconds: dict[str, list[float]] = {"training": [], "evaluation": []}
@@ -141,21 +142,25 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         self.step_seconds["evaluation"].append(time.perf_counter() - start)
         return loss, logits, labels
 
-    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Keeps the features at hand: a loader that is wrapped for a device does not tell its data set (torch-xla)."""
+        self._features = (self.eval_dataset if eval_dataset is None else eval_dataset).features
+        return super().get_eval_dataloader(eval_dataset)
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate; the figures are the task's, over features and no fillers, the loss among them.
 
         Raises:
             RuntimeError: The features did not come back in their order: no figure would mean anything.
         """
         self._events.phase = "evaluation"
-        features = dataloader.dataset.features
-        output = super().evaluation_loop(dataloader, *args, **kwargs)
-        count = len(features)
+        output = super().evaluation_loop(*args, **kwargs)
+        count = len(self._features)
         if any((np.asarray(part)[count:] != FILLER).any() for part in _parts(output.label_ids)):
             raise RuntimeError("what only fills the last batch was not evaluated last")
         predictions, labels = (_first(count, given) for given in (output.predictions, output.label_ids))
         prefix = kwargs.get("metric_key_prefix", "eval")
-        exact = self._work.score(features, predictions, labels)
+        exact = self._work.score(self._features, predictions, labels)
         if output.metrics is not None:
             output.metrics.update({f"{prefix}_{name}": value for name, value in exact.items()})
         return output
