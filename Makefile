@@ -66,6 +66,7 @@ test-accuracy: $(VENV)/.installed
 VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubserver test_hubserver_faults test_tier_hub \
 	test_tier_hub_trouble test_sharing_corruption test_pull_modules test_recipe_import test_neuron_contract test_neuron_fit \
 	test_neuron_logs test_neuron_locks test_neuron_devices test_neuron_flags test_neuron_failures test_neuron_entries \
+	test_neuron_adapter test_crash test_corruption test_cli_sharing \
 	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
