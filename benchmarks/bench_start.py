@@ -16,8 +16,11 @@ RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "bert.yaml"
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "CACHEKIT_HOME": home}
+        # As pip leaves it: compiled to bytecode, whatever this shell says of writing that.
+        environment = {**os.environ, "CACHEKIT_HOME": home, "PYTHONDONTWRITEBYTECODE": ""}
         run = [sys.executable, "-m", "cachekit"]
+        for arguments in (["--help"], ["plan", str(RECIPE)]):
+            process([*run, *arguments], environment)
         bare = seconds(lambda: process([sys.executable, "-c", "pass"]), REPEATS)
         typer = seconds(lambda: process([sys.executable, "-c", "import typer, msgspec, yaml"]), REPEATS)
         helps = seconds(lambda: process([*run, "--help"], environment), REPEATS)

@@ -7,7 +7,6 @@ share a key: a fine-tune of a model compiles to the same graphs as the model its
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import textwrap
 import threading
@@ -281,6 +280,8 @@ def _download(model_id: str, revision: str | None) -> Path:
 
 
 def _fetch(model_id: str, revision: str | None) -> Path:
+    import logging
+
     from huggingface_hub import hf_hub_download, hf_hub_url
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 

@@ -7,6 +7,7 @@ parent that has one. The user file is `config.toml` in the platform's configurat
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,12 +17,9 @@ from typing import Any
 
 from cachekit.errors import UsageError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pragma: no cover
-    import tomli as tomllib
-
 PREFIX = "CACHEKIT_"
+# What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
+_OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
@@ -165,6 +163,11 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     Raises:
         UsageError: It is no TOML.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:  # pragma: no cover
+        import tomli as tomllib
+
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -192,8 +195,8 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
         if own.is_file():
             return own, _read_toml(own)
         shared = folder / "pyproject.toml"
-        # Reading every pyproject.toml as TOML costs; most don't name us.
-        if shared.is_file() and "cachekit" in shared.read_text(encoding="utf-8", errors="replace"):
+        # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
+        if shared.is_file() and re.search(_OURS, shared.read_text(encoding="utf-8", errors="replace")):
             tool = _read_toml(shared).get("tool")
             table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):

@@ -38,7 +38,7 @@ from cachekit.actions.plan import plan
 from cachekit.actions.warm import warm
 from cachekit.journal import read
 from cachekit.record import encode
-from cachekit.store import Flight
+from cachekit.store.flight import Flight
 
 OLDER = "2026-01-01T00:00:00+00:00"
 

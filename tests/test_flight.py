@@ -28,7 +28,7 @@ from cachekit.actions.plan import plan
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.errors import WaitedTooLongError
-from cachekit.store import Flight
+from cachekit.store.flight import Flight
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 

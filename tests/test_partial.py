@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from cachekit.store import Store, receiving
+from cachekit.store import Store
+from cachekit.store.partial import receiving
 from cachekit.store.verify import PIECE
 
 SIZE = 3 * PIECE + 12_345  # above what is written without threads

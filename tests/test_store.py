@@ -33,7 +33,7 @@ from cachekit.errors import IntegrityError, StoreError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json
 from cachekit.record import Module, decode, encode
-from cachekit.store import Scratch
+from cachekit.store.scratch import Scratch
 from cachekit.store.verify import Verifier
 
 

@@ -19,7 +19,7 @@ from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers import Restored
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.record import Record
-from cachekit.store import Scratch
+from cachekit.store.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from cachekit.errors import UsageError
 from cachekit.ingredients import Fingerprint
 from cachekit.key import canonical_json, key_of
 from cachekit.record import IMPORTED, Module, Record
-from cachekit.store import Store, store_error
+from cachekit.store import Store
+from cachekit.store.durable import store_error
 
 RECIPE = "import"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cachekit.actions.prepare import Prepared
 from cachekit.compilers.explain import explain
@@ -13,7 +13,9 @@ from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL
-from cachekit.tiers.remote import Found
+
+if TYPE_CHECKING:
+    from cachekit.tiers.remote import Found
 
 # A record this far away says nothing about how long the compile will take (see key.WEIGHTS).
 COMPARABLE = 60

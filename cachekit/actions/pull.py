@@ -14,7 +14,9 @@ from pathlib import Path
 from cachekit.actions.session import Session
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.record import File, Record
-from cachekit.store import Partial, receiving, store_error, sweep_partials
+from cachekit.store.durable import store_error
+from cachekit.store.partial import Partial, receiving
+from cachekit.store.partial import sweep as sweep_partials
 from cachekit.tiers.port import Tier
 from cachekit.tiers.remote import Found
 

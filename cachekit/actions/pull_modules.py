@@ -23,7 +23,8 @@ from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.modules import check_module, unfit
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.record import File, Module
-from cachekit.store import store_error, sweep_partials
+from cachekit.store.durable import store_error
+from cachekit.store.partial import sweep as sweep_partials
 from cachekit.tiers.port import Entry
 from cachekit.tiers.remote import Remote
 

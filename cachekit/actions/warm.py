@@ -20,7 +20,8 @@ from cachekit.compilers import Observed
 from cachekit.errors import CompileError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
-from cachekit.store import Flight, Holder, store_error
+from cachekit.store.durable import store_error
+from cachekit.store.flight import Flight, Holder
 from cachekit.training import Result
 
 

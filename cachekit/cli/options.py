@@ -250,11 +250,15 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
     """
     from cachekit.config import flag_from_environment
     from cachekit.store.layout import Layout
-    from cachekit.tiers import chain, select
-    from cachekit.tiers.remote import Remote
+    from cachekit.tiers import chain
 
     links = chain.parse(config.cache, config.tiers)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
+    if not links:
+        return chain.Chain(journal=journal)
+    from cachekit.tiers import select
+    from cachekit.tiers.remote import Remote
+
     memory = Layout(config.home).remotes
 
     def remote(link: chain.Link) -> Remote:

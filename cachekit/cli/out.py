@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cachekit.errors import CachekitError, StoreError, UsageError
 
 if TYPE_CHECKING:
+    from cachekit.cli.progress import Progress
     from cachekit.journal import Journal
 
 FORMATS = ("human", "json", "quiet")
@@ -72,14 +73,12 @@ def wants_traceback() -> bool:
 
 # What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
 # but for tab and newline, marks of writing direction, separators of lines, halves of pairs (of names not in UTF-8).
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def plain(words: str) -> str:
     """Words with what controls a terminal spelled out: names of files and what records say may hold anything."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), words)
+    return re.sub(_CONTROL, lambda found: found[0].encode("unicode_escape").decode("ascii"), words)
 
 
 def _one_line(line: str) -> str:
@@ -104,7 +103,7 @@ def _json(document: Any) -> str:
     ascii_only = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
     encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=str)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
+    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
 def data(
@@ -172,11 +171,18 @@ def _colour(words: str, code: int) -> str:
 @contextmanager
 def following(journal: Journal) -> Iterator[None]:
     """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise."""
-    from cachekit.cli.progress import Progress
-
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
-    progress = Progress(write=lambda line: print(_one_line(line), file=sys.stderr), live=live, quiet=_style.quiet)
-    journal.listen(progress.event)
+    shown: list[Progress] = []
+
+    def show(event: dict[str, Any]) -> None:
+        if not shown:  # many a verb tells nothing
+            from cachekit.cli.progress import Progress
+
+            write = lambda line: print(_one_line(line), file=sys.stderr)  # noqa: E731
+            shown.append(Progress(write=write, live=live, quiet=_style.quiet))
+        shown[0].event(event)
+
+    journal.listen(show)
     told = False
     try:
         yield
@@ -184,7 +190,8 @@ def following(journal: Journal) -> Iterator[None]:
         told = True  # the error itself
         raise
     finally:
-        progress.close()
+        for progress in shown:
+            progress.close()
         if journal.failure and not told:
             warning(f"this run's journal could not be written: {journal.failure}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -65,6 +64,8 @@ class Publishing:
         if len(finished) == 1:
             self._prepare(finished[0])
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(max_workers=LANES) as pool:
             for _ in pool.map(self._prepare, finished):
                 pass

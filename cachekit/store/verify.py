@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +188,8 @@ def _pieces_fit(handle: int, size: int, pieces: tuple[str, ...]) -> bool:
             digest.update(buffer[:count])
             offset += count
         return digest.hexdigest() == pieces[number]
+
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1)) as lanes:
         return all(lanes.map(fits, range(len(pieces))))

@@ -10,16 +10,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers.layout import LOCAL
-from cachekit.tiers.remote import Found, Remote
 
-ADDRESS = re.compile(r"^(?:hf://|s3://|file://|/|~|\.)")
-_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_SECRET = re.compile(r"^[a-z0-9+.-]+://[^/]*:[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}", re.IGNORECASE)
+if TYPE_CHECKING:
+    from cachekit.tiers.remote import Found, Remote
+
+# Compiled when a chain has something to look at.
+ADDRESS = r"^(?:hf://|s3://|file://|/|~|\.)"
+_SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
+_SECRET = r"(?i)^[a-z0-9+.-]+://[^/]*:[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}"  # noqa: S105 - a pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             continue
         table = tables.get(name)
         _check_words(name, str(table["url"]) if table else "", tables)
-        if table is None and not ADDRESS.match(name):
+        if table is None and not re.match(ADDRESS, name):
             known = ", ".join(sorted({LOCAL, *tables}))
             raise UsageError(
                 f"no cache is called {name!r}",
@@ -91,20 +95,20 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
     """Say what is wrong with an entry, where that can be told better than by an unknown name."""
     address = url or name
-    if _SECRET.search(address):  # which is not repeated
+    if re.search(_SECRET, address):  # which is not repeated
         raise UsageError(
             f"the address of a cache has no room for a token{f': [tiers.{name}]' if url else ''}",
             cause="it is written to settings, logs and screens",
             hint="hf auth login, or set HF_TOKEN; for S3 AWS_PROFILE, or the usual variables",
         )
     known, _, policy = name.rpartition(":")
-    if not url and (known == LOCAL or known in tables or (ADDRESS.match(known) and not policy.startswith("/"))):
+    if not url and (known == LOCAL or known in tables or (re.match(ADDRESS, known) and not policy.startswith("/"))):
         raise UsageError(
             f"{name}: nobody knows what {policy!r} allows",
             hint="one of r (take hits), w (put there), rw (both)",
         )
-    scheme = _SCHEME.match(address)
-    if scheme and not ADDRESS.match(address):
+    scheme = re.match(_SCHEME, address)
+    if scheme and not re.match(ADDRESS, address):
         raise UsageError(
             f"{name}: {scheme[0]} leads to no cache" if not url else f"[tiers.{name}]: {url} leads to no cache",
             hint="hf://OWNER/NAME, hf://datasets/…, hf://buckets/…, s3://BUCKET/PREFIX, or a folder",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cachekit.errors import UsageError
 from cachekit.tiers.chain import Link
-from cachekit.tiers.port import Tier
+
+if TYPE_CHECKING:
+    from cachekit.tiers.port import Tier
 
 
 def needs_network(link: Link) -> bool:

@@ -20,7 +20,6 @@ import msgspec
 from cachekit import start
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.leash import die_with
-from cachekit.training.failure import of_death
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
@@ -126,6 +125,8 @@ class ProcessLauncher:
         result = _outcome(job, failed=failed, workers=watch.workers if watch else 1, log=log)
         if result is None:
             folders = [job_path.parent, Path(job.output_dir)] if job.mode == "train" else [job_path.parent]
+            from cachekit.training.failure import of_death
+
             raise of_death(code, log, printed, folders)
         return result
 

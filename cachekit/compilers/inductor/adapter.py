@@ -12,12 +12,11 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from cachekit.compilers.inductor import elf, facts, flags, host, option_names
-from cachekit.compilers.inductor.watch import CommandWatch, InductorWatch
+from cachekit.compilers.inductor import facts, flags, host
 from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
@@ -25,6 +24,9 @@ from cachekit.key import canonical_json
 from cachekit.recipe import Recipe
 from cachekit.recipe.schema import Parallel
 from cachekit.record import File, Module
+
+if TYPE_CHECKING:
+    from cachekit.compilers.inductor.watch import CommandWatch
 
 
 class Inductor:
@@ -77,8 +79,11 @@ class Inductor:
                     hint=f"remove environment.{name}"
                     + (", and say compiler.options.threads" if name == facts.MKL_THREADS else ""),
                 )
-        settings = self.settings(recipe)
-        option_names.check(name for name in settings if name not in {*flags.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS})
+        settings = {*self.settings(recipe)} - {*flags.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
+        if settings:
+            from cachekit.compilers.inductor import option_names
+
+            option_names.check(sorted(settings))
         # What the recipe sets is an ingredient by itself, and wins over the shell.
         watched = {
             name: value for name, value in os.environ.items() if facts.watched(name) and name not in recipe.environment
@@ -107,6 +112,8 @@ class Inductor:
         restored: Mapping[str, str] | None = None,  # noqa: ARG002
     ) -> Watch:
         """See the port. What finds everything need not prepare the header that compiling needs."""
+        from cachekit.compilers.inductor.watch import InductorWatch
+
         threads = str(self._threads(recipe))
         return InductorWatch(
             {
@@ -130,6 +137,8 @@ class Inductor:
         restored: Mapping[str, str] | None = None,  # noqa: ARG002
     ) -> CommandWatch:
         """See the port."""
+        from cachekit.compilers.inductor.watch import CommandWatch
+
         return CommandWatch(live_root, found=found, strict=strict)
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
@@ -163,7 +172,9 @@ class Inductor:
 
         But for machine code whose linker was killed with it: that would be found, and fail to load.
         """
-        from cachekit import archive  # with Python's compressors: a plan does without
+        # With Python's compressors; a plan does without.
+        from cachekit import archive
+        from cachekit.compilers.inductor import elf
 
         names = {name for name in self.contents(live_root) - before if not elf.torn(live_root / name)}
         if not names:

@@ -30,8 +30,9 @@ def package_version(name: str) -> str:
 
 def optional_version(name: str) -> str:
     """The installed version of a package; empty where there is none."""
-    if found := _installed().get(name):
-        return found
+    for folder, version_there in _installed().get(name, ()):
+        if (folder / "METADATA").is_file():
+            return version_there
     # Loads an e-mail parser and reads whole metadata files: only for what is installed in some other way.
     from importlib.metadata import PackageNotFoundError, version
 
@@ -42,19 +43,18 @@ def optional_version(name: str) -> str:
 
 
 @cache
-def _installed() -> dict[str, str]:
-    """Package to version, from the names of `<package>-<version>.dist-info` folders; the first on the path counts."""
-    found: dict[str, str] = {}
+def _installed() -> dict[str, list[tuple[Path, str]]]:
+    """Package to `<package>-<version>.dist-info` folders and their versions; the first on the path counts."""
+    found: dict[str, list[tuple[Path, str]]] = {}
     for place in sys.path:
         try:
-            names = sorted(path.name for path in Path(place or ".").iterdir())
+            names = sorted(os.listdir(place or "."))  # noqa: PTH208 - hundreds of names, of which few are wanted
         except OSError:
             continue
         for name in names:
             if name.endswith(".dist-info"):
                 package, _, version = name[: -len(".dist-info")].partition("-")
-                if (Path(place) / name / "METADATA").is_file():
-                    found.setdefault(package.lower().replace("_", "-"), version)
+                found.setdefault(package.lower().replace("_", "-"), []).append((Path(place, name), version))
     return found
 
 
