@@ -11,12 +11,17 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterable
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NamedTuple
 
 COPIED = 256 << 10  # bytes at once: they stay in the second-level cache between reading and writing
 MAX_MEMBERS = 200_000
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+Sink = Callable[[int, memoryview], None]  # takes an offset in an archive and the bytes there
 
 
 class UnsafeArchiveError(ValueError):
@@ -78,7 +83,7 @@ def _check(member: tarfile.TarInfo) -> None:
         raise UnsafeArchiveError(f"{member.name!r} is sparse")
 
 
-def unpack(archive: Path, folder: Path) -> int:
+def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = None) -> int:
     """Unpack a tar into an existing folder, refusing whatever could touch anything outside it.
 
     The contents are copied, never linked: the folder's new owner may write to them.
@@ -86,34 +91,26 @@ def unpack(archive: Path, folder: Path) -> int:
     Args:
         archive: A plain tar, whose bytes the caller checks against their digest (before or meanwhile).
         folder: Where the files go; nothing in it is overwritten.
+        read: Gives all of the archive's bytes to a sink, in any order and from several threads at once, and checks
+            them on the way; they are simply read by default.
 
     Returns:
         Bytes written.
 
     Raises:
         UnsafeArchiveError: A member is a link, a device, sparse, has a path that leaves the folder, stands twice, or
-            the file is no tar. What was unpacked before it stays; the caller throws the folder away.
+            the file is no tar. Nothing was unpacked then, or only a part; the caller throws the folder away.
         OSError: Reading or writing failed.
     """
-    written = 0
-    buffer = bytearray(COPIED)
-    made: set[Path] = {folder}
     try:
-        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:") as tar:
-            size = os.fstat(raw.fileno()).st_size
-            for count, member in enumerate(tar):
-                _check(member)
-                if count >= MAX_MEMBERS or member.offset_data + member.size > size:
-                    raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")  # noqa: TRY301
-                path = folder / member.name
-                parent = path if member.isdir() else path.parent
-                if parent not in made:
-                    parent.mkdir(parents=True, exist_ok=True)
-                    made.add(parent)
-                if member.isreg():
-                    _copy(raw.fileno(), member, path, buffer)
-                    written += member.size
-            _check_end(raw, tar.offset)
+        contents = _Contents(_make(archive, folder))
+        try:
+            if read is None:
+                _read(archive, contents.write)
+            else:
+                read(contents.write)
+        finally:
+            contents.close()
     except UnsafeArchiveError:
         raise
     except (tarfile.TarError, EOFError, FileExistsError, NotADirectoryError, ValueError, LookupError) as error:
@@ -122,7 +119,94 @@ def unpack(archive: Path, folder: Path) -> int:
         if error.errno == errno.ENAMETOOLONG:
             raise UnsafeArchiveError(f"{archive.name}: a name that no file system takes") from error
         raise
-    return written
+    return contents.size
+
+
+def _make(archive: Path, folder: Path) -> list[_Place]:
+    """Make all folders and files of an archive, empty; returns where in it each file's bytes are, in order."""
+    made: set[Path] = {folder}
+    places: list[_Place] = []
+    for member in _members(archive):
+        path = folder / member.name
+        parent = path if member.isdir() else path.parent
+        if parent not in made:
+            parent.mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        if member.isreg():
+            # O_EXCL: never through a link that something put there, never twice.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
+            os.close(os.open(path, flags, 0o755 if member.mode & 0o100 else 0o644))
+            places.append(_Place(member.offset_data, member.offset_data + member.size, path))
+    return places
+
+
+def _members(archive: Path) -> list[tarfile.TarInfo]:
+    """All members of an archive, each of them harmless."""
+    members = []
+    with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:") as tar:
+        size = os.fstat(raw.fileno()).st_size
+        for count, member in enumerate(tar):
+            _check(member)
+            if count >= MAX_MEMBERS or member.offset_data + member.size > size:
+                raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")
+            members.append(member)
+        _check_end(raw, tar.offset)
+    return members
+
+
+class _Place(NamedTuple):
+    start: int
+    end: int
+    path: Path
+
+
+class _Contents:
+    """Files that take their bytes out of an archive's, as those come by."""
+
+    def __init__(self, places: list[_Place]) -> None:
+        self._places = [place for place in places if place.end > place.start]
+        self._starts = [place.start for place in self._places]
+        self._open: dict[int, tuple[int, int]] = {}  # by thread: the file that it writes, and that one's handle
+        self.size = sum(place.end - place.start for place in places)
+
+    def write(self, offset: int, block: memoryview) -> None:
+        """Take the archive's bytes from `offset` on."""
+        end = offset + len(block)
+        number = max(bisect_right(self._starts, offset) - 1, 0)
+        while number < len(self._places) and self._places[number].start < end:
+            place = self._places[number]
+            first, last = max(offset, place.start), min(end, place.end)
+            if first < last:
+                handle, at = self._handle(number), first - place.start
+                part = block[first - offset : last - offset]
+                while part:
+                    written = os.pwrite(handle, part, at)
+                    part, at = part[written:], at + written
+            number += 1
+
+    def _handle(self, number: int) -> int:
+        thread = threading.get_ident()
+        standing = self._open.get(thread)
+        if standing is not None and standing[0] == number:
+            return standing[1]
+        handle = os.open(self._places[number].path, os.O_WRONLY | _NOFOLLOW)
+        self._open[thread] = number, handle
+        if standing is not None:
+            os.close(standing[1])
+        return handle
+
+    def close(self) -> None:
+        for _, handle in self._open.values():
+            os.close(handle)
+
+
+def _read(archive: Path, sink: Sink) -> None:
+    # By hand: sendfile and copy_file_range were a quarter slower here (ext4, page by page), and fail on some systems.
+    buffer, offset = memoryview(bytearray(COPIED)), 0
+    with archive.open("rb", buffering=0) as source:
+        while count := os.preadv(source.fileno(), [buffer], offset):
+            sink(offset, buffer[:count])
+            offset += count
 
 
 def _check_end(raw: IO[bytes], offset: int) -> None:
@@ -133,26 +217,3 @@ def _check_end(raw: IO[bytes], offset: int) -> None:
     rest = raw.read(longest + 1)
     if not 2 * tarfile.BLOCKSIZE <= len(rest) <= longest or rest.strip(b"\0"):
         raise UnsafeArchiveError("the archive does not end where its members end")
-
-
-def _copy(source: int, member: tarfile.TarInfo, path: Path, buffer: bytearray) -> None:
-    # O_EXCL: never through a link that something put there, never twice.
-    target = os.open(
-        path,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0),
-        0o755 if member.mode & 0o100 else 0o644,
-    )
-    # By hand: sendfile and copy_file_range were a quarter slower here (ext4, page by page), and fail on some systems.
-    block = memoryview(buffer)
-    try:
-        offset, end = member.offset_data, member.offset_data + member.size
-        while offset < end:
-            count = os.preadv(source, [block[: min(end - offset, len(block))]], offset)
-            if count == 0:
-                raise EOFError("the archive ended early")
-            offset += count
-            part = block[:count]
-            while part:
-                part = part[os.write(target, part) :]
-    finally:
-        os.close(target)

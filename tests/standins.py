@@ -120,7 +120,7 @@ class StandIn:
             raise UnsafeArchiveError(f"{module.name} is no module of the stand-in")
         folder.mkdir()
         for file, blob in zip(module.files, files, strict=True):
-            shutil.copyfile(blob, folder / file.path)
+            shutil.copyfile(blob.path, folder / file.path)
         return Restored(sum(file.size for file in module.files))
 
 
@@ -295,8 +295,8 @@ def served(store, record):
     """The bytes that the store gives for a record, read as a restore reads them."""
     given = {}
     for file in record.files:
-        with store.reading(file) as path:
-            given[file.path] = path.read_bytes()
+        with store.reading(file) as blob:
+            given[file.path] = blob.path.read_bytes()
     return given
 
 

@@ -280,7 +280,7 @@ def test_a_member_that_would_lie_outside_is_refused(yard, name, kind):
 @pytest.mark.parametrize("target", ["../victim", "/etc/passwd", "fine", ""])
 def test_a_member_that_is_no_file_is_refused(yard, kind, target):
     refused(yard, tar(member("fine"), member("link", b"", type=kind, linkname=target)))
-    assert tree_of(yard / "in") == {"fine": b"x"}
+    assert tree_of(yard / "in") == {}, "all members are looked at before the first is made"
 
 
 def test_a_link_and_then_a_file_through_it_is_refused(yard):

@@ -1,6 +1,7 @@
 """Which NEFFs are used where: damaged, foreign, unknown and contradictory ones never, for a reason in words."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from conftest import real_dir
@@ -88,7 +89,8 @@ def restored(root, neuron, judge):
     workspace.mkdir()
     harvest = collect(scan(root).entries, workspace, judge).harvest
     (module,) = harvest.modules
-    return neuron.restore(module, [harvest.files[file.sha256] for file in module.files], root.parent / "live")
+    blobs = [SimpleNamespace(path=harvest.files[file.sha256]) for file in module.files]
+    return neuron.restore(module, blobs, root.parent / "live")
 
 
 @pytest.mark.feature("F6", "K1")

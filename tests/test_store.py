@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -352,8 +353,8 @@ def test_a_change_in_any_piece_of_a_large_blob_is_found(watched, place):
     made = make_record(artifacts=("a",), size=20_000_000)
     publish(watched.store, made)
     file = made[0].files[0]
-    with watched.store.reading(file) as path:
-        assert path.stat().st_size == 20_000_000
+    with watched.store.reading(file) as blob:
+        assert blob.path.stat().st_size == 20_000_000
     blob = watched.store.layout.blob(file.sha256)
     raw = bytearray(blob.read_bytes())
     raw[place] ^= 1
@@ -378,8 +379,8 @@ def test_a_wrong_note_of_what_was_verified_refuses_nothing_and_hides_nothing(wat
             "another's name": theirs.encode(),
         }[note]
     )
-    with watched.store.reading(file) as path:
-        assert path.stat().st_size == 20_000_000
+    with watched.store.reading(file) as blob:
+        assert blob.path.stat().st_size == 20_000_000
     assert (notes / file.sha256).read_text() == mine, "the note is mended"
     overwrite(watched.store.layout.blob(file.sha256), watched.store.layout.blob(other[0].files[0].sha256).read_bytes())
     (notes / file.sha256).write_text(theirs)
@@ -534,7 +535,8 @@ def test_restored_files_share_no_inode_with_a_blob(tmp_path, home, compiler):
     live = tmp_path / "live"
     live.mkdir()
     for module in record.modules:
-        compiler.restore(module, [store.layout.blob(file.sha256) for file in module.files], live)
+        with ExitStack() as stack:
+            compiler.restore(module, [stack.enter_context(store.reading(file)) for file in module.files], live)
     restored = [path for path in live.rglob("*") if path.is_file()]
     assert {path.relative_to(live).as_posix(): path.read_bytes() for path in restored} == {
         path.relative_to(tree_of).as_posix(): path.read_bytes() for path in tree_of.rglob("*") if path.is_file()

@@ -151,7 +151,7 @@ def _look(module: Module, folder: Path) -> Restored:
 
 def _write(store: Store, module: Module, folder: Path, check: Check) -> Restored:
     with ExitStack() as reading:
-        files = [reading.enter_context(store.reading(file)) for file in module.files]
+        files = [reading.enter_context(store.reading(file)).path for file in module.files]
         return restore(module, files, folder, check=check)
 
 

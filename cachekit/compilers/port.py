@@ -14,6 +14,21 @@ from cachekit.record import Module
 Sink = Callable[[dict[str, Any]], None]
 
 
+class Blob(Protocol):
+    """A file of the store in use; its digest is checked before the use ends."""
+
+    @property
+    def path(self) -> Path:
+        """The file, for whoever reads it by himself; its digest is computed beside that."""
+
+    @property
+    def location(self) -> Path:
+        """The file, for whoever only looks at it before he calls `through`."""
+
+    def through(self, sink: Callable[[int, memoryview], None]) -> None:
+        """Have every byte given to `sink`, with its offset, and hashed on the way; by several threads, in no order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Harvest:
     """What a run left in the live root that is worth keeping.
@@ -278,8 +293,8 @@ class Compiler(Protocol):
             OSError: The workspace cannot be written.
         """
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
-        """Put a module back, where nothing stands in its way. The caller checks the bytes meanwhile.
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+        """Put a module back, where nothing stands in its way. Its bytes are checked meanwhile.
 
         Raises:
             UnsafeArchiveError: The module is not what this adapter makes.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store import durable
+from cachekit.store.blob import Blob, reading
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 from cachekit.store.verify import MISSING, Verifier
@@ -84,29 +84,15 @@ class Store:
                 lacking.append(file)
         return lacking
 
-    @contextmanager
-    def reading(self, file: File) -> Iterator[Path]:
-        """Read a blob while its digest is computed beside; leaving the block means that it fitted.
+    def reading(self, file: File) -> AbstractContextManager[Blob]:
+        """Read a blob, and have its digest computed meanwhile; leaving the block means that it fitted.
 
         What the block made of the bytes is to be thrown away when this raises.
 
         Raises:
             IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
         """
-        path = self.layout.blob(file.sha256)
-        outcome: list[str] = []
-        thread = threading.Thread(target=lambda: outcome.append(self._verifier.damage(file, memo=False)), daemon=True)
-        thread.start()
-        try:
-            yield path
-        except Exception as error:
-            thread.join()
-            if outcome == [""]:
-                raise
-            raise self._refuse(file, (outcome or ["unreadable"])[0]) from error
-        thread.join()
-        if outcome != [""]:
-            raise self._refuse(file, (outcome or ["unreadable"])[0])
+        return reading(file, self.layout.blob(file.sha256), self._verifier, self._refuse)
 
     def _refuse(self, file: File, reason: str) -> IntegrityError:
         self._condemn_blob(file, reason)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Harvest, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -188,13 +188,13 @@ class Inductor:
         )
         return Harvest((module,), {sha256: unnamed})
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. Its live root is a run's own: nothing stands in the way."""
         from cachekit import archive
 
         if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
             raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
-        return Restored(archive.unpack(files[0], live_root))
+        return Restored(archive.unpack(files[0].location, live_root, files[0].through))
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

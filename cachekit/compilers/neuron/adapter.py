@@ -16,7 +16,7 @@ from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Harvest, Node, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
@@ -255,9 +255,9 @@ class Neuron:
             )
         return found.harvest
 
-    def restore(self, module: Module, files: Sequence[Path], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        done = modules.restore(module, files, live_root, check=self._check)
+        done = modules.restore(module, [file.path for file in files], live_root, check=self._check)
         return Restored(done.size, done.reason if done.outcome == "left" else "")
 
     def _check(self, path: Path, said: Claim) -> str | None:
