@@ -258,7 +258,6 @@ def test_a_member_that_would_lie_outside_is_refused(yard, name, kind):
     name = name.format(yard=yard)
     for layout in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
         refused(yard, tar(member("fine"), member(name, type=kind), layout=layout))
-        (yard / "in" / "fine").unlink()
     refused(yard, tar(member("innocent", type=kind, pax_headers={"path": name})))
 
 
