@@ -131,9 +131,14 @@ def canonical_or_absent(value: Any) -> bytes:
     return b"" if value is ABSENT else canonical_json(value)
 
 
+def weight(name: str) -> int:
+    """What a change of an ingredient counts for."""
+    return WEIGHTS.get(name.split(".", 1)[0], 10)
+
+
 def distance(changes: Iterable[Change]) -> int:
     """How far apart two sets are: the sum of their changes' weights."""
-    return sum(WEIGHTS.get(change.name.split(".", 1)[0], 10) for change in changes)
+    return sum(weight(change.name) for change in changes)
 
 
 def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
