@@ -51,7 +51,7 @@ def find(store: Store, name: str) -> Record:
     if len(name) < SHORTEST:
         raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
     begin = name.lower()
-    found = [each for each in store.summaries() if each.key.startswith(begin)]
+    found = [each for each in store.summaries(glance=True) if each.key.startswith(begin)]
     if len(found) == 1:
         record = store.read(found[0].directory, found[0].model_type, found[0].key)
         if record is not None:

@@ -115,7 +115,7 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         anew: Ask those, whatever is remembered of what they had not.
     """
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    record = store.lookup(prepared.key, *place[:2])
+    record = store.lookup(place[2], *place[:2])
     if record is not None:
         return Plan(prepared, record)
     found = chain.find(*place, anew=anew) if chain else None
@@ -123,9 +123,9 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
     flaw = store.flaw(prepared.key)
-    hard = prepared.ingredients.hard
-    others = store.summaries(without=IMPORTED).ranked(
-        hard, lambda other: _kind(other.model_type) == _kind(place[1]) and other.key != prepared.key
+    hard, key, kind = prepared.ingredients.hard, place[2], _kind(place[1])
+    others = store.summaries(without=IMPORTED, glance=True).ranked(
+        hard, lambda other: _kind(other.model_type) == kind and other.key != key
     )
     for other in others:
         near = store.read(other.directory, other.model_type, other.key)

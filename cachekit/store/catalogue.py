@@ -68,12 +68,13 @@ class Catalogue:
         self._vocabulary = Vocabulary()
         self._known: dict[_Place, dict[str, _Entry]] | None = None
 
-    def summaries(self, read: Callable[[Path], tuple[Record | None, bool]], without: str = "") -> Summaries:
+    def summaries(self, read: Callable[[Path], tuple[Record | None, bool]], without: str, *, glance: bool) -> Summaries:
         """Look at every record, and read those that are not known in the state they are in.
 
         Args:
             read: Reads a record; and whether that is all there is to say, so that None is no damage.
             without: A model type whose records are not even looked at.
+            glance: Look only whether they are there: one whose name is known is taken to be as it was.
         """
         known = self._load() if self._known is None else self._known
         found: list[Summary] = []
@@ -85,7 +86,7 @@ class Catalogue:
             if folder.name == without:
                 continue
             entries, kept = known.get(place, {}), dict[str, _Entry]()
-            for name, state in _files(folder):
+            for name, state in _files(folder, entries if glance else {}):
                 entry = entries.get(name)
                 if entry is None or entry.state != state:
                     now = time.time_ns()
@@ -147,12 +148,14 @@ def _folders(records: Path) -> Iterator[Path]:
                 yield from sorted(path for path in directory.iterdir() if path.is_dir())
 
 
-def _files(folder: Path) -> list[tuple[str, State]]:
-    """Records in a folder with their states, by name."""
+def _files(folder: Path, known: dict[str, _Entry]) -> list[tuple[str, State]]:
+    """Records in a folder with their states, by name; not looked at are those of which an entry is given."""
     found = []
     with suppress(OSError), os.scandir(folder) as listing:
         for item in listing:
-            if item.name.endswith(".json"):
+            if item.name in known:
+                found.append((item.name, known[item.name].state))
+            elif item.name.endswith(".json"):
                 try:
                     status = item.stat()
                 except FileNotFoundError:

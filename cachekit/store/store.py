@@ -74,14 +74,16 @@ class Store:
             if record is not None:
                 yield record
 
-    def summaries(self, without: str = "") -> Summaries:
+    def summaries(self, without: str = "", *, glance: bool = False) -> Summaries:
         """All readable records in few words, in the order of their paths, as `records` would read them this moment.
 
         Args:
             without: A model type whose records are not even looked at.
+            glance: Look whether they are there, not whether they have changed: enough for finding one by its key or
+                its ingredients, which are what its name says, before it is read.
         """
         self._restore_index()
-        return self._catalogue.summaries(self._read, without)
+        return self._catalogue.summaries(self._read, without, glance=glance)
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
         """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""

@@ -86,13 +86,14 @@ class Vocabulary:
         Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
         change where `wanted` lacks its name, takes one away where it is equal, and else leaves the sum as it is.
         """
-        texts = {name: canonical_json(value).decode() for name, value in wanted.items()}
+        equal = {name: canonical_json(value).decode() for name, value in wanted.items()}
+        change: dict[str, int] = {}  # the cost of one, by name
         costs = []
         for name, text in self.pairs:
-            other = texts.get(name)
-            sign = 1 if other is None else -1 if other == text else 0
-            costs.append(sign * (weight(name) * _COUNT + 1))
-        return [sum(costs[pair] for pair in part) for part in self.parts]
+            cost = change.get(name) or change.setdefault(name, weight(name) * _COUNT + 1)
+            costs.append(cost if name not in equal else -cost if equal[name] == text else 0)
+        of_pair = costs.__getitem__
+        return [sum(map(of_pair, part)) for part in self.parts]
 
 
 def _number(numbers: dict[Any, int], items: list[Any], item: Any) -> int:
