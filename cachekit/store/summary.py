@@ -57,8 +57,7 @@ class Vocabulary:
     def __init__(self, pairs: Iterable[Pair] = (), parts: Iterable[tuple[int, ...]] = ()) -> None:
         self.pairs = list(pairs)
         self.parts = list(parts)
-        self._pairs = {pair: number for number, pair in enumerate(self.pairs)}
-        self._parts = {part: number for number, part in enumerate(self.parts)}
+        self._numbers: tuple[dict[Pair, int], dict[tuple[int, ...], int]] | None = None  # made when first needed
 
     def add(self, hard: Mapping[str, Any]) -> tuple[int, ...]:
         """Take in a set of ingredients; the numbers by which `hard` gives it back."""
@@ -66,11 +65,17 @@ class Vocabulary:
 
     def add_pairs(self, pairs: Iterable[Pair]) -> tuple[int, ...]:
         """As `add`, of values that are canonical JSON already."""
+        if self._numbers is None:
+            self._numbers = (
+                {pair: number for number, pair in enumerate(self.pairs)},
+                {part: number for number, part in enumerate(self.parts)},
+            )
+        of_pairs, of_parts = self._numbers
         groups: dict[str, list[int]] = {}
         for pair in sorted(pairs):
             group = groups.setdefault(pair[0].split(".", 1)[0], [])
-            group.append(_number(self._pairs, self.pairs, pair))
-        return tuple(_number(self._parts, self.parts, tuple(group)) for group in groups.values())
+            group.append(_number(of_pairs, self.pairs, pair))
+        return tuple(_number(of_parts, self.parts, tuple(group)) for group in groups.values())
 
     def pairs_of(self, parts: Iterable[int]) -> Iterator[Pair]:
         """What was added, as canonical JSON."""
