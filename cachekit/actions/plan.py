@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cachekit.actions.prepare import Prepared
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
-from cachekit.key import ABSENT, Change, distance, nearest
+from cachekit.key import ABSENT, Change, difference, distance
 from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
@@ -117,7 +117,7 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         anew: Ask those, whatever is remembered of what they had not.
     """
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    record = store.lookup(prepared.key, *place[:2])
+    record = store.lookup(place[2], *place[:2])
     if record is not None:
         return Plan(prepared, record)
     found = chain.find(*place, anew=anew) if chain else None
@@ -125,12 +125,15 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         record = found.shared.record
         return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
     flaw = store.flaw(prepared.key)
-    alike = (other for other in store.records(without=IMPORTED) if _kind(other.model_type) == _kind(place[1]))
-    others = {other.key: other for other in alike if other.key != prepared.key}
-    near = nearest(prepared.ingredients.hard, {key: other.hard for key, other in others.items()})
-    if near is None:
-        return Plan(prepared, None, flaw=flaw)
-    return Plan(prepared, None, others[near[0]], tuple(near[1]), flaw=flaw)
+    hard, key, kind = prepared.ingredients.hard, place[2], _kind(place[1])
+    others = store.summaries(without=IMPORTED, glance=True).ranked(
+        hard, lambda other: _kind(other.model_type) == kind and other.key != key
+    )
+    for other in others:
+        near = store.read(other.directory, other.model_type, other.key)
+        if near is not None:  # else it is damaged, or gone since it was listed
+            return Plan(prepared, None, near, tuple(difference(near.hard, hard)), flaw=flaw)
+    return Plan(prepared, None, flaw=flaw)
 
 
 def _kind(model_type: str) -> bool:

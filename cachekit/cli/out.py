@@ -82,7 +82,7 @@ def plain(words: str) -> str:
 
 
 def _one_line(line: str) -> str:
-    return plain(line).replace("\n", "\\n")
+    return line if line.isprintable() else plain(line).replace("\n", "\\n")
 
 
 def text(line: str) -> None:
@@ -263,7 +263,5 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
 def table(rows: list[list[str]], header: list[str]) -> list[str]:
     """Columns as wide as their contents; the last one is not padded."""
     everything = [header, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
-    ]
+    form = "  ".join(f"{{:<{max(map(len, column))}}}" for column in zip(*everything, strict=True))
+    return [form.format(*row).rstrip() for row in everything]

@@ -1,5 +1,6 @@
 """The local store: content-addressed blobs, records that point to them, and the guarantees about both."""
 
 from cachekit.store.store import Store
+from cachekit.store.summary import Summaries, Summary
 
-__all__ = ["Store"]
+__all__ = ["Store", "Summaries", "Summary"]
