@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachekit.actions.neighbours_known import Fits, Known, Neighbour, Wanted, comparable
-from cachekit.actions.neighbours_shared import Budget, Looked, on
+from cachekit.actions.neighbours_shared import DEFAULT, Budget, Looked, on, with_key
+from cachekit.errors import AuthError, RemoteError, UnknownNameError
 from cachekit.key import nearest
 from cachekit.record import IMPORTED
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 
-__all__ = ["Budget", "Known", "Looked", "Neighbour", "Search", "Wanted", "local", "search"]
+__all__ = ["Budget", "Known", "Looked", "Neighbour", "Search", "Wanted", "by_key", "local", "search"]
 
-DEFAULT = Budget()
 LEAST = 10  # no two records are nearer than that (see key.WEIGHTS): nobody need be asked for a nearer one
 
 
@@ -77,3 +77,25 @@ def local(wanted: Wanted, store: Store, fits: Fits | None = None) -> Neighbour |
     if near is None:
         return None
     return Neighbour(Known.of(others[near[0]]), tuple(near[1]), record=others[near[0]])
+
+
+def by_key(beginning: str, store: Store, chain: Chain) -> tuple[Known | None, str]:
+    """The one record on the shared caches whose key begins so, and where; nothing where there is none.
+
+    Raises:
+        UnknownNameError: Several begin so.
+    """
+    found: dict[str, tuple[Known, str]] = {}
+    for remote in chain.readable:
+        try:
+            for known in with_key(remote, store, beginning):
+                found.setdefault(known.key, (known, remote.name))
+        except (RemoteError, AuthError) as error:
+            chain.failed(remote, error)
+    if len(found) > 1:
+        raise UnknownNameError(
+            f"{len(found)} records begin with {beginning!r}",
+            cause=", ".join(sorted(key[:16] for key in found)[:5]),
+            hint="give more digits",
+        )
+    return next(iter(found.values()), (None, ""))

@@ -24,6 +24,7 @@ from cachekit.tiers.remote import Remote
 # folder of the wanted one's kind is the nearest of all.
 NEAR = 30
 LANES = 16  # records that are read at once
+FEW = 5  # records that are told apart by more digits of their keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class Budget:
     size: int = 32 << 20
     largest: int = 8 << 20
     seconds: float = 10.0
+
+
+DEFAULT = Budget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class _Seen:
 
     def folder(self, folder: str) -> None:
         """Compare the records below a folder, those of the wanted one's kind first."""
-        listing = self._list(folder)
+        listing = _listing(self._remote, self._memory, folder, self._budget.listed)
         entries = [entry for entry in listing if entry.path not in self.listed and self._is_record(entry)]
         if not entries:
             return
@@ -112,16 +116,6 @@ class _Seen:
             self.problem = "it has more records than are read for one search"
         elif time.monotonic() > self._deadline:
             self.problem = f"it took more than {self._budget.seconds:g} s"
-
-    def _list(self, folder: str) -> Sequence[Entry]:
-        remembered = self._memory.listing(folder, self._remote)
-        if remembered is not None:
-            return remembered
-        revision = self._remote.revision()
-        with self._remote.call() as tier:
-            entries = list(islice(tier.list(folder, revision), self._budget.listed))
-        self._memory.keep_listing(folder, revision, entries)
-        return entries
 
     def _is_record(self, entry: Entry) -> bool:
         """Whether it is a record that comes into question, and none that the store has as well."""
@@ -155,16 +149,9 @@ class _Seen:
         revision = self._remote.revision()
 
         def one(entry: Entry, tier: Tier) -> None:
-            if time.monotonic() > self._deadline:
-                return
-            # A damaged one is none of this search's business: who wants it is told.
-            with suppress(DamagedRecordError, TooLargeError, IntegrityError):
-                read = tier.read(entry.path, revision, self._budget.largest)
-                shared = document.read(read.data) if read else None
-                if shared is not None and layout.path_of(shared.record) == entry.path:
-                    known = Known.of(shared.record)
-                    self._memory.keep(known)
-                    found.append(known)
+            if time.monotonic() <= self._deadline and (known := _known(tier, entry.path, revision, self._budget)):
+                self._memory.keep(known)
+                found.append(known)
 
         with self._remote.call() as tier:
             parallel([partial(one, entry, tier) for entry in entries], LANES, f"{self._remote.name}: read")
@@ -178,6 +165,46 @@ class _Seen:
         neighbour = Neighbour(fitting[near[0]], tuple(near[1]), remote=self._remote)
         if self.best is None or neighbour.rank < self.best.rank:
             self.best = neighbour
+
+
+def with_key(remote: Remote, store: Store, beginning: str, budget: Budget = DEFAULT) -> list[Known]:
+    """The first few records on a shared cache whose keys begin so.
+
+    Raises:
+        RemoteError, AuthError: It cannot be asked.
+    """
+    memory = Memory(store.layout.remotes, remote.name)
+    found: list[Known] = []
+    for entry in _listing(remote, memory, layout.RECORDS, budget.listed):
+        if _key(entry.path).startswith(beginning.lower()) and len(found) < FEW:
+            known = memory.known(_key(entry.path))
+            if known is None:
+                revision = remote.revision()
+                with remote.call() as tier:
+                    known = _known(tier, entry.path, revision, budget)
+            found += [known] if known else []
+    return found
+
+
+def _listing(remote: Remote, memory: Memory, folder: str, most: int) -> Sequence[Entry]:
+    remembered = memory.listing(folder, remote)
+    if remembered is not None:
+        return remembered
+    revision = remote.revision()
+    with remote.call() as tier:
+        entries = list(islice(tier.list(folder, revision), most))
+    memory.keep_listing(folder, revision, entries)
+    return entries
+
+
+def _known(tier: Tier, path: str, revision: str, budget: Budget) -> Known | None:
+    """A record's ingredients, as they lie there; a damaged one is none of a search's business: who wants it is told."""
+    with suppress(DamagedRecordError, TooLargeError, IntegrityError):
+        read = tier.read(path, revision, budget.largest)
+        shared = document.read(read.data) if read else None
+        if shared is not None and layout.path_of(shared.record) == path:
+            return Known.of(shared.record)
+    return None
 
 
 def _key(path: str) -> str:

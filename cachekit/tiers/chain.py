@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, Record
@@ -173,6 +174,7 @@ class Chain:
                 self.failed(remote, error)
             except DamagedRecordError as error:
                 self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(error))
+                bypass(self._journal, "tier-damaged", remote.name)
             else:
                 if found is not None:
                     return found
@@ -197,3 +199,5 @@ class Chain:
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
+        kind = "skipped" if isinstance(error, SkippedError) else "refused" if isinstance(error, AuthError) else "failed"
+        bypass(self._journal, f"tier-{kind}", remote.name)
