@@ -137,7 +137,8 @@ class Store:
             self._condemn(path, str(error), lambda: path.read_bytes() == raw)
             return None
         if record is None:
-            if check_blobs:
+            if check_blobs and path not in self._told:
+                self._told.add(path)
                 bypass(self._journal, "store-schema", key)
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
