@@ -9,6 +9,7 @@ import json
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ class Journal:
         self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
         self._listeners: list[Listener] = []
         self._closed = False
+        self._counts: dict[str, Counter[str]] = {}
         self.failure: str = ""
 
     @property
@@ -59,6 +61,14 @@ class Journal:
         for listener in self._listeners:
             listener(line)
         return line
+
+    def count(self, what: str, name: str) -> None:
+        """Count something by name, for the run's summary."""
+        self._counts.setdefault(what, Counter())[name] += 1
+
+    def counted(self, what: str) -> dict[str, int]:
+        """What was counted so far, by name."""
+        return dict(sorted(self._counts.get(what, Counter()).items()))
 
     def show(self, event: str, **fields: Any) -> None:
         """Tell the listeners of something too frequent to write down: a training step, a second of waiting."""

@@ -35,6 +35,7 @@ VERBS = (
     "train",
     "run",
     "plan",
+    "why",
     "pull",
     "push",
     "ls",

@@ -11,8 +11,9 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
 from cachekit.actions.session import Session
+from cachekit.bypass import bypass
 from cachekit.compilers import Harvest, Observed
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, StoreError
 from cachekit.record import Module, Record
 
 # Beside the key. Without the first, the command that made the record did not come to its end: graphs may be lacking.
@@ -68,6 +69,7 @@ class Keeping:
                 push(session, [kept], session.chain.writable, replaces=self.replaces)
         except (CachekitError, OSError) as error:
             session.journal.emit("train.not-kept", reason=str(error))
+            bypass(session.journal, "store-not-writable" if isinstance(error, StoreError) else "not-kept", str(error))
             return self.record, str(error)
         return kept, ""
 

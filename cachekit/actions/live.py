@@ -16,6 +16,7 @@ from typing import Any
 
 from cachekit.actions.session import Session, temporary_home
 from cachekit.archive import UnsafeArchiveError
+from cachekit.bypass import bypass
 from cachekit.compilers import Restored
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.record import Record
@@ -82,6 +83,7 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
         for name, one in restored.items():
             if one.left:
                 session.journal.emit("restore.left", module=name, reason=one.left)
+                bypass(session.journal, "module-left", name)
         written, reasons = sum(one.size for one in restored.values()), {n: one.left for n, one in restored.items()}
         yield LiveRoot(tree, work, session.compiler.contents(tree), written, reasons)
 
@@ -96,6 +98,8 @@ def _enter(session: Session, key: str, stack: ExitStack) -> Path:
         try:
             return stack.enter_context(Scratch(base, key[:16]))
         except OSError as error:
+            if problem is None:
+                bypass(session.journal, "live-root-unusable", f"{base}: {error.strerror or error}")
             problem = problem or error
     assert problem is not None
     raise StoreError(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachekit.actions.session import Session
+from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.record import File, Record
 from cachekit.store.durable import store_error
@@ -78,6 +79,7 @@ def pull(session: Session, found: Found) -> Pulled:
             store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
     except IntegrityError as error:
         session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
+        bypass(session.journal, "tier-damaged", found.remote.name)
         raise
     except OSError as error:
         raise store_error(store.layout.home, error) from error

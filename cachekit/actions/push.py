@@ -12,6 +12,7 @@ from typing import Any
 
 from cachekit.actions.fleet import ALONE, Turn
 from cachekit.actions.session import Session
+from cachekit.bypass import bypass
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.record import Record
 from cachekit.tiers.document import INLINE, TINY, Shared
@@ -155,6 +156,7 @@ def _push(
         session.journal.emit(
             "push.failed", tier=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
         )
+        bypass(session.journal, "push-failed", remote.name)
         return Pushed(remote.name, None, reason, seconds)
     seconds = time.monotonic() - start
     mended = "a push would mend it" if dry_run else "this push mended it"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachekit.actions.command_line import CommandLine
+from cachekit.actions.going_without import of_plan, own_root, unrestored, unshared
 from cachekit.actions.keep_command import FINISHED, REPORTED, Keeping
 from cachekit.actions.live import LiveRoot, live_root
 from cachekit.actions.obtain import have
@@ -17,6 +19,8 @@ from cachekit.actions.plan import Plan, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.prepare_command import shown
 from cachekit.actions.session import Session
+from cachekit.actions.train import beyond
+from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed, Watch
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.record import COMMAND, Record
@@ -44,6 +48,7 @@ class Ran:
         restored_bytes: What it was given.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
     """
 
     command: list[str]
@@ -57,6 +62,7 @@ class Ran:
     restored_bytes: int
     overhead_seconds: float
     seconds: float
+    bypassed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def saved_seconds(self) -> float:
@@ -87,6 +93,7 @@ class Ran:
             "overhead_seconds": round(self.overhead_seconds, 3),
             "seconds": round(self.seconds, 3),
             "notes": list(self.seen.notes),
+            "bypassed": dict(self.bypassed),
         }
 
 
@@ -119,6 +126,7 @@ def run(
     if require_warm and not ready(planned):
         raise not_warm(planned)
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    of_plan(session, planned, recache=recache)
     record = None if recache else have(session, planned)
     if record is None and require_warm:
         raise not_warm(replace(planned, record=None, found=None, flaw="it could not be fetched"))
@@ -144,12 +152,18 @@ def run(
         fetched = planned.found is not None
         keeping = Keeping(session, prepared, record, seed, live, fetched=fetched, replaces=recache)
         kept, problem = keeping.keep(seen, finished=code == 0)
+    if record is not None and (seen.compiled or built):
+        session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
+    if seen.compiled and kept is None and not problem:
+        bypass(session.journal, "caching-off", f"{seen.compiled} graphs compiled, nothing was kept")
+    elif seen.compiled and kept is not None and not problem:
+        unshared(session)
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     after = time.monotonic() - mark
     done = Ran(
         shown(command), code, planned, kept, seed, seen, built, problem, live.restored_bytes, before + after,
-        time.monotonic() - start,
+        time.monotonic() - start, bypassed(session.journal),
     )  # fmt: skip
     session.journal.emit("command.done", **done.as_dict())
     return done
@@ -195,12 +209,13 @@ def _enter(
     require_warm: bool,
 ) -> tuple[LiveRoot, Record | None, Record | None]:
     """A live root with what there is; where that turns out to be damaged, with what is left."""
-    shared = session.compiler.live_root(prepared.recipe)
+    shared = own_root(session, prepared.recipe)
     try:
         return stack.enter_context(live_root(session, prepared.key, record or seed, shared)), record, seed
     except IntegrityError as error:
         session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
         again = plan(prepared, session.store, session.chain, anew=True) if record else None
+        unrestored(session, again, error, last=True)
         fetched = have(session, again) if again is not None and again.found else None
         if fetched is None and require_warm:
             raise

@@ -13,6 +13,7 @@ from cachekit import architecture, ingredients
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
+from cachekit.bypass import bypass
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError
 from cachekit.training import Job, Result
@@ -116,4 +117,7 @@ def run_job(
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)
+    refused = max(result.counters.get("fxgraph_cache_bypass", 0), result.counters.get("autograd_cache_bypass", 0))
+    if refused:
+        bypass(session.journal, "compiler-bypass", f"{refused} graphs in the {mode} run")
     return result, seen

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from cachekit.actions.going_without import of_plan, own_root, unrestored, unshared
 from cachekit.actions.live import LiveRoot, live_root
 from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, miss_error, plan
@@ -18,8 +20,9 @@ from cachekit.actions.resume import checkpoint
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
 from cachekit.actions.warm import Warmed, warm
+from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError, IntegrityError
+from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
@@ -37,6 +40,7 @@ class Trained:
         built: Machine-code files that were built in the training run: 0 means that no compiler ran.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
     """
 
     plan: Plan
@@ -46,6 +50,7 @@ class Trained:
     built: int
     overhead_seconds: float
     seconds: float
+    bypassed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def compiled(self) -> int:
@@ -80,6 +85,7 @@ class Trained:
             "seconds": round(self.seconds, 3),
             "phases": self.result.seconds,
             "counters": self.result.counters,
+            "bypassed": dict(self.bypassed),
         }
 
 
@@ -112,16 +118,17 @@ def train(
     planned = plan(prepared, session.store, session.chain, anew=True)
     warmed, record = None, None if recache else have(session, planned)
     if record is None:
-        missed = replace(planned, record=None, found=None) if planned.found else planned
+        missed = replace(planned, record=None, found=None) if planned.found and not recache else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
         session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit")
+        of_plan(session, planned)
     overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
 
     def run(record: Record) -> Trained:
         mark = time.monotonic()
-        with live_root(session, prepared.key, record, session.compiler.live_root(prepared.recipe)) as live:
+        with live_root(session, prepared.key, record, own_root(session, prepared.recipe)) as live:
             before = overhead + time.monotonic() - mark
             session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(before, 3))
             result, seen = run_job(
@@ -130,7 +137,8 @@ def train(
             mark = time.monotonic()
             record, built = _add(session, prepared, record, live, seen)
         after = time.monotonic() - mark
-        return Trained(planned, warmed, record, result, built, before + after, time.monotonic() - start)
+        counts = bypassed(session.journal)
+        return Trained(planned, warmed, record, result, built, before + after, time.monotonic() - start, counts)
 
     try:
         trained = run(record)
@@ -138,6 +146,7 @@ def train(
         # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
         # compiler does not want what the record holds, although it is whole: then it is a hit still.
         again = plan(prepared, session.store, session.chain, anew=True)
+        unrestored(session, again, error)
         if again.found and (fetched := have(session, again)):
             trained = run(fetched)
             session.journal.emit("train.end", **trained.as_dict())
@@ -154,13 +163,24 @@ def train(
     return trained
 
 
+def beyond(seen: Observed, record: Record) -> dict[str, Any]:
+    """What a run compiled although a record had been restored, for the journal: `cachekit why --run` reads it."""
+    known = {module.name for module in record.modules}
+    return {
+        "key": record.key,
+        "modules": sorted(seen.modules - known),
+        "again": sorted(seen.seconds.keys() & known),
+        "seconds": dict(seen.seconds),
+    }
+
+
 def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, seen: Observed) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
     graphs = seen.compiled
     built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
     if not graphs and not built:
         return record, 0
-    session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises)
+    session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises, **beyond(seen, record))
     try:
         with session.store.workspace() as workspace:
             # Not to copy gigabytes that the store has: only what the run used beyond the record.
@@ -181,6 +201,8 @@ def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, s
                         session.store.publish(now, files)
                     record = now
             push(session, [record], session.chain.writable)
+            unshared(session)
     except (CachekitError, OSError) as error:
         session.journal.emit("train.not-kept", reason=str(error))
+        bypass(session.journal, "store-not-writable" if isinstance(error, StoreError) else "not-kept", str(error))
     return record, built

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cachekit.actions.fleet import ALONE, Turn, turn
+from cachekit.actions.going_without import of_plan, own_root, unshared
 from cachekit.actions.live import LiveRoot, live_root
 from cachekit.actions.obtain import have, obtain
 from cachekit.actions.plan import Plan, miss_error, plan
@@ -16,8 +18,9 @@ from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
+from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
-from cachekit.errors import CompileError
+from cachekit.errors import CompileError, StoreError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store.durable import store_error
@@ -36,6 +39,7 @@ class Warmed:
         seconds: Wall time of it all.
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
     """
 
     plan: Plan
@@ -44,6 +48,7 @@ class Warmed:
     seconds: float
     waited_seconds: float = 0.0
     worker: Result | None = None
+    bypassed: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -60,6 +65,7 @@ class Warmed:
             "waited_seconds": round(self.waited_seconds, 3),
             "counters": self.worker.counters if self.worker else {},
             "phases": self.worker.seconds if self.worker else {},
+            "bypassed": dict(self.bypassed),
         }
 
 
@@ -91,6 +97,7 @@ def warm(
     check_data(prepared.recipe)
     planned = planned or plan(prepared, session.store, session.chain, anew=True)
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    of_plan(session, planned, recache=recache)
     if not recache and (record := have(session, planned)):
         if not planned.found:  # a warm made before there was a shared cache, or while that was away
             push(session, [record], session.chain.writable)
@@ -98,7 +105,11 @@ def warm(
     planned = replace(planned, record=None, found=None) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
-    session.store.check_writable()
+    try:
+        session.store.check_writable()
+    except StoreError as error:
+        bypass(session.journal, "store-not-writable", error.cause or error.message)
+        raise
 
     last_told: Holder | str | None = "nobody yet"
 
@@ -126,11 +137,12 @@ def warm(
 
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
-    shared = session.compiler.live_root(prepared.recipe)
+    shared = own_root(session, prepared.recipe)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
     with live_root(session, prepared.key, None, shared) as live:
         result, seen = run_job(session, prepared, live, "trial", found=False)
         record = _keep(session, prepared, live, seen)
+    unshared(session)
     push(session, [record], session.chain.writable, turn=mine, replaces=replaces)
     return Warmed(planned, record, max(seen.compiled, 1) if shared is None else seen.compiled, 0.0, worker=result)
 
@@ -142,6 +154,7 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) 
         except OSError as error:
             raise store_error(session.store.layout.home, error) from error
         if harvest is None:
+            bypass(session.journal, "caching-off", f"{seen.compiled} graphs compiled, nothing was kept")
             raise CompileError(
                 "the trial run compiled nothing that could be kept",
                 cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
@@ -175,4 +188,4 @@ def _done(session: Session, warmed: Warmed) -> Warmed:
         compile_seconds=warmed.record.compile_seconds,
         bytes=warmed.record.size,
     )
-    return warmed
+    return replace(warmed, bypassed=bypassed(session.journal))

@@ -199,9 +199,10 @@ def session(
 ) -> Iterator[Session]:
     """Build the collaborators of one run, once; with a toolchain or an instance for a machine that is not this one."""
     from cachekit.actions.session import Session
+    from cachekit.bypass import bypass
     from cachekit.cli import out
     from cachekit.compilers import select
-    from cachekit.errors import StoreError
+    from cachekit.errors import CompilerUnavailableError, StoreError
     from cachekit.journal import Journal, prune
     from cachekit.store import Store
     from cachekit.store.layout import Layout
@@ -236,6 +237,8 @@ def session(
             chain = shared(config, journal, offline=offline)
             yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
         except BaseException as error:
+            if isinstance(error, CompilerUnavailableError):
+                bypass(journal, "compiler-not-keyed", error.message)
             journal.emit("run.failed", error=type(error).__name__, message=str(error))
             raise
         finally:

@@ -19,6 +19,7 @@ MODULES = {
     "train": "train",
     "run": "run",
     "plan": "plan",
+    "why": "why",
     "pull": "pull",
     "push": "push",
     "ls": "ls",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
@@ -144,6 +145,9 @@ class Store:
             self._condemn(path, str(error), lambda: path.read_bytes() == raw)
             return None
         if record is None:
+            if check_blobs and path not in self._told:
+                self._told.add(path)
+                bypass(self._journal, "store-schema", key)
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
             self._flaws[key] = "its record is damaged: it is another key's"

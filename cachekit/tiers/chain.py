@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, Record
@@ -177,6 +178,7 @@ class Chain:
                 self.failed(remote, error)
             except DamagedRecordError as error:
                 self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(error))
+                bypass(self._journal, "tier-damaged", remote.name)
             else:
                 if found is not None:
                     return found
@@ -201,3 +203,5 @@ class Chain:
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
+        kind = "skipped" if isinstance(error, SkippedError) else "refused" if isinstance(error, AuthError) else "failed"
+        bypass(self._journal, f"tier-{kind}", remote.name)

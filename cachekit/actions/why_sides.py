@@ -1,0 +1,105 @@
+"""What `why A B` can compare: recipes, records by the first digits of their keys, and files that hold either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cachekit.actions.inspect import find
+from cachekit.actions.neighbours import by_key
+from cachekit.actions.neighbours_known import Known
+from cachekit.actions.prepare import Prepared
+from cachekit.actions.session import Session
+from cachekit.actions.why import Side
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.key import key_of
+from cachekit.record import LARGEST, DamagedRecordError, parse
+from cachekit.store import Store
+from cachekit.tiers.layout import LOCAL
+
+DIGITS = frozenset("0123456789abcdef")
+
+
+def is_key(name: str) -> bool:
+    """Whether a name can be the beginning of a key."""
+    return len(name) >= 4 and not set(name.lower()) - DIGITS  # noqa: PLR2004
+
+
+def of_recipe(prepared: Prepared) -> Side:
+    """A recipe."""
+    made = prepared.ingredients
+    return Side(prepared.source, "recipe", prepared.key, prepared.fingerprint.compiler, made.hard, made.soft)
+
+
+def of_key(session: Session, beginning: str) -> Side:
+    """The record whose key begins so, in the store or else on a shared cache.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    try:
+        record = find(session.store, beginning)
+    except UnknownNameError:
+        # Several in the store are several; none there may be one elsewhere.
+        if _some(session.store, beginning):
+            raise
+        known, tier = by_key(beginning, session.store, session.chain)
+        if known is None:
+            raise
+        return _of_known(known, tier)
+    return Side(
+        f"{record.key[:16]} ({record.recipe})", "record", record.key, record.compiler, record.hard, record.soft, LOCAL
+    )
+
+
+def _some(store: Store, beginning: str) -> bool:
+    return any(record.key.startswith(beginning.lower()) for record in store.records())
+
+
+def _of_known(known: Known, tier: str) -> Side:
+    name = f"{known.key[:16]} ({known.recipe})"
+    return Side(name, "record", known.key, known.compiler, known.hard, tier=tier)
+
+
+def of_file(path: Path) -> Side:
+    """A record as it lies on a shared cache or in a store, or what `plan` and `show` print with `--format json`.
+
+    Raises:
+        UsageError: It cannot be read, or is nothing of that.
+    """
+    try:
+        with path.open("rb") as source:
+            document = parse(source.read(LARGEST + 1))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="check the path") from error
+    except DamagedRecordError as error:
+        raise _strange(path, str(error)) from error
+    body = document.get("record", document)
+    made = body.get("ingredients", body) if isinstance(body, dict) else None
+    if not isinstance(made, dict) or not isinstance(hard := made.get("hard"), dict) or not isinstance(body, dict):
+        raise _strange(path, "it names no ingredients")
+    soft = made.get("soft")
+    try:
+        key = key_of(hard)
+    except ValueError as error:
+        raise _strange(path, str(error)) from error
+    if body.get("key") not in {None, key}:
+        raise _strange(path, "its ingredients do not give its key")
+    return Side(str(path), "file", key, str(body.get("compiler", "")), hard, soft if isinstance(soft, Mapping) else {})
+
+
+def _strange(path: Path, cause: str) -> UsageError:
+    return UsageError(
+        f"{path} is neither a record nor a plan",
+        cause=cause,
+        hint="a record's file, or what `cachekit plan RECIPE --format json` prints",
+    )
+
+
+def is_file_of_one(name: str) -> bool:
+    """Whether a name is a file that holds a record or a plan, and no recipe."""
+    path = Path(name).expanduser()
+    try:
+        return path.suffix == ".json" and path.is_file()
+    except OSError:
+        return False

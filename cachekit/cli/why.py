@@ -1,0 +1,195 @@
+"""`cachekit why`: what differs from the nearest record, between two recipes or records, and why a run compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+if TYPE_CHECKING:
+    from cachekit.actions.session import Session
+    from cachekit.actions.why import Side
+    from cachekit.config import Config
+
+NAME = "why"
+
+First = Annotated[
+    Optional[str],
+    typer.Argument(
+        metavar="[RECIPE]",
+        help="A recipe, as for `cachekit plan`.",
+        show_default=False,
+        autocompletion=options.complete_recipe,
+    ),
+]
+Second = Annotated[
+    Optional[str],
+    typer.Argument(
+        metavar="[OTHER]",
+        help="Compare the first with this one; each a recipe, the first digits of a key, or a file with a record.",
+        show_default=False,
+        autocompletion=options.complete_recipe,
+    ),
+]
+RunName = Annotated[
+    Optional[str],
+    typer.Option("--run", metavar="last|RUN", help="Why a run compiled: the last one, or by its name in the journal."),
+]
+
+
+def command(
+    recipe: First = None,
+    other: Second = None,
+    run: RunName = None,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    cache: options.Cache = None,
+    offline: options.Offline = False,
+    toolchain: options.Toolchain = None,
+    instance: options.Instance = None,
+) -> int:
+    """Say what differs from the nearest record, here or on a shared cache.
+
+    On a hit it says so. Of two recipes or records it says what differs; --set and the like change the second.
+
+    Example:  cachekit why bert --set training.max_seq_length=384
+
+    Example:  cachekit why bert 3f2a91c0
+
+    Example:  cachekit why --run last
+    """
+    from cachekit.errors import UsageError
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    if run is not None and (recipe or overrides or tiny or toolchain or instance):
+        raise UsageError("--run is about a run, and a recipe was given as well", hint="leave one of them out")
+    config = options.load_config(home, compiler, cache=cache)
+    if run is not None:
+        return _run(config, run)
+    if recipe is None:
+        raise UsageError("neither a recipe nor a run was named", hint="cachekit why RECIPE, or cachekit why --run last")
+    changes = options.named("", overrides, tiny=tiny)[2:]  # after the name
+    machine = {"toolchain": toolchain, "instance": instance}
+    if other is None:
+        return _recipe(config, recipe, overrides, f"{recipe}{changes}", tiny=tiny, offline=offline, **machine)
+    return _two(config, recipe, other, overrides, changes, tiny=tiny, offline=offline, **machine)
+
+
+def _recipe(
+    config: Config, name: str, overrides: list[str] | None, source: str, *, tiny: bool, offline: bool, **machine: Any
+) -> int:
+    from cachekit.actions.prepare import prepare
+    from cachekit.actions.why import why
+    from cachekit.ingredients import check_data
+
+    loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
+    check_data(loaded, absent_ok=True)
+    with options.session(config, loaded, NAME, offline=offline, **machine) as session:
+        found = why(session, prepare(loaded, session.compiler, source))
+    out.data(
+        found.as_dict(),
+        human,
+        lambda document: "\n".join(change["name"] for change in document["changes"]) or document["status"],
+    )
+    return 0
+
+
+def _two(
+    config: Config,
+    first: str,
+    second: str,
+    overrides: list[str] | None,
+    changes: str,
+    *,
+    tiny: bool,
+    offline: bool,
+    **machine: Any,
+) -> int:
+    from cachekit.actions.why import compare
+    from cachekit.actions.why_sides import is_file_of_one
+    from cachekit.errors import UsageError
+
+    if (overrides or tiny or any(machine.values())) and (is_file_of_one(second) or _record(second)):
+        raise UsageError(
+            f"--set and the like change the second of the two, and {second} is no recipe",
+            hint=f"cachekit why {second} {first} ...",
+        )
+    with options.session(config, None, NAME, offline=offline) as session:
+        old = _side(config, session, first)
+        new = _side(config, session, second, overrides, changes, tiny=tiny, **machine)
+    out.data(
+        compare(old, new).as_dict(),
+        human_two,
+        lambda document: "\n".join(change["name"] for change in document["changes"]) or "same",
+    )
+    return 0
+
+
+def _record(name: str) -> bool:
+    """Whether a name is the beginning of a key, and no recipe's."""
+    from cachekit import zoo
+    from cachekit.actions.why_sides import is_key
+    from cachekit.errors import UnknownNameError
+
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        return is_key(name)
+    return False
+
+
+def _side(
+    config: Config,
+    session: Session,
+    name: str,
+    overrides: list[str] | None = None,
+    changes: str = "",
+    *,
+    tiny: bool = False,
+    **machine: Any,
+) -> Side:
+    from pathlib import Path
+
+    from cachekit.actions import why_sides
+    from cachekit.actions.prepare import prepare
+    from cachekit.compilers import select
+
+    if why_sides.is_file_of_one(name):
+        return why_sides.of_file(Path(name).expanduser())
+    if _record(name):
+        return why_sides.of_key(session, name)
+    loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
+    toolchain, instance = (machine.get(which) or "" for which in ("toolchain", "instance"))
+    compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain, instance=instance)
+    return why_sides.of_recipe(prepare(loaded, compiler, f"{name}{changes}"))
+
+
+def _run(config: Config, name: str) -> int:
+    from cachekit.actions.why_run import why_run
+    from cachekit.cli.why_text import of_run
+
+    with options.session(config, None, NAME) as session:
+        found = why_run(session.store, name)
+    out.data(found.as_dict(), of_run, lambda document: "\n".join(module["name"] for module in document["modules"]))
+    return 0
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """Why a recipe misses, for people."""
+    from cachekit.cli.why_text import of_recipe
+
+    return of_recipe(document)
+
+
+def human_two(document: dict[str, Any]) -> list[str]:
+    """What differs, for people."""
+    from cachekit.cli.why_text import of_two
+
+    return of_two(document)

@@ -1,0 +1,107 @@
+"""The answers of `cachekit why` for people: a line that says what is compared, and the changes. Nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+from cachekit.cli import out
+
+SHORTEST = 60  # columns
+
+
+def of_recipe(document: dict[str, Any]) -> list[str]:
+    """Why a recipe misses."""
+    from cachekit.tiers.layout import LOCAL
+
+    name, key = document["recipe"], document["key"][:16]
+    if document["status"] == "hit":
+        where = "in the local store" if document["tier"] == LOCAL else f"on {document['tier']}"
+        return out.labelled(f"{name}: ", f"hit {where}, key {key}")
+    if document["flaw"]:
+        return out.labelled(f"{name}: ", f"miss: {document['flaw']}")
+    near = document["nearest"]
+    if near is None:
+        asked = " or ".join(["the store", *(one["tier"] for one in document["looked"])])
+        return out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
+    where = "" if near["tier"] == LOCAL else f" on {near['tier']}"
+    head = out.labelled(f"{name}: ", f"miss; nearest is {near['key'][:16]} ({near['recipe']}){where}")
+    return [*head, *_changes(document["changes"])]
+
+
+def of_two(document: dict[str, Any]) -> list[str]:
+    """What differs between two."""
+    old, new = document["old"], document["new"]
+    if document["same"]:
+        return out.labelled("", f"{old['name']} and {new['name']} have the same key, {old['key'][:16]}")
+    return [*out.labelled("", f"{old['name']} → {new['name']}"), *_changes(document["changes"])]
+
+
+def of_run(document: dict[str, Any]) -> list[str]:
+    """Why a run compiled."""
+    recipe = document["recipe"] or "nothing"
+    head = f"{document['verb']} of {recipe}, {document['run']}: "
+    compiled, found = out.count(document["compiled"], "graph"), document["found"]
+    if not document["compiled"] and not document["built"]:
+        lines = out.labelled("", f"{head}compiled nothing; {found} found")
+    elif document["planned"] == "miss":
+        lines = out.labelled("", f"{head}compiled {compiled}, as the plan was a miss")
+    else:
+        built = f" and built {out.count(document['built'], 'binary', 'binaries')}" if document["built"] else ""
+        when = f" in: {', '.join(document['phases'])}" if document["phases"] else ""
+        lines = out.labelled("", f"{head}compiled {compiled}{built} although the plan was a hit{when}; {found} found")
+    for module in document["modules"]:
+        took = f"  {out.duration(module['seconds'])}" if module["seconds"] else ""
+        lines.append(f"  {module['name']}{took}")
+        for words in module["words"]:
+            lines += out.labelled("", words, 4)
+    for words in document["words"]:
+        lines += out.labelled("", words, 2)
+    for reason, count in document["bypassed"].items():
+        lines += out.labelled("", _bypass(reason, count), 2)
+    if document["failure"]:
+        lines += out.labelled("", f"it failed: {document['failure']}", 2)
+    return lines
+
+
+def _bypass(reason: str, count: int) -> str:
+    from cachekit.bypass import REASONS
+
+    times = "" if count == 1 else f"{count} times: "
+    return f"{reason}: {times}{REASONS.get(reason, 'a reason of another cachekit')}"
+
+
+def _changes(changes: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for change in changes:
+        lines += _values(change)
+        for words in change["words"]:
+            lines += out.labelled("", words, 4)
+        follows = [other["name"] for other in change["follows"]]
+        if follows:
+            lines += out.labelled("with it: ", ", ".join(follows), 4)
+    return lines
+
+
+def _values(change: dict[str, Any]) -> list[str]:
+    """`name: old → new` on a line where that fits, on three where not; what is long is cut there."""
+    old, new = (_value(change[side]) if side in change else "(absent)" for side in ("old", "new"))
+    columns = max(shutil.get_terminal_size().columns, SHORTEST)
+    line = f"  {change['name']}: {old} → {new}"
+    if len(line) <= columns:
+        return [line]
+    return [f"  {change['name']}:", *(_cut(f"    {words}", columns) for words in (old, f"→ {new}"))]
+
+
+def _cut(line: str, columns: int) -> str:
+    return line if len(line) <= columns else f"{line[: columns - 1]}…"
+
+
+def _value(value: Any) -> str:
+    """As a recipe would say it."""
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "(none)"
+    if isinstance(value, str):
+        return value or '""'
+    return json.dumps(value, ensure_ascii=False)
