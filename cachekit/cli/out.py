@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -253,10 +253,20 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
-def table(rows: list[list[str]], header: list[str]) -> list[str]:
-    """Columns as wide as their contents; the last one is not padded."""
+def table(rows: list[list[str]], header: list[str], right: Collection[int] = ()) -> list[str]:
+    """Columns as wide as their contents; the last one is not padded.
+
+    Args:
+        rows: Cells.
+        header: Above them.
+        right: Columns of numbers, which end at one edge.
+    """
     everything = [header, *rows]
     widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in everything
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in everything
     ]
