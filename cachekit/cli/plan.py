@@ -38,7 +38,7 @@ ModelName = Annotated[
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Of the zoo, recipes whose machine costs no more."),
+    typer.Option("--max-price", metavar="DOLLARS", help="Of the zoo, recipes whose machine costs no more."),
 ]
 HourPrice = Annotated[
     Optional[list[str]],
