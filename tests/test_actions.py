@@ -281,12 +281,14 @@ def test_a_plan_names_the_nearest_neighbour_and_only_the_difference(home):
     assert "training.max_seq_length" in caught.value.cause
 
 
-def test_a_neighbour_of_another_compiler_says_nothing_about_the_time(home, warmed):
+def test_a_neighbour_of_another_version_tells_the_time_less_surely(home, warmed):
     other = Watched(home, compiler=StandIn("2.0"))
     found = plan(other.prepare(), other.store)
     assert [change.name for change in found.changes] == ["toolchain.standin"]
     assert found.neighbour == warmed
-    assert found.expected_seconds is None
+    assert found.expected_seconds == 30.0
+    same = plan(Watched(home).prepare(recipe(9)), other.store).estimate
+    assert found.estimate.low < same.low < 30.0 < same.high < found.estimate.high
 
 
 def test_a_damaged_neighbour_does_not_disturb_a_plan(home, warmed):

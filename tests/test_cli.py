@@ -372,7 +372,7 @@ def test_json_says_what_people_are_told(command, filled):
     missed = command("plan", "tiny.yaml", "--set", "training.max_seq_length=16", "--format=json").json
     assert (missed["status"], missed["nearest"]["key"]) == ("miss", filled.key)
     assert missed["nearest"]["changes"] == [{"name": "training.max_seq_length", "old": 8, "new": 16}]
-    assert missed["compile_seconds"] == 29.7
+    assert missed["compile_seconds"] == missed["expected_seconds"] == pytest.approx(29.7, rel=0.05)
     assert {row["key"] for row in command("ls", "--format", "json").json} == {filled.key, small_record().key}
     shown = command("show", filled.key[:10], "--format", "json").json
     assert shown["key"] == shown["key_of_ingredients"] == filled.key

@@ -186,8 +186,16 @@ BAD_INPUT = {
     "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),
-    "too many recipes": ("plan tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit plan --help"),
-    "no recipe": ("plan", 2, "usage", "RECIPE", "", "cachekit plan --help"),
+    "too many recipes": ("warm tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit warm --help"),
+    "no recipe": ("plan", 2, "usage", "no recipe was named", "", "--all"),
+    "named and chosen": ("plan tiny.yaml --task translation", 2, "usage", "chosen from the zoo", "", "plan --all"),
+    "no task to plan for": ("plan --task nothing", 2, "usage", "no task 'nothing'", "", "one of"),
+    "a price of no number": ("plan tiny.yaml --price trn1.2xlarge=much", 2, "usage", "no price", "", "--price 0.40"),
+    "a price below nothing": ("plan tiny.yaml --price=-1", 2, "usage", "no price", "", "--price 0.40"),
+    "a price of nobody": ("plan tiny.yaml --price trn1.2xlrage", 2, "unknown-name", "trn1.2xlrage", "", "trn1.2xlarge"),
+    "a price nobody knows": ("plan tiny.yaml --price inf2.xlarge", 2, "usage", "no price of inf2", "", "=DOLLARS"),
+    "no such target": ("plan tiny.yaml --target trn9", 2, "usage", "'trn9'", "", "trn1"),
+    "target and instance": ("plan tiny.yaml --target inf2 --instance trn1.2xlarge", 2, "usage", "trn1", "", "out"),
 }  # fmt: skip
 
 

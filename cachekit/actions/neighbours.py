@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cachekit.actions.nearest_here import nearest_here
 from cachekit.actions.neighbours_known import Fits, Known, Neighbour, Wanted, comparable
 from cachekit.actions.neighbours_shared import DEFAULT, Budget, Looked, on, with_key
 from cachekit.errors import AuthError, RemoteError, UnknownNameError
-from cachekit.key import nearest
-from cachekit.record import IMPORTED
+from cachekit.key import difference
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 
@@ -68,15 +68,12 @@ def search(
 
 def local(wanted: Wanted, store: Store, fits: Fits | None = None) -> Neighbour | None:
     """The nearest record in the store."""
-    others = {
-        record.key: record
-        for record in store.records(without=IMPORTED)
-        if comparable(record.model_type, wanted) and record.key != wanted.key and (fits is None or fits(record.hard))
-    }
-    near = nearest(wanted.hard, {key: record.hard for key, record in others.items()})
-    if near is None:
+    record = nearest_here(
+        store, wanted.hard, lambda one: comparable(one.model_type, wanted) and one.key != wanted.key, fits
+    )
+    if record is None:
         return None
-    return Neighbour(Known.of(others[near[0]]), tuple(near[1]), record=others[near[0]])
+    return Neighbour(Known.of(record), tuple(difference(record.hard, wanted.hard)), record=record)
 
 
 def by_key(beginning: str, store: Store, chain: Chain) -> tuple[Known | None, str]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from cachekit.actions.estimate import Estimate, Job, estimate
+from cachekit.actions.nearest_here import nearest_here
 from cachekit.actions.prepare import Prepared
+from cachekit.actions.price import Price
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
-from cachekit.key import ABSENT, Change, difference, distance
-from cachekit.record import COMMAND, IMPORTED, Record
-from cachekit.store import Store
+from cachekit.key import ABSENT, Change, difference
+from cachekit.record import COMMAND, IMPORTED, File, Module, Record
+from cachekit.store import Store, Summary
 from cachekit.tiers.chain import Chain
-from cachekit.tiers.layout import LOCAL
+from cachekit.tiers.layout import LOCAL, Place
 
 if TYPE_CHECKING:
     from cachekit.tiers.remote import Found
 
-# A record this far away says nothing about how long the compile will take (see key.WEIGHTS).
-COMPARABLE = 60
+ASKED = 128  # near records that an estimate chooses from
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,11 @@ class Plan:
     Attributes:
         record: The record of the key, whole and verified where the store has it; None is a miss.
         found: The shared cache that has it, where the store has not.
-        fetch: Of that, the bytes that the store lacks.
+        lacking: Of that, the files that the store lacks.
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
+        estimate: On a miss, how long compiling will take; None is unknown.
     """
 
     prepared: Prepared
@@ -39,8 +44,9 @@ class Plan:
     neighbour: Record | None = None
     changes: tuple[Change, ...] = ()
     found: Found | None = None
-    fetch: int = 0
+    lacking: tuple[File, ...] = ()
     flaw: str = ""
+    estimate: Estimate | None = None
 
     @property
     def hit(self) -> bool:
@@ -55,17 +61,30 @@ class Plan:
         return self.found.remote.name if self.found else LOCAL
 
     @property
+    def fetch(self) -> int:
+        """Bytes to fetch."""
+        return sum(file.size for file in self.lacking)
+
+    @property
     def expected_seconds(self) -> float | None:
-        """How long compiling takes: measured for this key, or for a near enough neighbour; None is unknown."""
+        """How long compiling takes: measured for this key, or estimated from near records; None is unknown."""
         if self.record is not None:
             return self.record.compile_seconds
-        if self.neighbour is not None and distance(self.changes) <= COMPARABLE:
-            return self.neighbour.compile_seconds
-        return None
+        return self.estimate.seconds if self.estimate else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        record, prepared = self.record, self.prepared
+    @property
+    def compile_seconds(self) -> float | None:
+        """What there is to compile, in seconds: nothing on a hit; None is unknown."""
+        return 0.0 if self.hit else self.expected_seconds
+
+    def as_dict(self, price: Price | None = None) -> dict[str, Any]:
+        """For programs.
+
+        Args:
+            price: What an hour costs, where that is known.
+        """
+        record, prepared, seconds = self.record, self.prepared, self.compile_seconds
+        rounded = None if seconds is None else round(seconds, 3)
         return {
             "recipe": prepared.recipe.name,
             "source": prepared.source,
@@ -77,16 +96,17 @@ class Plan:
             "model_type": prepared.model_type,
             "architecture_from": prepared.architecture.source,
             "labels": list(prepared.labels),
-            "modules": [
-                {"name": module.name, "status": "hit", "tier": self.tier, "bytes": sum(f.size for f in module.files)}
-                for module in (record.modules if record else ())
-            ],
+            "modules": [self._module(module) for module in (record.modules if record else ())],
             "graphs": record.graphs if record else None,
             "bytes": record.size if record else 0,
             "tier": self.tier,
             "fetch_bytes": self.fetch,
-            "compile_seconds": 0.0 if self.hit else self.expected_seconds,
+            "compile_seconds": rounded,
             "saved_seconds": self.expected_seconds if self.hit else 0.0,
+            "expected_seconds": rounded,
+            "estimate": self.estimate.as_dict() if self.estimate else None,
+            "dollars": price.dollars(seconds) if price else None,
+            "price": price.as_dict() if price else None,
             "nearest": None
             if self.neighbour is None
             else {
@@ -96,6 +116,18 @@ class Plan:
             },
             "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
+        }
+
+    def _module(self, module: Module) -> dict[str, Any]:
+        """A module for programs: one whose files are all here need not come from anywhere else."""
+        lacking = {file.sha256 for file in self.lacking}
+        fetch = {file.sha256: file.size for file in module.files if file.sha256 in lacking}
+        return {
+            "name": module.name,
+            "status": "hit",
+            "tier": self.tier if fetch else LOCAL,
+            "bytes": sum(file.size for file in module.files),
+            "fetch_bytes": sum(fetch.values()),
         }
 
 
@@ -116,24 +148,101 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
         chain: The shared caches.
         anew: Ask those, whatever is remembered of what they had not.
     """
-    place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    record = store.lookup(place[2], *place[:2])
-    if record is not None:
-        return Plan(prepared, record)
-    found = chain.find(*place, anew=anew) if chain else None
-    if found is not None:
-        record = found.shared.record
-        return Plan(prepared, record, found=found, fetch=sum(file.size for file in store.missing(record)))
-    flaw = store.flaw(prepared.key)
-    hard, key, kind = prepared.ingredients.hard, place[2], _kind(place[1])
-    others = store.summaries(without=IMPORTED, glance=True).ranked(
-        hard, lambda other: _kind(other.model_type) == kind and other.key != key
-    )
-    for other in others:
-        near = store.read(other.directory, other.model_type, other.key)
-        if near is not None:  # else it is damaged, or gone since it was listed
-            return Plan(prepared, None, near, tuple(difference(near.hard, hard)), flaw=flaw)
-    return Plan(prepared, None, flaw=flaw)
+    return plans([prepared], store, chain, anew=anew).plans[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Plans of several recipes.
+
+    Attributes:
+        plans: In the order of the recipes.
+        beside: Of what was looked up beside them, the records that are somewhere.
+    """
+
+    plans: tuple[Plan, ...]
+    beside: Mapping[Place, Record]
+
+
+def plans(
+    wanted: Sequence[Prepared],
+    store: Store,
+    chain: Chain | None = None,
+    *,
+    anew: bool = False,
+    beside: Sequence[Prepared] = (),
+) -> Plans:
+    """Plan several recipes at once: each shared cache is asked once for all that the store lacks.
+
+    Args:
+        wanted: The recipes.
+        store: The local store.
+        chain: The shared caches.
+        anew: Ask those, whatever is remembered of what they had not.
+        beside: Only looked up, in the same questions.
+    """
+    here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
+    absent = [place for place, record in here.items() if record is None]
+    found = chain.find_all(absent, anew=anew) if chain and absent else {}
+    near: Neighbours | None = None
+    planned = []
+    for one in wanted:
+        record = here[place_of(one)]
+        if record is not None:
+            planned.append(Plan(one, record))
+        elif one.key in found:
+            shared = found[one.key].shared.record
+            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
+        else:
+            near = near or Neighbours(store, [other.shared.record for other in found.values()])
+            planned.append(near.miss(one, store.flaw(one.key)))
+    there = {place: found[place.key].shared.record for place in absent if place.key in found}
+    known = {place: record for place, record in here.items() if record is not None} | there
+    return Plans(tuple(planned), {place: known[place] for place in map(place_of, beside) if place in known})
+
+
+def place_of(prepared: Prepared) -> Place:
+    """Where the record of a recipe lies, here and on shared caches."""
+    return Place(prepared.fingerprint.directory, prepared.model_type, prepared.key)
+
+
+class Neighbours:
+    """The records that misses are compared with, looked up once for all of them.
+
+    Args:
+        store: The local store.
+        others: Records of elsewhere, which say how long compiling takes.
+    """
+
+    def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
+        self._store = store
+        self._summaries = store.summaries(without=IMPORTED, glance=True)
+        self._others = tuple(others)
+
+    def miss(self, prepared: Prepared, flaw: str = "") -> Plan:
+        """The plan of a recipe without a record: what is nearest, and how long compiling will take."""
+        fingerprint, hard, key = prepared.fingerprint, prepared.ingredients.hard, prepared.key
+        kind = _kind(prepared.model_type)
+        job = Job(fingerprint.compiler, fingerprint.directory, prepared.model_type, hard, fingerprint.instance)
+        expected = estimate(job, [*self._timed(job), *self._others])
+        near = nearest_here(self._store, hard, lambda one: _kind(one.model_type) == kind and one.key != key)
+        if near is not None:
+            return Plan(prepared, None, near, tuple(difference(near.hard, hard)), flaw=flaw, estimate=expected)
+        return Plan(prepared, None, flaw=flaw, estimate=expected)
+
+    def _timed(self, job: Job) -> Iterator[_Timed]:
+        """Those of the same compiler that took time, the nearest of them."""
+        near = self._summaries.ranked(job.hard, lambda one: one.compiler == job.compiler and one.compile_seconds > 0)
+        return (_Timed(one, self._summaries.hard(one)) for one in islice(near, ASKED))
+
+
+class _Timed:
+    """A summary as the estimate reads records."""
+
+    def __init__(self, summary: Summary, hard: Mapping[str, Any]) -> None:
+        self.key, self.recipe, self.compiler = summary.key, summary.recipe, summary.compiler
+        self.directory, self.model_type, self.instance = summary.directory, summary.model_type, summary.instance
+        self.compile_seconds, self.hard = summary.compile_seconds, hard
 
 
 def _kind(model_type: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cachekit import architecture, ingredients
 from cachekit.architecture import Architecture
@@ -56,3 +56,15 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
     return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made)
+
+
+def again(prepared: Prepared, compiler: Compiler) -> Prepared:
+    """The same recipe for another compiler, without reading it and its model once more.
+
+    Raises:
+        CachekitError: That compiler cannot take it.
+    """
+    recipe, found = prepared.recipe, prepared.architecture
+    fingerprint = compiler.fingerprint(recipe)
+    made = ingredients.build(recipe, found, len(prepared.labels), fingerprint, compiler.ingredients(recipe))
+    return replace(prepared, fingerprint=fingerprint, ingredients=made)

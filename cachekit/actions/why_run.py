@@ -119,7 +119,7 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
     compiled = sum(_int(event.get("graphs")) for event in told) + sum(_int(event.get("compiled")) for event in warmed)
     if ends and not told and not warmed:
         compiled = numbers.get("compiled", 0)
-    record = next((record for record in store.records() if record.key == key), None) if told else None
+    record = _record(store, key) if told else None
     return RunWhy(
         run=run,
         verb=verb,
@@ -215,3 +215,8 @@ def _int(value: Any) -> int:
 
 def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
+
+
+def _record(store: Store, key: str) -> Record | None:
+    known = next((one for one in store.summaries(glance=True) if one.key == key), None)
+    return store.read(known.directory, known.model_type, known.key) if known else None

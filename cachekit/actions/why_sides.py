@@ -53,7 +53,7 @@ def of_key(session: Session, beginning: str) -> Side:
 
 
 def _some(store: Store, beginning: str) -> bool:
-    return any(record.key.startswith(beginning.lower()) for record in store.records())
+    return any(one.key.startswith(beginning.lower()) for one in store.summaries(glance=True))
 
 
 def _of_known(known: Known, tier: str) -> Side:

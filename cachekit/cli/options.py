@@ -81,6 +81,7 @@ Toolchain = Annotated[
     Optional[str], typer.Option("--toolchain", metavar="NAME", help="Plan for a release of Neuron's SDK.")
 ]
 Instance = Annotated[Optional[str], typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.")]
+Target = Annotated[Optional[str], typer.Option("--target", metavar="NAME", help="Plan for a chip: trn1, trn2 or inf2.")]
 NodeCount = Annotated[
     Optional[int], typer.Option("--nnodes", metavar="N", min=1, help="Machines that train together: parallel.nodes.")
 ]

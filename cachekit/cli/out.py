@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -260,8 +260,15 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
-def table(rows: list[list[str]], header: list[str]) -> list[str]:
-    """Columns as wide as their contents; the last one is not padded."""
+def table(rows: list[list[str]], header: list[str], right: Collection[int] = ()) -> list[str]:
+    """Columns as wide as their contents; the last one is not padded.
+
+    Args:
+        rows: Cells.
+        header: Above them.
+        right: Columns of numbers, which end at one edge.
+    """
     everything = [header, *rows]
-    form = "  ".join(f"{{:<{max(map(len, column))}}}" for column in zip(*everything, strict=True))
+    widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    form = "  ".join(f"{{:{'>' if column in right else '<'}{width}}}" for column, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in everything]

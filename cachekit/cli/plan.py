@@ -1,19 +1,61 @@
-"""`cachekit plan`: what will hit and what will compile, before anything runs."""
+"""`cachekit plan`: what will hit and what will compile, how long that takes and costs, before anything runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
 
-from cachekit.cli import options, out
+import typer
+
+from cachekit.cli import options, out, plan_text
+from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
+    from cachekit.actions.elsewhere import Elsewhere
+    from cachekit.actions.forecast import Request
     from cachekit.actions.plan import Plan
+    from cachekit.actions.prepare import Prepared
+    from cachekit.actions.price import Price, Prices
+    from cachekit.compilers import Compiler
+    from cachekit.config import Config
+    from cachekit.recipe import Recipe
 
 NAME = "plan"
 
+Recipes = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        metavar="RECIPE...",
+        help="YAML files, or names of `cachekit zoo`.",
+        show_default=False,
+        autocompletion=options.complete_recipe,
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Of the zoo, recipes for it: text-classification.")]
+ModelName = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Of the zoo, recipes of an id, a part of one, or a type: bert.")
+]
+MaxPrice = Annotated[
+    Optional[float],
+    typer.Option("--max-price", metavar="DOLLARS", help="Of the zoo, recipes whose machine costs no more."),
+]
+HourPrice = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--price",
+        metavar="[TYPE=]DOLLARS",
+        help="What you pay for an hour, of a TYPE or of any machine; a TYPE alone means its price. Repeatable.",
+    ),
+]
+
 
 def command(
-    recipe: options.RecipeName,
+    recipes: Recipes = None,
+    every: All = False,
+    task: Task = "",
+    model: ModelName = "",
+    max_price: MaxPrice = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     require_warm: options.RequireWarm = False,
@@ -25,87 +67,124 @@ def command(
     cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
+    target: options.Target = None,
     instance: options.Instance = None,
+    price: HourPrice = None,
 ) -> int:
     """Say what will be found and what must compile; run nothing.
 
     Needs no accelerator and no PyTorch import, and no network but for shared caches. Exit 3 on a miss with
-    --require-warm.
+    --require-warm. How long a miss compiles is estimated from records of the same compiler, and what it costs from the
+    price of the machine.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
     Example:  cachekit plan bert --toolchain neuron-2.31 --instance trn1.2xlarge
+
+    Example:  cachekit plan bert gpt2-clm roberta-mlm --price 0.40
+
+    Example:  cachekit plan --all --toolchain neuron-2.32
     """
+    from cachekit.actions import price as prices
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.plan import plan
-    from cachekit.actions.prepare import prepare
-    from cachekit.ingredients import check_data
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    loaded, _ = options.load_recipe(recipe, overrides, tiny=tiny)
-    check_data(loaded, absent_ok=True)
+    priced = prices.read(price or [])
     config = options.load_config(home, compiler, cache=cache)
+    where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
+    reader = _Reader(where, overrides, home, compiler, tiny=tiny)
+    chosen = every or bool(task or model or max_price is not None)
+    names = _of_zoo(recipes, priced, task, model, max_price) if chosen else list(recipes or ())
+    if chosen or len(names) > 1:
+        return _several([reader.request(name, priced) for name in names], config, offline, require_warm=require_warm)
+    if not names:
+        raise UsageError("no recipe was named", hint="cachekit plan RECIPE..., or --all for every recipe of the zoo")
+    loaded = reader.load(names[0])
+    if where:
+        toolchain, instance = where.toolchain, where.machine(loaded, guess=False)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
+        prepared = reader.prepare(names[0], loaded, session.compiler)
         planned = plan(prepared, session.store, session.chain)
-    return show(planned, require_warm=require_warm)
+    return show(planned, require_warm=require_warm, price=priced.of(prepared.fingerprint.instance))
 
 
-def show(planned: Plan, *, require_warm: bool) -> int:
+def _of_zoo(recipes: list[str] | None, priced: Prices, task: str, model: str, max_price: float | None) -> list[str]:
+    """The zoo's recipes of that kind."""
+    from cachekit.actions import zoo_list
+
+    if recipes:
+        raise UsageError(
+            "recipes are named, and chosen from the zoo as well", hint="cachekit plan RECIPE..., or cachekit plan --all"
+        )
+    own = {name: amount for name, amount in priced.own.items() if name}
+    found = [row["name"] for row in zoo_list.rows("recipes", zoo_list.Filter(task, model, "", max_price, own))]
+    if not found:
+        raise UsageError("the zoo has no recipe of that kind", hint="`cachekit zoo ls` lists them")
+    return found
+
+
+class _Reader:
+    """Reads recipes as the options say."""
+
+    def __init__(
+        self, where: Elsewhere, overrides: list[str] | None, home: Path | None, compiler: str | None, *, tiny: bool
+    ) -> None:
+        self._where, self._overrides, self._home, self._compiler, self._tiny = where, overrides, home, compiler, tiny
+
+    def load(self, name: str) -> Recipe:
+        """A recipe, whose data is looked at where it is here."""
+        from cachekit.ingredients import check_data
+
+        loaded, _ = options.load_recipe(name, self._overrides, tiny=self._tiny)
+        check_data(loaded, absent_ok=True)
+        return loaded
+
+    def prepare(self, name: str, loaded: Recipe, compiler: Compiler) -> Prepared:
+        """What follows from it."""
+        from cachekit.actions.prepare import prepare
+
+        called = options.named(name, self._overrides, self._home, self._compiler, tiny=self._tiny)
+        return prepare(loaded, compiler, called)
+
+    def request(self, name: str, priced: Prices) -> Request:
+        """A recipe among several."""
+        from cachekit.actions.forecast import Request
+        from cachekit.actions.prepare import again
+
+        def wanted() -> Prepared:
+            loaded = self.load(name)
+            return self.prepare(name, loaded, self._where.select(loaded, guess=True))
+
+        def before(prepared: Prepared) -> list[Prepared]:
+            return [again(prepared, other) for other in self._where.other_toolchains(prepared.recipe)]
+
+        return Request(name, wanted, before, priced.of)
+
+
+def _several(requests: list[Request], config: Config, offline: bool, *, require_warm: bool) -> int:
+    from cachekit.actions.forecast import forecast
+
+    with options.session(config, None, NAME, offline=offline) as session:
+        found = forecast(requests, session.store, session.chain)
+    failure = found.failure(require_warm=require_warm)
+    out.data(
+        found.as_dict(),
+        plan_text.several,
+        lambda document: "\n".join(f"{row['status']} {row['name']}" for row in document["plans"]),
+        fails=failure is not None,
+    )
+    if failure is not None:
+        raise failure
+    return 0
+
+
+def show(planned: Plan, *, require_warm: bool, price: Price | None = None) -> int:
     """Print a plan, for `--dry-run` as well."""
     from cachekit.actions.plan import miss_error
 
     missed = require_warm and not planned.hit
-    out.data(planned.as_dict(), human, lambda document: str(document["status"]), fails=missed)
+    out.data(planned.as_dict(price), plan_text.one, lambda document: str(document["status"]), fails=missed)
     if missed:
         raise miss_error(planned)
     return 0
-
-
-def human(document: dict[str, Any]) -> list[str]:
-    """A plan for people."""
-    from cachekit.tiers.layout import LOCAL
-
-    head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
-    if document["status"] == "hit":
-        modules = out.count(len(document["modules"]), "module")
-        graphs = out.count(document["graphs"], "graph")
-        where = "in the local store"
-        if document["tier"] != LOCAL:
-            where = f"on {document['tier']}; {out.size(document['fetch_bytes'])} to fetch"
-        return [
-            head,
-            f"  {graphs} in {modules}, {out.size(document['bytes'])}, {where}",
-            f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
-        ]
-    lines = [head]
-    near = document["nearest"]
-    if document["flaw"]:
-        lines.append(f"  {document['flaw']}")
-    if near is None and document["flaw"]:
-        pass  # the store has one, and it is useless
-    elif near is None:
-        lines.append("  the store has no record to compare with")
-    else:
-        lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
-        for change in near["changes"][:12]:
-            lines.append(f"    {change_text(change)}")
-            lines += [f"      {words}" for words in change.get("words", ())]
-        if len(near["changes"]) > 12:  # noqa: PLR2004
-            lines.append(f"    ... and {len(near['changes']) - 12} more (--format json)")
-    seconds = document["compile_seconds"]
-    lines.append(f"  compiling takes {'about ' + out.duration(seconds) if seconds is not None else 'an unknown time'}")
-    where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
-    lines.append(f"  next{where}: cachekit warm {document['source']}")
-    return lines
-
-
-def change_text(change: dict[str, Any]) -> str:
-    """One difference: `name: old → new`, long values cut."""
-    old = _short(change["old"]) if "old" in change else "(absent)"
-    new = _short(change["new"]) if "new" in change else "(absent)"
-    return f"{change['name']}: {old} → {new}"
-
-
-def _short(value: Any) -> str:
-    words = str(value)
-    return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004

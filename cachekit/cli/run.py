@@ -9,8 +9,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import options, out
-from cachekit.cli import plan as plan_verb
+from cachekit.cli import options, out, plan_text
 from cachekit.cli.stop import CommandExit
 from cachekit.errors import UsageError
 
@@ -99,7 +98,7 @@ def _declared(text: str) -> tuple[str, str]:
 
 
 def _plan(document: dict[str, Any]) -> list[str]:
-    lines = plan_verb.human(document)
+    lines = plan_text.one(document)
     return [line for line in lines if not line.startswith("  next")]
 
 

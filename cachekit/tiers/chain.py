@@ -16,7 +16,7 @@ from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, Record
-from cachekit.tiers.layout import LOCAL
+from cachekit.tiers.layout import LOCAL, Place
 
 if TYPE_CHECKING:
     from cachekit.tiers.remote import Found, Remote
@@ -183,6 +183,30 @@ class Chain:
                 if found is not None:
                     return found
         return None
+
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
+        """The records of many keys, by key, as `find` finds each; a cache is asked once which of them it has.
+
+        Args:
+            places: Where records lie.
+            anew: Ask, whatever is remembered.
+        """
+        found: dict[str, Found] = {}
+        for remote in self.readable:
+            left = [place for place in dict.fromkeys(places) if place.key not in found]
+            if not left:
+                break
+            try:
+                answer = remote.find_all(left, anew=anew)
+            except (RemoteError, AuthError) as error:
+                self.failed(remote, error)
+                continue
+            found |= answer.found
+            for key, damage in answer.damaged.items():
+                self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(damage))
+            if answer.error is not None:
+                self.failed(remote, answer.error)
+        return found
 
     def raise_failure(self) -> None:
         """Raise what the first cache that failed in this run failed with; nothing where none did."""

@@ -11,6 +11,7 @@ cachekit/v1/leases/<key>.json                               who compiles a key n
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from cachekit.record import File, Module, Record
 
@@ -20,6 +21,14 @@ CARD = "README.md"
 RECORDS = f"{ROOT}/records"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
+
+
+class Place(NamedTuple):
+    """Where a key's record lies: its compiler's directory, its model type, and the key."""
+
+    directory: str
+    model_type: str
+    key: str
 
 
 def record_path(directory: str, model_type: str, key: str) -> str:

@@ -10,18 +10,21 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from cachekit.errors import IntegrityError
+from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.record import DamagedRecordError, Record
 from cachekit.tiers import document, layout
 from cachekit.tiers.breaker import Breaker
 from cachekit.tiers.document import RECORD_LIMIT, Shared
+from cachekit.tiers.layout import Place
 from cachekit.tiers.port import Tier
 
 ABSENT_SECONDS = 15.0
+LANES = 8  # records read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,21 @@ class Found:
     remote: Remote
     shared: Shared
     revision: str
+
+
+@dataclass(slots=True)
+class FoundAll:
+    """What a tier said of many keys.
+
+    Attributes:
+        found: Records by key.
+        damaged: Keys with what is no record of theirs, and what is wrong with it.
+        error: Why some could not be read.
+    """
+
+    found: dict[str, Found] = field(default_factory=dict)
+    damaged: dict[str, DamagedRecordError] = field(default_factory=dict)
+    error: RemoteError | AuthError | None = None
 
 
 class Remote:
@@ -128,9 +146,7 @@ class Remote:
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
-            with suppress(OSError):
-                note.parent.mkdir(parents=True, exist_ok=True)
-                note.touch()
+            self._remember_absent([key])
             return None
         with suppress(OSError):
             note.unlink(missing_ok=True)
@@ -143,6 +159,48 @@ class Remote:
         if shared == self._passed_over.get(key):
             return None
         return Found(self, shared, revision)
+
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> FoundAll:
+        """The records of many keys: one question which of them exist, however many they are, then each of those.
+
+        Args:
+            places: Where records lie.
+            anew: Ask, whatever is remembered.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked at all.
+        """
+        if len(places) > 1:  # of a single one the record itself is the shorter question
+            places = [place for place in places if anew or not _fresh(self._absent / place.key)]
+            there = self.exist([layout.record_path(*place) for place in places]) if places else set()
+            self._remember_absent([place.key for place in places if layout.record_path(*place) not in there])
+            places = [place for place in places if layout.record_path(*place) in there]
+            anew = True
+        answer = FoundAll()
+
+        def one(place: Place) -> Found | DamagedRecordError | RemoteError | AuthError | None:
+            try:
+                return self.find(*place, anew=anew)
+            except (DamagedRecordError, RemoteError, AuthError) as error:
+                return error
+
+        with ThreadPoolExecutor(LANES, "cachekit-find") as pool:
+            results = pool.map(one, places) if len(places) > 1 else map(one, places)
+            for place, found in zip(places, results, strict=True):
+                if isinstance(found, Found):
+                    answer.found[place.key] = found
+                elif isinstance(found, DamagedRecordError):
+                    answer.damaged[place.key] = found
+                elif found is not None:
+                    answer.error = answer.error or found
+        return answer
+
+    def _remember_absent(self, keys: Sequence[str]) -> None:
+        with suppress(OSError):
+            if keys:
+                self._absent.mkdir(parents=True, exist_ok=True)
+            for key in keys:
+                (self._absent / key).touch()
 
     def exist(self, paths: Sequence[str]) -> set[str]:
         """Which of the files exist: two requests for a thousand.

@@ -1,0 +1,276 @@
+"""How long a miss will compile, from what near jobs took: one record is scaled by its compiler's law, several fit it.
+
+A regression over logarithms of seconds, by Gaussian processes: the compiler's law (`compilers.laws`) is the mean, and
+each way in which two jobs can differ is a term of their covariance. A record of the same job but for its depth says
+nearly all; of another version, machine, task or family less, by so much as these differ usually. The variance that is
+left is the estimate's own uncertainty, and beyond a limit nothing is said.
+
+Only arithmetic of small matrices: neither numpy nor torch is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cachekit.actions.measures import READ, Measures, measures
+from cachekit.compilers.laws import Law, law
+from cachekit.key import canonical_or_absent
+from cachekit.record import COMMAND, IMPORTED
+
+NEAREST = 32  # records that are asked
+SPREAD = 1.28  # standard deviations to either side: four of five compiles lie between `low` and `high`
+UNKNOWN = math.log(2.6)  # a standard deviation beyond a factor of this is no estimate
+
+# By how much seconds differ, as a standard deviation of their logarithm, between two jobs that differ in just this.
+_LEVEL = 20.0  # before anything is measured nobody knows whether a compile takes seconds or hours
+_KINDS = {"family": 0.30, "task": 0.12, "directory": 0.15, "target": 0.25, "machine": 0.20}
+_REST = 0.12  # what the measures do not tell
+_REACH = 1.0  # measures this far apart (a factor of e) share a third of that rest
+_OTHER = 0.35  # each other ingredient that differs leaves this much less of it
+_NOISE = 0.08  # the same compile twice
+_FEWEST = 0.02  # share of an estimate below which a record is not named
+
+
+class Known(Protocol):
+    """What is asked of a record, so that a row of an index will do."""
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def recipe(self) -> str: ...  # noqa: D102
+    @property
+    def compiler(self) -> str: ...  # noqa: D102
+    @property
+    def directory(self) -> str: ...  # noqa: D102
+    @property
+    def model_type(self) -> str: ...  # noqa: D102
+    @property
+    def hard(self) -> Mapping[str, Any]: ...  # noqa: D102
+    @property
+    def compile_seconds(self) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A record that an estimate comes from.
+
+    Attributes:
+        share: Its part in it; all shares are 1 together.
+    """
+
+    key: str
+    recipe: str
+    directory: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long compiling will take.
+
+    Attributes:
+        seconds: The most likely.
+        low: Nine of ten compiles take longer.
+        high: And nine of ten less.
+        method: `scaled` from one record, or `fitted` to several.
+        sources: The records, the weightiest first.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    method: str
+    sources: tuple[Source, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "seconds": round(self.seconds, 3),
+            "low": round(self.low, 3),
+            "high": round(self.high, 3),
+            "method": self.method,
+            "records": [
+                {
+                    "key": one.key,
+                    "recipe": one.recipe,
+                    "directory": one.directory,
+                    "seconds": one.seconds,
+                    "share": round(one.share, 3),
+                }
+                for one in self.sources
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be estimated; see `record.Record` for the fields.
+
+    Attributes:
+        machine: Its type, empty where that is not known.
+    """
+
+    compiler: str
+    directory: str
+    model_type: str
+    hard: Mapping[str, Any]
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    kinds: dict[str, Any]
+    measures: Measures
+    hard: Mapping[str, Any]
+    known: Known | None = None
+    others: dict[str, bytes] = field(default_factory=dict)
+
+
+def estimate(job: Job, records: Iterable[Known]) -> Estimate | None:
+    """Estimate how long compiling takes; None where nothing near enough is known.
+
+    Args:
+        job: What would compile.
+        records: Of any compilers; those of others and those without a compile say nothing, and recipes and users' own
+            commands say nothing of each other.
+    """
+    rule = law(job.compiler)
+    wanted = _point(job, rule, job.machine)
+    points = [
+        _point(one, rule, _machine(one))
+        for one in records
+        if one.compiler == job.compiler
+        and one.compile_seconds > 0
+        and one.model_type != IMPORTED
+        and (one.model_type == COMMAND) == (job.model_type == COMMAND)
+    ]
+    if not points:
+        return None
+    points.sort(key=lambda point: (_apart(wanted, point, rule), point.known.key if point.known else ""))
+    return _fit(wanted, points[:NEAREST], rule)
+
+
+def _machine(one: Known) -> str:
+    return str(getattr(getattr(one, "provenance", one), "instance", ""))
+
+
+def _point(job: Job | Known, rule: Law, machine: str) -> _Point:
+    hard = job.hard
+    kinds = {
+        "family": job.model_type,
+        "task": hard.get("task"),
+        "directory": job.directory,
+        "target": tuple(sorted((name, repr(value)) for name, value in hard.items() if name.startswith("target."))),
+        "machine": machine,
+    }
+    return _Point(kinds, measures(hard, rule.layers), hard, None if isinstance(job, Job) else job)
+
+
+def _apart(a: _Point, b: _Point, rule: Law) -> float:
+    """How little one tells of the other, roughly; only to choose whom to ask."""
+    far = sum(spread**2 for name, spread in _KINDS.items() if a.kinds[name] != b.kinds[name])
+    slopes = sum((spread * (a.measures[name] - b.measures[name])) ** 2 for name, (_, spread) in rule.powers.items())
+    return far + slopes + _REST**2 * min(1.0, _square(a, b) / _REACH**2)
+
+
+def _square(a: _Point, b: _Point) -> float:
+    return sum((value - b.measures[name]) ** 2 for name, value in a.measures.items())
+
+
+def _others(point: _Point) -> dict[str, bytes]:
+    """The ingredients that neither a measure nor a kind tells, in the one form in which they compare."""
+    if not point.others:
+        told = ("target.", "toolchain.")
+        point.others.update(
+            (name, canonical_or_absent(value))
+            for name, value in point.hard.items()
+            if name not in READ and name not in {"task", "model.type"} and not name.startswith(told)
+        )
+    return point.others
+
+
+def _covariance(a: _Point, b: _Point, rule: Law) -> float:
+    shared = sum(spread**2 for name, spread in _KINDS.items() if a.kinds[name] == b.kinds[name])
+    slopes = sum(spread**2 * a.measures[name] * b.measures[name] for name, (_, spread) in rule.powers.items())
+    mine, yours = _others(a), _others(b)
+    differing = len({name for name, _ in mine.items() ^ yours.items()})
+    rest = _REST**2 * math.exp(-_square(a, b) / (2 * _REACH**2) - _OTHER * differing)
+    return _LEVEL**2 + shared + slopes + rest
+
+
+def _mean(point: _Point, rule: Law) -> float:
+    return sum(power * point.measures[name] for name, (power, _) in rule.powers.items())
+
+
+def _fit(wanted: _Point, points: Sequence[_Point], rule: Law) -> Estimate | None:
+    size = len(points)
+    table = [[0.0] * size for _ in range(size)]
+    for row in range(size):
+        for column in range(row + 1):
+            table[row][column] = _covariance(points[row], points[column], rule)
+        table[row][row] += _NOISE**2
+    lower = _cholesky(table)
+    toward = [_covariance(wanted, point, rule) for point in points]
+    weights = _solve(lower, toward)
+    seconds = [point.known.compile_seconds for point in points if point.known]
+    beyond = [math.log(value) - _mean(point, rule) for value, point in zip(seconds, points, strict=True)]
+    level = sum(beyond) / size  # so that nothing is drawn towards a level that nobody measured
+    centre = _mean(wanted, rule) + level
+    centre += sum(weight * (value - level) for weight, value in zip(weights, beyond, strict=True))
+    told = sum(weight * value for weight, value in zip(weights, toward, strict=True))
+    variance = _covariance(wanted, wanted, rule) + _NOISE**2 - told
+    spread = math.sqrt(max(variance, _NOISE**2))
+    if spread > UNKNOWN:
+        return None
+    total = sum(map(abs, weights)) or 1.0
+    sources = tuple(
+        Source(one.key, one.recipe, one.directory, one.compile_seconds, abs(weight) / total)
+        for weight, one in sorted(
+            ((weight, point.known) for weight, point in zip(weights, points, strict=True) if point.known),
+            key=lambda pair: (-abs(pair[0]), pair[1].key),
+        )
+        if abs(weight) / total >= _FEWEST
+    )
+    return Estimate(
+        _plain(math.exp(centre)),
+        math.exp(centre - SPREAD * spread),
+        math.exp(centre + SPREAD * spread),
+        "scaled" if len(sources) == 1 else "fitted",
+        sources,
+    )
+
+
+def _plain(seconds: float) -> float:
+    """Without the last digits, which are nothing but rounding."""
+    return float(f"{seconds:.9g}")
+
+
+def _cholesky(table: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The lower triangle whose product with its own transpose is the table, of which only the lower half is read."""
+    size = len(table)
+    lower = [[0.0] * size for _ in range(size)]
+    for row in range(size):
+        for column in range(row + 1):
+            rest = table[row][column] - sum(a * b for a, b in zip(lower[row][:column], lower[column], strict=False))
+            if row == column:
+                lower[row][row] = math.sqrt(max(rest, 1e-12))
+            else:
+                lower[row][column] = rest / lower[column][column]
+    return lower
+
+
+def _solve(lower: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Solve `lower · lowerᵀ · x = values`."""
+    half: list[float] = []
+    for row, value in enumerate(values):
+        half.append((value - sum(a * b for a, b in zip(lower[row], half, strict=False))) / lower[row][row])
+    size = len(half)
+    found = [0.0] * size
+    for row in reversed(range(size)):
+        later = sum(lower[other][row] * found[other] for other in range(row + 1, size))
+        found[row] = (half[row] - later) / lower[row][row]
+    return found

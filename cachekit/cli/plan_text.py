@@ -1,0 +1,168 @@
+"""What `cachekit plan` prints for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cachekit.cli import out
+from cachekit.tiers.layout import LOCAL
+
+CHANGES = 12  # of one difference
+CAUSE = 160  # characters of one that is worth reading in a list
+LONGEST = 14  # characters of a cache's name in the table; a longer one stands below it
+
+
+def one(document: dict[str, Any]) -> list[str]:
+    """A plan."""
+    head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
+    if document["status"] == "hit":
+        modules = out.count(len(document["modules"]), "module")
+        graphs = out.count(document["graphs"], "graph")
+        where = "in the local store"
+        if document["tier"] != LOCAL:
+            where = f"on {document['tier']}; {out.size(document['fetch_bytes'])} to fetch"
+        return [
+            head,
+            f"  {graphs} in {modules}, {out.size(document['bytes'])}, {where}",
+            f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
+        ]
+    lines = [head]
+    near = document["nearest"]
+    if document["flaw"]:
+        lines.append(f"  {document['flaw']}")
+    if near is None and document["flaw"]:
+        pass  # the store has one, and it is useless
+    elif near is None:
+        lines.append("  the store has no record to compare with")
+    else:
+        lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
+        for change in near["changes"][:CHANGES]:
+            lines.append(f"    {change_text(change)}")
+            lines += [f"      {words}" for words in change.get("words", ())]
+        if len(near["changes"]) > CHANGES:
+            lines.append(f"    ... and {len(near['changes']) - CHANGES} more (--format json)")
+    lines += _time(document)
+    where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
+    lines.append(f"  next{where}: cachekit warm {document['source']}")
+    return lines
+
+
+def _time(document: dict[str, Any]) -> list[str]:
+    """How long compiling takes, how sure that is, and what it costs."""
+    estimate, price = document["estimate"], document["price"]
+    if estimate is None:
+        return ["  compiling takes an unknown time"]
+    records = out.count(len(estimate["records"]), "record")
+    lines = [
+        f"  compiling takes about {out.duration(estimate['seconds'])}",
+        f"    by {records}; {out.duration(estimate['low'])} to {out.duration(estimate['high'])}",
+    ]
+    if price is not None:
+        machine = f" of a {price['instance']}" if price["instance"] else ""
+        lines.append(f"    {dollars(document['dollars'])} at {price['per_hour']:.2f} an hour{machine}")
+    return lines
+
+
+def change_text(change: dict[str, Any]) -> str:
+    """One difference: `name: old → new`, long values cut."""
+    old = _short(change["old"]) if "old" in change else "(absent)"
+    new = _short(change["new"]) if "new" in change else "(absent)"
+    return f"{change['name']}: {old} → {new}"
+
+
+def _short(value: Any) -> str:
+    words = str(value)
+    return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
+
+
+def dollars(amount: float | None) -> str:
+    """Money for people, to the cent, and finer where that would be nothing; `?` where it is not known."""
+    if amount is None:
+        return "?"
+    return f"${amount:,.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.3f}"  # noqa: PLR2004
+
+
+def several(document: dict[str, Any]) -> list[str]:
+    """Many plans: a line each, what it all comes to, and what could not be planned."""
+    planned = [row for row in document["plans"] if row["status"] != "failed"]
+    lines = _table(planned) if planned else []
+    causes = set()
+    for row in document["plans"]:
+        if row["status"] == "failed":
+            error = row["error"]
+            told = error["cause"] if error["cause"] not in causes and len(error["cause"]) <= CAUSE else ""
+            causes.add(error["cause"])
+            lines += out.labelled("failed  ", ": ".join(part for part in (row["name"], error["message"], told) if part))
+    return [*lines, "", *_totals(document), *_next(planned)]
+
+
+def _table(planned: list[dict[str, Any]]) -> list[str]:
+    names: dict[str, str] = {}  # of caches, as the table has them
+    costs = any(row["price"] for row in planned)
+    header = ["recipe", "plan", "cache", "to fetch", "compiling", *(["cost"] if costs else [])]
+    head, *rows = out.table([_row(row, names, costs=costs) for row in planned], header, right={3, 4, 5})
+    kinds: dict[str, list[str]] = {}  # of compilers and machines, in the order in which they come
+    for row, line in zip(planned, rows, strict=True):
+        machine = f" on {row['elsewhere']}" if row["elsewhere"] else ""
+        kinds.setdefault(f"{row['directory']}{machine}", []).append(line)
+    lines = [line for kind, found in kinds.items() for line in (f"{kind}:", *found)]
+    lines = [head, *(lines if len(kinds) > 1 else rows)]
+    if len(kinds) == 1:
+        lines.insert(0, f"{next(iter(kinds))}:")
+    lines += [f"{short} is {name}" for name, short in names.items() if short != name]
+    if any(row["same_as"] for row in planned):
+        lines.append("= has the same graphs as a recipe above it, and counts once")
+    return lines
+
+
+def _row(row: dict[str, Any], names: dict[str, str], *, costs: bool) -> list[str]:
+    status = "goes cold" if row["goes_cold"] else row["status"]
+    missed = row["status"] == "miss"
+    seconds, same = row["expected_seconds"], bool(row["same_as"])
+    takes = "=" if same else "?" if seconds is None else f"about {out.duration(seconds)}"
+    fetch = "=" if same else out.size(row["fetch_bytes"])
+    cells = [
+        row["name"],
+        status,
+        "" if missed else _cache(row["tier"], names),
+        fetch if not missed and row["fetch_bytes"] else "",
+        takes if missed else "",
+    ]
+    return [*cells, ("=" if same else dollars(row["dollars"])) if missed else ""] if costs else cells
+
+
+def _cache(tier: str, names: dict[str, str]) -> str:
+    if tier not in names:
+        names[tier] = tier if len(tier) <= LONGEST else f"cache {1 + sum(s != n for n, s in names.items())}"
+    return names[tier]
+
+
+def _totals(document: dict[str, Any]) -> list[str]:
+    sums = document["totals"]
+    counts = ", ".join(f"{sums[kind]} {kind}" for kind in ("hit", "miss", "failed") if sums[kind])
+    lines = [f"{out.count(sums['recipes'], 'recipe')}: {counts}"]
+    if sums["fetch_bytes"]:
+        lines.append(f"  to fetch: {out.size(sums['fetch_bytes'])}")
+    if sums["miss"]:
+        lines.append(f"  to compile: {_cost(sums, '')}")
+    if sums["goes_cold"]:
+        cold = out.count(sums["goes_cold"], "recipe goes", "recipes go")
+        lines.append(f"  {cold} cold with this toolchain: {_cost(sums, 'goes_cold_')}")
+    return lines
+
+
+def _cost(sums: dict[str, Any], prefix: str) -> str:
+    unknown, seconds = sums[f"{prefix}unknown_seconds"], sums[f"{prefix}expected_seconds"]
+    words = f"about {out.duration(seconds)}" if seconds else ""
+    if seconds and sums[f"{prefix}dollars"]:
+        words += f", {dollars(sums[f'{prefix}dollars'])}"
+    left = f"{out.count(unknown, 'key')} of unknown time" if unknown else ""
+    return ", and ".join(part for part in (words, left) if part) or "nothing of its own"
+
+
+def _next(planned: list[dict[str, Any]]) -> list[str]:
+    missed = next((row for row in planned if row["status"] == "miss" and not row["same_as"]), None)
+    if missed is None:
+        return []
+    where = f" on a {missed['elsewhere']}" if missed["elsewhere"] else ""
+    return ["", f"next{where}: cachekit warm {missed['source']}"]
