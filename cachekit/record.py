@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.key import canonical_json, key_of
 
@@ -70,6 +70,20 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
     instance: str = ""
 
 
+class Help(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a warm took over from the record of another key, its neighbour.
+
+    Attributes:
+        key: The neighbour's.
+        graphs: How many of the graphs came from there.
+        cold_seconds: What compiling all of them takes, as far as the neighbour knew.
+    """
+
+    key: Digest
+    graphs: Annotated[int, Meta(ge=0)]
+    cold_seconds: Annotated[float, Meta(ge=0)]
+
+
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """What exists for a key.
 
@@ -80,6 +94,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         graphs: How many graphs the compiler built.
         compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
             the later ones: what a hit saves.
+        helped: The trial run was not cold: a neighbour's graphs lay there. Records of cold ones do not have the field.
     """
 
     key: Digest
@@ -94,6 +109,12 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
+    helped: Help | UnsetType = UNSET
+
+    @property
+    def cold_seconds(self) -> float:
+        """What compiling takes where nothing helps: measured, or what the neighbour that helped knew."""
+        return self.compile_seconds if self.helped is UNSET else max(self.compile_seconds, self.helped.cold_seconds)
 
     @property
     def files(self) -> tuple[File, ...]:

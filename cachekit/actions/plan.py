@@ -58,7 +58,7 @@ class Plan:
         if self.record is not None:
             return self.record.compile_seconds
         if self.neighbour is not None and distance(self.changes) <= COMPARABLE:
-            return self.neighbour.compile_seconds
+            return self.neighbour.cold_seconds
         return None
 
     def as_dict(self) -> dict[str, Any]:

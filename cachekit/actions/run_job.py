@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,6 +114,7 @@ def run_job(
             counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
             surprises=seen.surprises,
         )
+    seen = replace(seen, used=watch.used())
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from msgspec import UNSET
 
 from cachekit.actions.fleet import ALONE, Turn, turn
 from cachekit.actions.live import LiveRoot, live_root
@@ -16,8 +19,9 @@ from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
+from cachekit.actions.speculate import Helped, Neighbour, assess, reach, tell_failure
 from cachekit.compilers import Observed
-from cachekit.errors import CompileError
+from cachekit.errors import CachekitError, CompileError, IntegrityError, TrainingError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store import Flight, Holder, store_error
@@ -35,6 +39,7 @@ class Warmed:
         seconds: Wall time of it all.
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
+        helped: What came from a neighbour's record; None where nothing did.
     """
 
     plan: Plan
@@ -43,12 +48,13 @@ class Warmed:
     seconds: float
     waited_seconds: float = 0.0
     worker: Result | None = None
+    helped: Helped | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
         return {
             **self.plan.as_dict(),
-            "status": "compiled" if self.compiled else "hit",
+            "status": "compiled" if self.compiled or self.helped else "hit",
             "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
             "graphs": self.record.graphs,
             "bytes": self.record.size,
@@ -59,6 +65,7 @@ class Warmed:
             "waited_seconds": round(self.waited_seconds, 3),
             "counters": self.worker.counters if self.worker else {},
             "phases": self.worker.seconds if self.worker else {},
+            "neighbour": self.helped.as_dict() if self.helped else None,
         }
 
 
@@ -126,18 +133,41 @@ def warm(
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
     shared = session.compiler.live_root(prepared.recipe)
+    # Who wants everything compiled anew wants no help with it.
+    near = None if replaces else reach(session, prepared, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
-    with live_root(session, prepared.key, None, shared) as live:
+    try:
+        done = _try(session, prepared, planned, near, shared)
+    except CachekitError as error:
+        # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
+        if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
+            raise
+        tell_failure(session, prepared, error)
+        done = _try(session, prepared, planned, None, shared)
+    push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
+    return done
+
+
+def _try(session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None) -> Warmed:
+    """The trial run, with what a neighbour has or without, and its harvest."""
+    with live_root(session, prepared.key, near.record if near else None, shared) as live:
+        if near:
+            session.journal.emit("neighbour.restored", key=prepared.key, bytes=live.restored_bytes, **near.as_dict())
         result, seen = run_job(session, prepared, live, "trial", found=False)
-        record = _keep(session, prepared, live, seen)
-    push(session, [record], session.chain.writable, turn=mine, replaces=replaces)
-    return Warmed(planned, record, max(seen.compiled, 1) if shared is None else seen.compiled, 0.0, worker=result)
+        helped = assess(near, live, seen) if near else None
+        record = _keep(session, prepared, live, seen, helped)
+    if helped:
+        session.journal.emit("neighbour.helped", **helped.as_dict())
+    compiled = seen.compiled if helped or shared is not None else max(seen.compiled, 1)
+    return Warmed(planned, record, compiled, 0.0, worker=result, helped=helped)
 
 
-def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) -> Record:
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, helped: Helped | None = None) -> Record:
+    # What was used of the neighbour's belongs to this record as well; where nobody knows what that was, all of it.
+    used = live.before if helped and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
         try:
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, seen)
+            harvest = session.compiler.harvest(live.tree, live.before - used, prepared.fingerprint, workspace, seen)
         except OSError as error:
             raise store_error(session.store.layout.home, error) from error
         if harvest is None:
@@ -158,6 +188,7 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) 
             graphs=seen.compiled + seen.found,
             compile_seconds=seen.compile_seconds,
             provenance=provenance(prepared.fingerprint),
+            helped=helped.note(seen.compile_seconds) if helped else UNSET,
         )
         session.store.publish(record, harvest.files)
     return record

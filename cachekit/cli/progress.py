@@ -205,6 +205,17 @@ class Progress:
     def _on_worker_lock_held(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} is being compiled by another process: {event['reason']}")
 
+    def _on_neighbour_restored(self, event: dict[str, Any]) -> None:
+        differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
+        what = f"{event['neighbour'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
+        self._line(f"beginning with the nearest record, {what}; it differs in {differs}")
+
+    def _on_neighbour_helped(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')} came from a neighbour")
+
+    def _on_neighbour_failed(self, event: dict[str, Any]) -> None:
+        out.warning(f"the nearest record was of no use, and everything compiles: {event['reason']}")
+
     def _on_restore_left(self, event: dict[str, Any]) -> None:
         self._left = True
         out.warning(f"{event['module']} was left as it is, and not restored: {event['reason']}")

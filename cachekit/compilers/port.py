@@ -53,6 +53,7 @@ class Observed:
         modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
         seconds: Compile time by module, where it is known.
         exact: The run itself counted; else the counts are made out from what it left.
+        used: Of the files that were restored, those that the run read, by relative path; None where nobody knows.
     """
 
     found: int = 0
@@ -63,6 +64,7 @@ class Observed:
     modules: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
     exact: bool = True
+    used: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,9 @@ class Watch(Protocol):
     def observed(self) -> Observed | None:
         """What the compiler did; None where the worker itself counts it."""
 
+    def used(self) -> frozenset[str] | None:
+        """See `Observed.used`."""
+
 
 class Unwatched:
     """A watch for a compiler that runs inside the worker and needs nothing around it."""
@@ -174,6 +179,10 @@ class Unwatched:
         """See `Watch`."""
         return None
 
+    def used(self) -> frozenset[str] | None:
+        """See `Watch`."""
+        return None
+
 
 class Compiler(Protocol):
     """A compiler, seen from the process that plans, starts workers and keeps what they make."""
@@ -181,6 +190,8 @@ class Compiler(Protocol):
     name: str
     runtime: str
     """The module that the training worker imports; it implements `Runtime`."""
+    foreign: tuple[str, ...]
+    """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.

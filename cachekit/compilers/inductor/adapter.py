@@ -32,6 +32,7 @@ class Inductor:
 
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
+    foreign: tuple[str, ...] = facts.FOREIGN
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
@@ -101,10 +102,10 @@ class Inductor:
         recipe: Recipe,
         live_root: Path,
         *,
-        trial: bool,  # noqa: ARG002
+        trial: bool,
         found: bool,
         strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002
+        restored: Mapping[str, str] | None = None,
     ) -> Watch:
         """See the port. What finds everything need not prepare the header that compiling needs."""
         threads = str(self._threads(recipe))
@@ -118,6 +119,8 @@ class Inductor:
                 facts.PRECOMPILE_HEADERS: "0" if found else "1",
             },
             strict=strict,
+            # A trial on another key's files: what it uses of them belongs into its own record.
+            reads=live_root if trial and restored else None,
         )
 
     def attend(
