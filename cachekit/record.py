@@ -127,6 +127,60 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         return sum(file.size for file in self.files)
 
 
+class Twins(Struct, frozen=True):
+    """One module of a key in two builds of other bytes.
+
+    Attributes:
+        module: Its name; of archives, which are named after their bytes, the folder that they share.
+        ours: The digest of one build: of its one file, or of the list of its files.
+        theirs: Of the other.
+        files: The files that differ, by their paths in the module.
+    """
+
+    module: str
+    ours: str
+    theirs: str
+    files: tuple[str, ...]
+
+
+def twins(ours: Record, theirs: Record) -> tuple[Twins, ...]:
+    """Where two records of one key have other bytes for the same thing.
+
+    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    """
+    mine = {module.name: module for module in ours.modules}
+    there = {module.name: module for module in theirs.modules}
+    found = [
+        Twins(name, digest_of(mine[name]), digest_of(there[name]), _differing(mine[name], there[name]))
+        for name in sorted(mine.keys() & there.keys())
+        if mine[name].files != there[name].files and _differing(mine[name], there[name])
+    ]
+    alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
+    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
+    if all(archives):
+        first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
+        folder = first.name.rpartition("/")[0]
+        found.append(Twins(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
+    return tuple(found)
+
+
+def digest_of(module: Module) -> str:
+    """One SHA-256 for a module: its file's, where it has one only, else that of the sorted list of its files."""
+    if len(module.files) == 1:
+        return module.files[0].sha256
+    listed = sorted([file.path, file.size, file.sha256] for file in module.files)
+    return hashlib.sha256(canonical_json(listed)).hexdigest()
+
+
+def _differing(one: Module, other: Module) -> tuple[str, ...]:
+    ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
+    return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
+
+
+def _named_by_digest(name: str) -> bool:
+    return name.endswith(".tar")
+
+
 # The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.
 IMPORTED = "imported"
 # And of those of a user's own command; also their `task`.

@@ -17,7 +17,7 @@ from msgspec import structs
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import durable
+from cachekit.store import builds, durable
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
 from cachekit.store.verify import MISSING, Verifier
@@ -311,10 +311,18 @@ class Store:
             reason = self._verifier.damage(file, memo=True)
             if reason:
                 raise self._refuse(file, reason)
+        self._compare(record)
         raw = encode(record)
         # A copy of the record among the blobs: the index can be rebuilt from those alone.
         self._write(raw, self.layout.blob(hashlib.sha256(raw).hexdigest()))
         self._write(raw, self.layout.record(record.directory, record.model_type, record.key))
+
+    def _compare(self, record: Record) -> None:
+        """Tell where a record takes the place of another build of its key."""
+        with suppress(OSError, DamagedRecordError):
+            before = decode(self.layout.record(record.directory, record.model_type, record.key).read_bytes())
+            if before is not None:
+                builds.tell(self.layout, self._journal, record, before, builds.HERE)
 
     def _write(self, raw: bytes, target: Path) -> None:
         try:
