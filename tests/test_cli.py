@@ -35,6 +35,7 @@ VERBS = (
     "train",
     "run",
     "plan",
+    "coverage",
     "pull",
     "push",
     "ls",

@@ -11,11 +11,12 @@ from typing import Any, Literal
 from msgspec import structs
 
 from cachekit import architecture, ingredients
+from cachekit.actions import attempts
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, CompileError, TrainingError
 from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
@@ -95,13 +96,15 @@ def run_job(
     made = [place for place in (output_dir, *output_dir.parents) if not place.exists()] if output_dir else []
     try:
         result = session.launcher.run(job, changes, session.log, sink, watch)
-    except CachekitError:
+        if mode == "trial":
+            watch.complete(sink)
+    except CachekitError as error:
         with suppress(OSError):
             for place in made:
                 place.rmdir()
+        if mode == "trial" and isinstance(error, CompileError | TrainingError):
+            attempts.remember(session.store.layout, prepared.key, error, session.log, watch.needs())
         raise
-    if mode == "trial":
-        watch.complete(sink)
     seen = watch.observed()
     if seen is None:
         counts = result.counters

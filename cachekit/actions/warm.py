@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from cachekit.actions import attempts
 from cachekit.actions.fleet import ALONE, Turn, turn
 from cachekit.actions.live import LiveRoot, live_root
 from cachekit.actions.obtain import have, obtain
@@ -191,6 +192,7 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, 
             helped=helped.note(seen.compile_seconds) if helped else UNSET,
         )
         session.store.publish(record, harvest.files)
+    attempts.forget(session.store.layout, prepared.key)
     return record
 
 

@@ -19,6 +19,7 @@ MODULES = {
     "train": "train",
     "run": "run",
     "plan": "plan",
+    "coverage": "coverage",
     "pull": "pull",
     "push": "push",
     "ls": "ls",

@@ -41,6 +41,27 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """A module whose compile failed, and nobody has compiled it since.
+
+    Attributes:
+        kind: The class of the failure.
+        message: The line that tells.
+        log: The file that has the whole story.
+        when: UTC, ISO 8601.
+        advice: What helps.
+        remembered: It is not tried again for a while, as it would fail again.
+    """
+
+    kind: str
+    message: str
+    log: str
+    when: str = ""
+    advice: str = ""
+    remembered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a compiler did in a run, as seen from outside of the worker.
 
@@ -140,6 +161,9 @@ class Watch(Protocol):
     def used(self) -> frozenset[str] | None:
         """See `Observed.used`."""
 
+    def needs(self) -> frozenset[str]:
+        """The modules that the run has reported so far, compiled or not; empty for a compiler that names none."""
+
 
 class Unwatched:
     """A watch for a compiler that runs inside the worker and needs nothing around it."""
@@ -182,6 +206,10 @@ class Unwatched:
     def used(self) -> frozenset[str] | None:
         """See `Watch`."""
         return None
+
+    def needs(self) -> frozenset[str]:
+        """See `Watch`."""
+        return frozenset()
 
 
 class Compiler(Protocol):
@@ -271,6 +299,9 @@ class Compiler(Protocol):
 
     def contents(self, live_root: Path) -> frozenset[str]:
         """The finished files in a live root, by relative path; whole modules where the compiler keeps such."""
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+        """Of these modules, the ones of which a failure is known."""
 
     def binaries(self, names: Iterable[str]) -> int:
         """How many of these hold machine code: 0 new ones means that no compiler ran."""

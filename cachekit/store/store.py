@@ -53,6 +53,11 @@ class Store:
         self._flaws.pop(key, None)
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
 
+    def peek(self, key: str, directory: str, model_type: str) -> Record | None:
+        """The record of a key, whether its blobs are whole or not; a damaged record is told, and None."""
+        self._restore_index()
+        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
+
     def flaw(self, key: str) -> str:
         """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
         return self._flaws.get(key, "")
