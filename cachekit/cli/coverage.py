@@ -41,10 +41,11 @@ def command(
     toolchain: options.Toolchain = None,
     instance: options.Instance = None,
 ) -> int:
-    """Say which modules a recipe needs, which are cached and where, which failed and why, and which are missing.
+    """Say what of a recipe is cached, what failed, what is missing.
 
-    Looks at the store, the shared caches and the compiler's own folder; runs and fetches nothing. A key that was built
-    twice with other bytes is told with both builders. Exit 3 where anything is not cached, with --require-warm.
+    Each module with its place, a failed one with the class of its failure and its log. Looks at the store, the shared
+    caches and the compiler's own folder; runs and fetches nothing. A key that was built twice with other bytes is told
+    with both builders. Exit 3 where anything is not cached, with --require-warm.
 
     Example:  cachekit coverage bert
 

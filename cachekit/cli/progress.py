@@ -224,7 +224,7 @@ class Progress:
         self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')} came from a neighbour")
 
     def _on_neighbour_failed(self, event: dict[str, Any]) -> None:
-        out.warning(f"the nearest record was of no use, and everything compiles: {event['reason']}")
+        self._line(f"the nearest record was of no use, and everything compiles: {event['reason']}")
 
     def _on_restore_left(self, event: dict[str, Any]) -> None:
         self._left = True
