@@ -175,9 +175,7 @@ def test_which_come_into_question_can_be_said(tmp_path, shared):
     wanted = me.prepare()
     far = others(wanted, 1)[0]
     fill(tmp_path / "other", shared(), [made_from(wanted, **{"toolchain.standin": "0.9"}), far])
-    found = search(
-        Wanted.of(wanted), me.store, me.session.chain, fits=lambda hard: hard["toolchain.standin"] == "1.0"
-    )
+    found = search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda hard: hard["toolchain.standin"] == "1.0")
     assert found.neighbour.known.key == far[0].key
     assert search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda _: False).neighbour is None
 

@@ -15,6 +15,7 @@ from cachekit.actions.warm import warm
 from cachekit.compilers import Unwatched
 from cachekit.errors import CompileError, DataError
 from cachekit.record import Help, decode, encode
+from cachekit.tiers.folder import FolderTier
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -254,3 +255,52 @@ def test_a_hit_and_a_strict_run_restore_no_neighbour(home, log):
     assert again.plan.hit
     assert not watched.told("neighbour.restored")
     assert len(compiles(log)) == 1
+
+
+# From a shared cache
+
+
+def member(tmp_path, name, **options):
+    (tmp_path / "team").mkdir(exist_ok=True)
+    return Watched(tmp_path / name, shared=[(FolderTier(tmp_path / "team"), "rw")], **options)
+
+
+@pytest.mark.feature("W4")
+def test_a_neighbour_on_a_shared_cache_helps_as_well(tmp_path, log):
+    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
+    first = warm(ann.session, ann.prepare(recipe()))
+    second = warm(bob.session, bob.prepare(recipe(**NEAR)))
+    assert (second.compiled, second.helped.graphs) == (0, 3)
+    assert second.as_dict()["neighbour"]["tier"] == bob.session.chain.readable[0].name
+    assert second.record.helped.key == first.record.key
+    assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
+
+
+def test_a_shared_neighbour_beyond_the_budget_is_not_fetched(tmp_path, log):
+    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
+    warm(ann.session, ann.prepare(recipe()))
+    bob.limit(1000)
+    assert warm(bob.session, bob.prepare(recipe(**NEAR))).compiled == 3
+    assert not bob.told("pull.start")
+
+
+def test_of_two_neighbours_the_nearer_one_helps_wherever_it_is(tmp_path, log):
+    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
+    warm(ann.session, ann.prepare(recipe(8)))
+    alone = Watched(tmp_path / "bob")
+    warm(alone.session, alone.prepare(recipe(4)))
+    done = warm(bob.session, bob.prepare(recipe(8, **NEAR, gradient_accumulation_steps=2)))
+    assert (done.compiled, done.helped.neighbour.tier) == (0, bob.session.chain.readable[0].name)
+
+
+def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(tmp_path / "nowhere"), "r")])
+    assert warm(bob.session, bob.prepare(recipe())).compiled == 3
+
+
+def test_a_shared_neighbour_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
+    monkeypatch.setattr("cachekit.actions.push.TINY", 0)
+    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
+    record = warm(ann.session, ann.prepare(recipe())).record
+    (tmp_path / "team" / record.modules[0].name / "model.code").unlink()
+    assert warm(bob.session, bob.prepare(recipe(**NEAR))).compiled == 3

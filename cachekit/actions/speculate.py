@@ -6,7 +6,7 @@ record, which stands for itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,9 @@ from cachekit.actions.plan import Plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError
+from cachekit.errors import AuthError, CachekitError, RemoteError
 from cachekit.key import Change, difference, distance, nearest
-from cachekit.record import COMMAND, IMPORTED, Help, Record
+from cachekit.record import COMMAND, IMPORTED, DamagedRecordError, Help, Record
 from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found
 
@@ -64,6 +64,7 @@ class Helped:
         graphs: Graphs that came from it.
         of: Graphs that the recipe needs.
         files: Files, or modules, of it that were used; they are in the new record.
+        kernels: Of these, machine code that belongs to no graph of its own: it serves other graphs as well.
         bytes: What was restored.
     """
 
@@ -71,6 +72,7 @@ class Helped:
     graphs: int
     of: int
     files: int
+    kernels: int
     bytes: int
 
     def note(self, seconds: float) -> Help:
@@ -88,12 +90,9 @@ class Helped:
             "graphs": self.graphs,
             "of": self.of,
             "files": self.files,
+            "kernels": self.kernels,
             "bytes": self.bytes,
         }
-
-
-# Neighbours on shared caches, the nearest first: what plugs in here looks there, and fetches nothing yet.
-Elsewhere = Callable[[Session, Prepared], Iterator[Neighbour]]
 
 
 def akin(prepared: Prepared, foreign: tuple[str, ...], record: Record) -> tuple[Change, ...] | None:
@@ -109,46 +108,36 @@ def akin(prepared: Prepared, foreign: tuple[str, ...], record: Record) -> tuple[
     if record.model_type in {IMPORTED, COMMAND}:
         return None
     changes = difference(record.hard, prepared.ingredients.hard)
+    return tuple(changes) if _fits(changes, foreign) else None
+
+
+def _fits(changes: Sequence[Change], foreign: tuple[str, ...]) -> bool:
     if any(change.name.startswith(foreign) for change in changes):
-        return None
-    if distance(change for change in changes if not change.name.startswith(TOOLS)) > FARTHEST:
-        return None
-    return tuple(changes)
+        return False
+    return distance(change for change in changes if not change.name.startswith(TOOLS)) <= FARTHEST
 
 
-def neighbour(
-    session: Session, prepared: Prepared, planned: Plan, elsewhere: Elsewhere | None = None
-) -> Neighbour | None:
-    """The nearest record that may help and is within the byte budget; it never fails.
+def reach(session: Session, prepared: Prepared, planned: Plan) -> Neighbour | None:
+    """The nearest record that may help and is within the byte budget, whole and in the store; None where there is none.
+
+    What goes wrong with it is told, and nothing else.
 
     Args:
         session: Collaborators.
         prepared: The recipe.
-        planned: Its plan, which knows the nearest record of all.
-        elsewhere: Looks at shared caches.
-    """
-    limit = session.config.neighbour_bytes
-    if not limit:
-        return None
-    here = there = None
-    try:
-        here = _local(session, prepared, planned, limit)
-        if elsewhere is not None:
-            there = next((one for one in elsewhere(session, prepared) if one.fetch <= limit), None)
-    except CachekitError as error:
-        tell_failure(session, prepared, error)
-    if here is None or (there is not None and _far(there) < _far(here)):
-        return there
-    return here
-
-
-def reach(session: Session, prepared: Prepared, planned: Plan, elsewhere: Elsewhere | None = None) -> Neighbour | None:
-    """The neighbour, whole and in the store; None where none may help or it cannot be had, which is told.
+        planned: Its plan, which knows the nearest record of all in the store.
 
     Raises:
         StoreError: The store cannot be written.
     """
-    near = neighbour(session, prepared, planned, elsewhere)
+    limit = session.config.neighbour_bytes
+    if not limit:
+        return None
+    near = _local(session, prepared, planned, limit)
+    try:
+        near = _shared(session, prepared, near, limit) or near
+    except (RemoteError, AuthError, DamagedRecordError) as error:
+        tell_failure(session, prepared, error)
     if near is None:
         return None
     if near.found is not None:
@@ -158,18 +147,46 @@ def reach(session: Session, prepared: Prepared, planned: Plan, elsewhere: Elsewh
     return replace(near, record=record) if record is not None else None
 
 
-def assess(near: Neighbour, live: LiveRoot, seen: Observed) -> Helped | None:
+def _shared(session: Session, prepared: Prepared, here: Neighbour | None, limit: int) -> Neighbour | None:
+    """One on a shared cache, where it is nearer than the one in the store; nothing of it is fetched yet.
+
+    Raises:
+        RemoteError, AuthError, DamagedRecordError: It cannot be read there.
+    """
+    if not session.chain.readable:
+        return None
+    from cachekit.actions import neighbours
+
+    foreign, hard = session.compiler.foreign, prepared.ingredients.hard
+    known = neighbours.Neighbour(neighbours.Known.of(here.record), here.changes, record=here.record) if here else None
+    best = neighbours.search(
+        neighbours.Wanted.of(prepared),
+        session.store,
+        session.chain,
+        fits=lambda other: _fits(difference(other, hard), foreign),
+        here=known,
+    ).neighbour
+    found = best.find() if best is not None and best.remote is not None and best.known.size <= limit else None
+    if best is None or found is None or akin(prepared, foreign, found.shared.record) is None:
+        return None
+    fetch = sum(file.size for file in session.store.missing(found.shared.record))
+    return Neighbour(found.shared.record, best.changes, found, fetch) if fetch <= limit else None
+
+
+def assess(session: Session, near: Neighbour, live: LiveRoot, seen: Observed) -> Helped | None:
     """What a run took over from what was restored; None where that is nothing."""
+    kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already
         files = graphs = len(seen.modules & live.written)
     else:
         graphs = seen.found
-        files = len(live.before if seen.used is None else seen.used)
+        used = live.before if seen.used is None else seen.used
+        files, kernels = len(used), session.compiler.binaries(used)
         if seen.used is None and not graphs:
             return None
     if not files:
         return None
-    return Helped(near, graphs, seen.found + seen.compiled, files, live.restored_bytes)
+    return Helped(near, graphs, seen.found + seen.compiled, files, kernels, live.restored_bytes)
 
 
 def _local(session: Session, prepared: Prepared, planned: Plan, limit: int) -> Neighbour | None:
@@ -186,11 +203,9 @@ def _local(session: Session, prepared: Prepared, planned: Plan, limit: int) -> N
     return Neighbour(others[near[0]], tuple(near[1])) if near else None
 
 
-def _far(one: Neighbour) -> tuple[int, int]:
-    return distance(one.changes), len(one.changes)
-
-
-def tell_failure(session: Session, prepared: Prepared, error: CachekitError) -> None:
+def tell_failure(session: Session, prepared: Prepared, error: Exception) -> None:
     """A neighbour that cannot be had, or used, is told, and everything compiles as if there were none."""
-    reason = ": ".join(filter(None, [error.message, error.cause]))
+    reason = str(error)
+    if isinstance(error, CachekitError):
+        reason = ": ".join(filter(None, [error.message, error.cause]))
     session.journal.emit("neighbour.failed", key=prepared.key, reason=reason)

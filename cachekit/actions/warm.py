@@ -155,7 +155,7 @@ def _try(session: Session, prepared: Prepared, planned: Plan, near: Neighbour | 
         if near:
             session.journal.emit("neighbour.restored", key=prepared.key, bytes=live.restored_bytes, **near.as_dict())
         result, seen = run_job(session, prepared, live, "trial", found=False)
-        helped = assess(near, live, seen) if near else None
+        helped = assess(session, near, live, seen) if near else None
         record = _keep(session, prepared, live, seen, helped)
     if helped:
         session.journal.emit("neighbour.helped", **helped.as_dict())

@@ -221,7 +221,8 @@ class Progress:
         self._line(f"beginning with the nearest record, {what}; it differs in {differs}")
 
     def _on_neighbour_helped(self, event: dict[str, Any]) -> None:
-        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')} came from a neighbour")
+        kernels = f" and {out.count(event['kernels'], 'kernel')}" if event["kernels"] else ""
+        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')}{kernels} came from a neighbour")
 
     def _on_neighbour_failed(self, event: dict[str, Any]) -> None:
         self._line(f"the nearest record was of no use, and everything compiles: {event['reason']}")

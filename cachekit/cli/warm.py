@@ -163,9 +163,9 @@ def human(document: dict[str, Any]) -> list[str]:
             f"  saved about {out.duration(document['saved_seconds'])}",
         ]
     if near := document["neighbour"]:
-        lines.append(
-            f"  {near['graphs']} of {out.count(near['of'], 'graph')} came from a neighbour, {near['key'][:16]}"
-        )
+        kernels = f" and {out.count(near['kernels'], 'kernel')}" if near["kernels"] else ""
+        what = f"{near['graphs']} of {out.count(near['of'], 'graph')}{kernels}"
+        lines.append(f"  {what} came from a neighbour, {near['key'][:16]}")
     waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
     lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
     return lines
