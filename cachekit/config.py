@@ -55,6 +55,7 @@ class Config:
         tiers: What names in it stand for: `url`, and options of the adapter.
         lease_seconds: How long a silent machine may hold the right to compile a key for the fleet; 0 chooses.
         push_seconds: How long a push may take, with waiting for a busy cache.
+        neighbour_bytes: The largest record of another key that a warm starts from; 0 is none.
         settings: The same values with their origins.
     """
 
@@ -67,6 +68,7 @@ class Config:
     tiers: Mapping[str, Mapping[str, str]]
     lease_seconds: float
     push_seconds: float
+    neighbour_bytes: int
     settings: tuple[Setting, ...]
 
 
@@ -98,6 +100,13 @@ def _days(value: Any) -> int:
     if days < 0:
         raise ValueError("a number of days, 0 or more")
     return days
+
+
+def _bytes(value: Any) -> int:
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:i?B)?", str(value).strip())
+    if isinstance(value, bool) or matched is None:
+        raise ValueError("a number of bytes, 0 or more, or one like 500MB")
+    return int(float(matched[1]) * 1000 ** " KMGT".index(matched[2].upper() or " "))
 
 
 def _chain(value: Any) -> tuple[str, ...]:
@@ -138,6 +147,7 @@ _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "tiers": (_tables, "what the names of shared caches stand for"),
     "lease_seconds": (_seconds, "how long a silent machine keeps the right to compile a key for all; 0 chooses"),
     "push_seconds": (_seconds, "how long a push may take, with waiting for a busy cache"),
+    "neighbour_bytes": (_bytes, "the largest record of another key that a warm starts from; 0 is none"),
 }
 
 
@@ -154,6 +164,7 @@ def _defaults() -> dict[str, Any]:
         "tiers": {},
         "lease_seconds": 0.0,
         "push_seconds": 900.0,
+        "neighbour_bytes": 2_000_000_000,
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.key import canonical_json, key_of
 
@@ -70,6 +70,20 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
     instance: str = ""
 
 
+class Help(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a warm took over from the record of another key, its neighbour.
+
+    Attributes:
+        key: The neighbour's.
+        graphs: How many of the graphs came from there.
+        cold_seconds: What compiling all of them takes, as far as the neighbour knew.
+    """
+
+    key: Digest
+    graphs: Annotated[int, Meta(ge=0)]
+    cold_seconds: Annotated[float, Meta(ge=0)]
+
+
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """What exists for a key.
 
@@ -80,6 +94,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         graphs: How many graphs the compiler built.
         compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
             the later ones: what a hit saves.
+        helped: The trial run was not cold: a neighbour's graphs lay there. Records of cold ones do not have the field.
     """
 
     key: Digest
@@ -94,6 +109,12 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
+    helped: Help | UnsetType = UNSET
+
+    @property
+    def cold_seconds(self) -> float:
+        """What compiling takes where nothing helps: measured, or what the neighbour that helped knew."""
+        return self.compile_seconds if self.helped is UNSET else max(self.compile_seconds, self.helped.cold_seconds)
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -104,6 +125,60 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
+
+
+class Twins(Struct, frozen=True):
+    """One module of a key in two builds of other bytes.
+
+    Attributes:
+        module: Its name; of archives, which are named after their bytes, the folder that they share.
+        ours: The digest of one build: of its one file, or of the list of its files.
+        theirs: Of the other.
+        files: The files that differ, by their paths in the module.
+    """
+
+    module: str
+    ours: str
+    theirs: str
+    files: tuple[str, ...]
+
+
+def twins(ours: Record, theirs: Record) -> tuple[Twins, ...]:
+    """Where two records of one key have other bytes for the same thing.
+
+    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    """
+    mine = {module.name: module for module in ours.modules}
+    there = {module.name: module for module in theirs.modules}
+    found = [
+        Twins(name, digest_of(mine[name]), digest_of(there[name]), _differing(mine[name], there[name]))
+        for name in sorted(mine.keys() & there.keys())
+        if mine[name].files != there[name].files and _differing(mine[name], there[name])
+    ]
+    alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
+    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
+    if all(archives):
+        first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
+        folder = first.name.rpartition("/")[0]
+        found.append(Twins(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
+    return tuple(found)
+
+
+def digest_of(module: Module) -> str:
+    """One SHA-256 for a module: its file's, where it has one only, else that of the sorted list of its files."""
+    if len(module.files) == 1:
+        return module.files[0].sha256
+    listed = sorted([file.path, file.size, file.sha256] for file in module.files)
+    return hashlib.sha256(canonical_json(listed)).hexdigest()
+
+
+def _differing(one: Module, other: Module) -> tuple[str, ...]:
+    ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
+    return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
+
+
+def _named_by_digest(name: str) -> bool:
+    return name.endswith(".tar")
 
 
 # The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,7 @@ class StandIn:
 
     name = "standin"
     runtime = "standin_worker"
+    foreign = ("compiler.name", "target.", "toolchain.")
 
     def __init__(self, version=None, *, graphs=3, extra=0, salt=""):
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")
@@ -95,6 +97,9 @@ class StandIn:
     def contents(self, live_root):
         finished = (mark.parent for mark in Path(live_root).glob("MODULE_*/model.done"))
         return frozenset(path.relative_to(live_root).as_posix() for folder in finished for path in folder.iterdir())
+
+    def failed(self, live_root, names):
+        return {}
 
     def binaries(self, names):
         return sum(name.endswith(".code") for name in names)
@@ -216,6 +221,10 @@ class Watched:
         remotes = [Remote(tier, memory, readable="r" in may, writable="w" in may) for tier, may in shared]
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
+
+    def limit(self, neighbour):
+        """Another largest size of a neighbour's record."""
+        self.session = replace(self.session, config=replace(self.session.config, neighbour_bytes=neighbour))
 
     def prepare(self, wanted=None):
         return prepare(wanted or recipe(), self.compiler)

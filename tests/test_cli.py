@@ -36,6 +36,7 @@ VERBS = (
     "run",
     "plan",
     "why",
+    "coverage",
     "pull",
     "push",
     "ls",

@@ -18,6 +18,7 @@ VALUES = {
     "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
+    "neighbour_bytes": (0, "2", 300, "4"),
 }
 
 
@@ -125,9 +126,21 @@ def test_each_setting_has_its_own_origin(place):
         "compiler": str(project),
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
-        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds"), "default"),
+        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "neighbour_bytes"), "default"),
     }
     assert loaded.live_dir == Path("/x/v1/live").absolute()
+
+
+@pytest.mark.parametrize(
+    "said, meant", [("0", 0), (7, 7), ("12B", 12), ("4k", 4000), ("1.5 GB", 1_500_000_000), ("2 TiB", 2 * 10**12)]
+)
+def test_bytes_may_be_said_with_a_unit(place, said, meant):
+    assert place.load({"neighbour_bytes": said}).neighbour_bytes == meant
+
+
+@pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", ""])
+def test_bytes_that_are_none_are_refused(place, said):
+    assert "bytes" in refused(place, {"neighbour_bytes": said}).cause
 
 
 def test_a_flag_of_nothing_still_wins(place):

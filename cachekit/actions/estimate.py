@@ -50,7 +50,7 @@ class Known(Protocol):
     @property
     def hard(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
-    def compile_seconds(self) -> float: ...  # noqa: D102
+    def cold_seconds(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def estimate(job: Job, records: Iterable[Known]) -> Estimate | None:
         _point(one, rule, _machine(one))
         for one in records
         if one.compiler == job.compiler
-        and one.compile_seconds > 0
+        and one.cold_seconds > 0
         and one.model_type != IMPORTED
         and (one.model_type == COMMAND) == (job.model_type == COMMAND)
     ]
@@ -216,7 +216,7 @@ def _fit(wanted: _Point, points: Sequence[_Point], rule: Law) -> Estimate | None
     lower = _cholesky(table)
     toward = [_covariance(wanted, point, rule) for point in points]
     weights = _solve(lower, toward)
-    seconds = [point.known.compile_seconds for point in points if point.known]
+    seconds = [point.known.cold_seconds for point in points if point.known]
     beyond = [math.log(value) - _mean(point, rule) for value, point in zip(seconds, points, strict=True)]
     level = sum(beyond) / size  # so that nothing is drawn towards a level that nobody measured
     centre = _mean(wanted, rule) + level
@@ -228,7 +228,7 @@ def _fit(wanted: _Point, points: Sequence[_Point], rule: Law) -> Estimate | None
         return None
     total = sum(map(abs, weights)) or 1.0
     sources = tuple(
-        Source(one.key, one.recipe, one.directory, one.compile_seconds, abs(weight) / total)
+        Source(one.key, one.recipe, one.directory, one.cold_seconds, abs(weight) / total)
         for weight, one in sorted(
             ((weight, point.known) for weight, point in zip(weights, points, strict=True) if point.known),
             key=lambda pair: (-abs(pair[0]), pair[1].key),

@@ -33,6 +33,7 @@ class LiveRoot:
         before: The finished files that were restored.
         restored_bytes: Their size.
         restored: The record's modules by name, each with the reason why it was left out; empty where it is there.
+        written: Of these, the ones that were put there now: others lay there already.
     """
 
     tree: Path
@@ -40,6 +41,7 @@ class LiveRoot:
     before: frozenset[str]
     restored_bytes: int
     restored: Mapping[str, str] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -85,7 +87,8 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
                 session.journal.emit("restore.left", module=name, reason=one.left)
                 bypass(session.journal, "module-left", name)
         written, reasons = sum(one.size for one in restored.values()), {n: one.left for n, one in restored.items()}
-        yield LiveRoot(tree, work, session.compiler.contents(tree), written, reasons)
+        put = frozenset(name for name, one in restored.items() if one.size and not one.left)
+        yield LiveRoot(tree, work, session.compiler.contents(tree), written, reasons, put)
 
 
 def _tell(session: Session, event: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ class Plan:
     def expected_seconds(self) -> float | None:
         """How long compiling takes: measured for this key, or estimated from near records; None is unknown."""
         if self.record is not None:
-            return self.record.compile_seconds
+            return self.record.cold_seconds
         return self.estimate.seconds if self.estimate else None
 
     @property
@@ -232,7 +232,7 @@ class Neighbours:
 
     def _timed(self, job: Job) -> Iterator[_Timed]:
         """Those of the same compiler that took time, the nearest of them."""
-        near = self._summaries.ranked(job.hard, lambda one: one.compiler == job.compiler and one.compile_seconds > 0)
+        near = self._summaries.ranked(job.hard, lambda one: one.compiler == job.compiler and one.cold_seconds > 0)
         return (_Timed(one, self._summaries.hard(one)) for one in islice(near, ASKED))
 
 
@@ -242,7 +242,7 @@ class _Timed:
     def __init__(self, summary: Summary, hard: Mapping[str, Any]) -> None:
         self.key, self.recipe, self.compiler = summary.key, summary.recipe, summary.compiler
         self.directory, self.model_type, self.instance = summary.directory, summary.model_type, summary.instance
-        self.compile_seconds, self.hard = summary.compile_seconds, hard
+        self.cold_seconds, self.hard = summary.cold_seconds, hard
 
 
 def _kind(model_type: str) -> bool:

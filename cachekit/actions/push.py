@@ -15,6 +15,7 @@ from cachekit.actions.session import Session
 from cachekit.bypass import bypass
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.record import Record
+from cachekit.store import builds
 from cachekit.tiers.document import INLINE, TINY, Shared
 from cachekit.tiers.draft import Offer
 from cachekit.tiers.publish import Published, publish
@@ -163,6 +164,9 @@ def _push(
     for key, damage in done.damaged.items():
         session.journal.emit("remote.damaged", tier=remote.name, key=key, reason=f"{damage}; {mended}")
     if not dry_run:
+        mine = {offer.shared.record.key: offer.shared.record for offer in offers}
+        for other in done.others:
+            builds.tell(session.store.layout, session.journal, mine[other.key], other, remote.name)
         turn.released(remote)
         remote.refresh()
         remote.settled(keys)

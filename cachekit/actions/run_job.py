@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import structs
 
 from cachekit import architecture, ingredients
+from cachekit.actions import attempts
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.bypass import bypass
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, CompileError, TrainingError
 from cachekit.training import Job, Result
 
 # Events that come many times a second; shown, not written down.
@@ -95,13 +97,15 @@ def run_job(
     made = [place for place in (output_dir, *output_dir.parents) if not place.exists()] if output_dir else []
     try:
         result = session.launcher.run(job, changes, session.log, sink, watch)
-    except CachekitError:
+        if mode == "trial":
+            watch.complete(sink)
+    except CachekitError as error:
         with suppress(OSError):
             for place in made:
                 place.rmdir()
+        if mode == "trial" and isinstance(error, CompileError | TrainingError):
+            attempts.remember(session.store.layout, prepared.key, error, session.log, watch.needs())
         raise
-    if mode == "trial":
-        watch.complete(sink)
     seen = watch.observed()
     if seen is None:
         counts = result.counters
@@ -114,6 +118,7 @@ def run_job(
             counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
             surprises=seen.surprises,
         )
+    seen = replace(seen, used=watch.used())
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)

@@ -6,8 +6,12 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
+from cachekit.actions import attempts
 from cachekit.actions.fleet import ALONE, Turn, turn
 from cachekit.actions.going_without import of_plan, own_root, unshared
 from cachekit.actions.live import LiveRoot, live_root
@@ -18,9 +22,10 @@ from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
 from cachekit.actions.session import Session
+from cachekit.actions.speculate import Helped, Neighbour, assess, reach, tell_failure
 from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
-from cachekit.errors import CompileError, StoreError
+from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store.durable import store_error
@@ -40,6 +45,7 @@ class Warmed:
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
         bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
+        helped: What came from a neighbour's record; None where nothing did.
     """
 
     plan: Plan
@@ -49,12 +55,13 @@ class Warmed:
     waited_seconds: float = 0.0
     worker: Result | None = None
     bypassed: Mapping[str, int] = field(default_factory=dict)
+    helped: Helped | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
         return {
             **self.plan.as_dict(),
-            "status": "compiled" if self.compiled else "hit",
+            "status": "compiled" if self.compiled or self.helped else "hit",
             "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
             "graphs": self.record.graphs,
             "bytes": self.record.size,
@@ -66,6 +73,7 @@ class Warmed:
             "counters": self.worker.counters if self.worker else {},
             "phases": self.worker.seconds if self.worker else {},
             "bypassed": dict(self.bypassed),
+            "neighbour": self.helped.as_dict() if self.helped else None,
         }
 
 
@@ -138,19 +146,42 @@ def warm(
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
     shared = own_root(session, prepared.recipe)
+    # Who wants everything compiled anew wants no help with it.
+    near = None if replaces else reach(session, prepared, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
-    with live_root(session, prepared.key, None, shared) as live:
-        result, seen = run_job(session, prepared, live, "trial", found=False)
-        record = _keep(session, prepared, live, seen)
+    try:
+        done = _try(session, prepared, planned, near, shared)
+    except CachekitError as error:
+        # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
+        if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
+            raise
+        tell_failure(session, prepared, error)
+        done = _try(session, prepared, planned, None, shared)
     unshared(session)
-    push(session, [record], session.chain.writable, turn=mine, replaces=replaces)
-    return Warmed(planned, record, max(seen.compiled, 1) if shared is None else seen.compiled, 0.0, worker=result)
+    push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
+    return done
 
 
-def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) -> Record:
+def _try(session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None) -> Warmed:
+    """The trial run, with what a neighbour has or without, and its harvest."""
+    with live_root(session, prepared.key, near.record if near else None, shared) as live:
+        if near:
+            session.journal.emit("neighbour.restored", key=prepared.key, bytes=live.restored_bytes, **near.as_dict())
+        result, seen = run_job(session, prepared, live, "trial", found=False)
+        helped = assess(session, near, live, seen) if near else None
+        record = _keep(session, prepared, live, seen, helped)
+    if helped:
+        session.journal.emit("neighbour.helped", **helped.as_dict())
+    compiled = seen.compiled if helped or shared is not None else max(seen.compiled, 1)
+    return Warmed(planned, record, compiled, 0.0, worker=result, helped=helped)
+
+
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, helped: Helped | None = None) -> Record:
+    # What was used of the neighbour's belongs to this record as well; where nobody knows what that was, all of it.
+    used = live.before if helped and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
         try:
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, seen)
+            harvest = session.compiler.harvest(live.tree, live.before - used, prepared.fingerprint, workspace, seen)
         except OSError as error:
             raise store_error(session.store.layout.home, error) from error
         if harvest is None:
@@ -172,8 +203,10 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed) 
             graphs=seen.compiled + seen.found,
             compile_seconds=seen.compile_seconds,
             provenance=provenance(prepared.fingerprint),
+            helped=helped.note(seen.compile_seconds) if helped else UNSET,
         )
         session.store.publish(record, harvest.files)
+    attempts.forget(session.store.layout, prepared.key)
     return record
 
 

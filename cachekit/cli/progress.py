@@ -205,6 +205,28 @@ class Progress:
     def _on_worker_lock_held(self, event: dict[str, Any]) -> None:
         self._line(f"{event['module']} is being compiled by another process: {event['reason']}")
 
+    def _on_record_differs(self, event: dict[str, Any]) -> None:
+        first = event["modules"][0]
+        more = f" and {len(event['modules']) - 1} more" if len(event["modules"]) > 1 else ""
+        made = [
+            f"{first[side][:12]} by {event[side]['by']}, {event[side]['created'][:16]}" for side in ("ours", "theirs")
+        ]
+        place = "in the store" if event["where"] == "local" else f"on {event['where']}"
+        out.warning(f"{event['key'][:16]} was built twice, with other bytes: {first['name']}{more}")
+        out.warning(f"  here {made[0]}; {place} {made[1]}")
+
+    def _on_neighbour_restored(self, event: dict[str, Any]) -> None:
+        differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
+        what = f"{event['neighbour'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
+        self._line(f"beginning with the nearest record, {what}; it differs in {differs}")
+
+    def _on_neighbour_helped(self, event: dict[str, Any]) -> None:
+        kernels = f" and {out.count(event['kernels'], 'kernel')}" if event["kernels"] else ""
+        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')}{kernels} came from a neighbour")
+
+    def _on_neighbour_failed(self, event: dict[str, Any]) -> None:
+        self._line(f"the nearest record was of no use, and everything compiles: {event['reason']}")
+
     def _on_restore_left(self, event: dict[str, Any]) -> None:
         self._left = True
         out.warning(f"{event['module']} was left as it is, and not restored: {event['reason']}")

@@ -20,6 +20,7 @@ MODULES = {
     "run": "run",
     "plan": "plan",
     "why": "why",
+    "coverage": "coverage",
     "pull": "pull",
     "push": "push",
     "ls": "ls",

@@ -154,12 +154,18 @@ def human(document: dict[str, Any]) -> list[str]:
             head,
             f"  compiled {graphs} in {out.duration(document['compile_seconds'])}; stored {stored}",
         ]
+    elif document["neighbour"]:
+        lines = [head, f"  compiled nothing; stored {stored}"]
     else:
         lines = [
             head,
             f"  compiled nothing: all {document['graphs']} graphs were stored already ({stored})",
             f"  saved about {out.duration(document['saved_seconds'])}",
         ]
+    if near := document["neighbour"]:
+        kernels = f" and {out.count(near['kernels'], 'kernel')}" if near["kernels"] else ""
+        what = f"{near['graphs']} of {out.count(near['of'], 'graph')}{kernels}"
+        lines.append(f"  {what} came from a neighbour, {near['key'][:16]}")
     waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
     lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
     return lines

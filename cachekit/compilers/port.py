@@ -56,6 +56,27 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """A module whose compile failed, and nobody has compiled it since.
+
+    Attributes:
+        kind: The class of the failure.
+        message: The line that tells.
+        log: The file that has the whole story.
+        when: UTC, ISO 8601.
+        advice: What helps.
+        remembered: It is not tried again for a while, as it would fail again.
+    """
+
+    kind: str
+    message: str
+    log: str
+    when: str = ""
+    advice: str = ""
+    remembered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a compiler did in a run, as seen from outside of the worker.
 
@@ -68,6 +89,7 @@ class Observed:
         modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
         seconds: Compile time by module, where it is known.
         exact: The run itself counted; else the counts are made out from what it left.
+        used: Of the files that were restored, those that the run read, by relative path; None where nobody knows.
     """
 
     found: int = 0
@@ -78,6 +100,7 @@ class Observed:
     modules: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
     exact: bool = True
+    used: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +173,12 @@ class Watch(Protocol):
     def observed(self) -> Observed | None:
         """What the compiler did; None where the worker itself counts it."""
 
+    def used(self) -> frozenset[str] | None:
+        """See `Observed.used`."""
+
+    def needs(self) -> frozenset[str]:
+        """The modules that the run has reported so far, compiled or not; empty for a compiler that names none."""
+
 
 class Unwatched:
     """A watch for a compiler that runs inside the worker and needs nothing around it."""
@@ -189,6 +218,14 @@ class Unwatched:
         """See `Watch`."""
         return None
 
+    def used(self) -> frozenset[str] | None:
+        """See `Watch`."""
+        return None
+
+    def needs(self) -> frozenset[str]:
+        """See `Watch`."""
+        return frozenset()
+
 
 class Compiler(Protocol):
     """A compiler, seen from the process that plans, starts workers and keeps what they make."""
@@ -196,6 +233,8 @@ class Compiler(Protocol):
     name: str
     runtime: str
     """The module that the training worker imports; it implements `Runtime`."""
+    foreign: tuple[str, ...]
+    """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
@@ -275,6 +314,9 @@ class Compiler(Protocol):
 
     def contents(self, live_root: Path) -> frozenset[str]:
         """The finished files in a live root, by relative path; whole modules where the compiler keeps such."""
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+        """Of these modules, the ones of which a failure is known."""
 
     def binaries(self, names: Iterable[str]) -> int:
         """How many of these hold machine code: 0 new ones means that no compiler ran."""

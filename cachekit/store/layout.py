@@ -12,6 +12,8 @@
       tmp/, live/                                        folders of running processes, swept when their owner is gone
       journal/<month>/<run>.jsonl, logs/                 what happened
       state/                                             the recipe warmed last in each working directory
+      state/attempts/<key>.json                          what a trial of a key needed that failed
+      state/builds/<key>.json                            two builds of a key with other bytes, as they were met
 
 A new layout takes a new `v<n>`; an old cachekit goes on with the old one, and neither sees the other's entries.
 """
@@ -59,6 +61,14 @@ class Layout:
     def quarantine(self) -> Path:
         """Damaged files."""
         return self.root / "quarantine"
+
+    def attempt(self, key: str) -> Path:
+        """What is known of a trial that failed, until one succeeds."""
+        return self.root / "state" / "attempts" / f"{key}.json"
+
+    def builds(self, key: str) -> Path:
+        """Where it is kept that a key was built twice, with other bytes."""
+        return self.root / "state" / "builds" / f"{key}.json"
 
     @property
     def locks(self) -> Path:

@@ -17,7 +17,7 @@ from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import durable
+from cachekit.store import builds, durable
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.layout import Layout
@@ -56,6 +56,11 @@ class Store:
         self._restore_index()
         self._flaws.pop(key, None)
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
+
+    def peek(self, key: str, directory: str, model_type: str) -> Record | None:
+        """The record of a key, whether its blobs are whole or not; a damaged record is told, and None."""
+        self._restore_index()
+        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
 
     def flaw(self, key: str) -> str:
         """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
@@ -323,10 +328,18 @@ class Store:
             reason = self._verifier.damage(file, memo=True)
             if reason:
                 raise self._refuse(file, reason)
+        self._compare(record)
         raw = encode(record)
         # A copy of the record among the blobs: the index can be rebuilt from those alone.
         self._write(raw, self.layout.blob(hashlib.sha256(raw).hexdigest()))
         self._write(raw, self.layout.record(record.directory, record.model_type, record.key))
+
+    def _compare(self, record: Record) -> None:
+        """Tell where a record takes the place of another build of its key."""
+        with suppress(OSError, DamagedRecordError):
+            before = decode(self.layout.record(record.directory, record.model_type, record.key).read_bytes())
+            if before is not None:
+                builds.tell(self.layout, self._journal, record, before, builds.HERE)
 
     def _write(self, raw: bytes, target: Path) -> None:
         try:

@@ -39,6 +39,7 @@ class Summary(Struct, frozen=True, array_like=True, gc=False):
     modules: int
     bytes: int
     compile_seconds: float
+    cold_seconds: float
     created: str
     user: str
     host: str
@@ -164,6 +165,7 @@ def summarise(record: Record, vocabulary: Vocabulary) -> Summary:
         modules=len(record.modules),
         bytes=record.size,
         compile_seconds=record.compile_seconds,
+        cold_seconds=record.cold_seconds,
         created=made.created,
         user=made.user,
         host=made.host,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import structs
 
-from cachekit.record import DamagedRecordError, File
+from cachekit.record import DamagedRecordError, File, Record, twins
 from cachekit.tiers import document, layout
 from cachekit.tiers.document import RECORD_LIMIT, Shared
 from cachekit.tiers.port import ABSENT, Document, Entry, Tier, TooLargeError, Upload, Write
@@ -46,6 +46,7 @@ class Draft:
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
         lying: Paths of those files where something of their size lies, for the tier to compare.
+        others: Records as they lie there, of which this machine has another build.
     """
 
     files: tuple[Upload, ...]
@@ -54,6 +55,7 @@ class Draft:
     unchanged: int
     damaged: Mapping[str, str]
     lying: frozenset[str]
+    others: tuple[Record, ...] = ()
 
     @property
     def new(self) -> tuple[Upload, ...]:
@@ -70,12 +72,14 @@ class Known:
         read: Read those of which the tier tells no digest.
         taken: Paths where other bytes lie than are offered.
         lost: Paths where a file is not, although its record may be there.
+        others: Records as they lie there by key, of which this machine has another build.
     """
 
     spoiled: Collection[str]
     read: bool
     taken: set[str]
     lost: set[str]
+    others: dict[str, Record] = field(default_factory=dict)
 
     def losses(self, offer: Offer) -> int:
         """How many files of a record are lost."""
@@ -170,7 +174,15 @@ def draft(tier: Tier, offers: Sequence[Offer], revision: str, known: Known) -> D
         records.append(Write(path, document.write(final), token))
         rows.append(final)
     known_there = frozenset(uploads) & lying.keys()
-    return Draft(tuple(uploads.values()), tuple(records), tuple(rows), len(offers) - len(wanted), damaged, known_there)
+    return Draft(
+        tuple(uploads.values()),
+        tuple(records),
+        tuple(rows),
+        len(offers) - len(wanted),
+        damaged,
+        known_there,
+        tuple(known.others.values()),
+    )
 
 
 def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str, known: Known) -> Shared | None:
@@ -188,6 +200,8 @@ def _merged(tier: Tier, offer: Offer, found: Document | None, revision: str, kno
         return None  # a later cachekit's record
     if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
         raise DamagedRecordError("it is another key's record")
+    if theirs is not None and twins(offer.shared.record, theirs.record):
+        known.others[theirs.record.key] = theirs.record
     usable = _usable(tier, theirs, revision, known) if theirs and not offer.replaces else None
     merged = document.merge(offer.shared, usable)
     if theirs is not None and document.write(merged) == document.write(theirs):

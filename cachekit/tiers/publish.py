@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cachekit.errors import RemoteError, UsageError
+from cachekit.record import Record
 from cachekit.tiers import card, layout
 from cachekit.tiers.draft import Draft, Known, Offer, draft, look
 from cachekit.tiers.port import (
@@ -45,6 +46,7 @@ class Published:
         damaged: Keys of records that nobody could use as they were, with the reason; they were replaced.
         tries: How often it was tried.
         card: The path of the card, where it was written.
+        others: Records as they lay there, of which this machine has another build.
     """
 
     revision: str
@@ -54,6 +56,7 @@ class Published:
     damaged: Mapping[str, str] = field(default_factory=dict)
     tries: int = 1
     card: str = ""
+    others: tuple[Record, ...] = ()
 
     @property
     def size(self) -> int:
@@ -113,7 +116,7 @@ def publish(
                 )
             todo = draft(tier, offers, revision, known)
             records = tuple(write.path for write in todo.records)
-            done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt)
+            done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt, "", todo.others)
             if not (dry_run or _upload(tier, todo.files, revision, tell, known.taken)):
                 continue
             # Where all changes are one race, the card loses none of its own.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Blob, Harvest, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Failed, Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -34,6 +34,7 @@ class Inductor:
 
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
+    foreign: tuple[str, ...] = facts.FOREIGN
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
@@ -106,10 +107,10 @@ class Inductor:
         recipe: Recipe,
         live_root: Path,
         *,
-        trial: bool,  # noqa: ARG002
+        trial: bool,
         found: bool,
         strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002
+        restored: Mapping[str, str] | None = None,
     ) -> Watch:
         """See the port. What finds everything need not prepare the header that compiling needs."""
         from cachekit.compilers.inductor.watch import InductorWatch
@@ -125,6 +126,8 @@ class Inductor:
                 facts.PRECOMPILE_HEADERS: "0" if found else "1",
             },
             strict=strict,
+            # A trial on another key's files: what it uses of them belongs into its own record.
+            reads=live_root if trial and restored else None,
         )
 
     def attend(
@@ -155,6 +158,10 @@ class Inductor:
                 if not name.endswith(facts.EPHEMERAL_SUFFIXES) and not name.startswith(".") and not path.is_symlink():
                     names.add(path.relative_to(live_root).as_posix())
         return frozenset(names)
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
+        """See the port: nothing is kept of a failure."""
+        return {}
 
     def binaries(self, names: Iterable[str]) -> int:
         """See the port."""

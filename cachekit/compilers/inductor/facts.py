@@ -55,6 +55,19 @@ SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_T
 
 # Where a user's own command leaves its counters: a folder. Ours, and read by `hook/` only.
 REPORTS = "CACHEKIT_INDUCTOR_REPORTS"
+# Where the worker leaves which of the restored files it read. Ours.
+USED = "CACHEKIT_INDUCTOR_USED"
+# Ingredients that Inductor's key lacks (the C++ compiler), that a variable may bring past it, or that change all keys.
+FOREIGN = (
+    "compiler.name",
+    "compiler.environment.",
+    "environment.",
+    "target.",
+    "toolchain.torch",
+    "toolchain.triton",
+    "toolchain.python",
+    "toolchain.cxx",
+)
 # Of FORCED, what a user's own command keeps as its shell says it: whether it compiles at all is its business. So are
 # threads and CI, which change Inductor's own keys only: then it compiles, and both are kept.
 OWN = frozenset({"TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "CI", "TORCH_INDUCTOR_INSTALL_GXX", *FEWER_THREADS})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,15 +15,20 @@ from torch._dynamo.utils import counters as dynamo_counters
 
 from cachekit.compilers.inductor import portable
 from cachekit.compilers.inductor.facts import (
+    CACHE_DIR,
     CXX_CONFIG,
     IRRELEVANT_OPTIONS,
     PRECOMPILE_HEADERS_CONFIG,
     PRECOMPILE_HEADERS_MACRO,
     THREADS,
+    USED,
 )
 from cachekit.compilers.inductor.flags import TORCH_COMPILE
 from cachekit.compilers.inductor.option_names import unknown
+from cachekit.compilers.inductor.used import Reads
 from cachekit.errors import CompilerUnavailableError, RecipeError
+
+_reads: list[Reads] = []
 
 
 def prepare(settings: Mapping[str, Any]) -> None:
@@ -35,6 +41,8 @@ def prepare(settings: Mapping[str, Any]) -> None:
     import torch._inductor.config as inductor
     from torch._inductor import cpp_builder
 
+    if os.environ.get(USED):
+        _reads.append(Reads(os.environ[CACHE_DIR]))
     for name, value in settings.items():
         if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
             continue
@@ -81,7 +89,9 @@ def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
 
 
 def finish() -> None:
-    """See `compilers.port.Runtime`: nothing."""
+    """See `compilers.port.Runtime`: where it matters, leave which files were read."""
+    for reads in _reads:
+        reads.write(Path(os.environ[USED]))
 
 
 def adapt(trainer: Any) -> None:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.inductor import facts
-from cachekit.compilers.port import Observed, Unwatched
+from cachekit.compilers.inductor import facts, used
+from cachekit.compilers.port import Observed, Sink, Unwatched
 from cachekit.errors import MissError
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
@@ -22,11 +22,30 @@ class InductorWatch(Unwatched):
     Args:
         environment: Variables for the worker.
         strict: Stop at the first compile.
+        reads: The live root, where it matters which of its files are read.
     """
 
-    def __init__(self, environment: Mapping[str, str | None], *, strict: bool) -> None:
+    def __init__(self, environment: Mapping[str, str | None], *, strict: bool, reads: Path | None = None) -> None:
         super().__init__(environment)
         self._strict = strict
+        self._root = reads
+        self._restored: frozenset[str] = frozenset()
+        if reads is not None:
+            self._reads = reads.with_name("reads")
+            self.environment = {**environment, facts.USED: str(self._reads)}
+
+    def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
+        """See the port."""
+        if self._root is not None:
+            self._restored = frozenset(
+                Path(folder, name).relative_to(self._root).as_posix()
+                for folder, _, names in os.walk(self._root)
+                for name in names
+            )
+
+    def used(self) -> frozenset[str] | None:
+        """See the port."""
+        return used.read(self._reads, self._restored) if self._root is not None else None
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See the port.

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, fit, flags, host, locks, modules, options, place, root
+from cachekit.compilers.neuron import facts, failed, fit, flags, host, locks, modules, options, place, root
 from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Blob, Harvest, Node, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Failed, Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
@@ -36,6 +36,8 @@ class Neuron:
 
     name = "neuron"
     runtime = "cachekit.compilers.neuron.runtime"
+    # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
+    foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
 
     def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
         self._machine = machine
@@ -228,6 +230,12 @@ class Neuron:
     def contents(self, live_root: Path) -> frozenset[str]:
         """See the port: names of finished modules."""
         return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+        """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
+        wanted = frozenset(names)
+        entries = [entry for entry in self._scan(live_root).entries if entry.module in wanted and not entry.finished]
+        return failed.of(entries, live_root / facts.OUR_FOLDER / "failures")
 
     def binaries(self, names: Iterable[str]) -> int:
         """See the port: a module is one NEFF."""

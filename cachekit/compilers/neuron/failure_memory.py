@@ -100,12 +100,12 @@ class FailureMemory:
             expires=(now + self._time).isoformat(timespec="seconds"),
         )
         self._folder.mkdir(parents=True, exist_ok=True)
-        _publish(self._path(module, compiler), msgspec.json.encode(entry))
+        _publish(self.path(module, compiler), msgspec.json.encode(entry))
         return entry
 
     def recall(self, module: str, *, compiler: str) -> Remembered | None:
         """The failure of a module under a compiler version, if one is known and its time is not over."""
-        entry = _read(self._path(module, compiler))
+        entry = _read(self.path(module, compiler))
         if entry is None or (entry.module, entry.compiler) != (module, compiler) or not self._valid(entry):
             return None
         return entry
@@ -113,7 +113,7 @@ class FailureMemory:
     def forget(self, module: str, *, compiler: str) -> bool:
         """Drop what is known of a module; True if there was something."""
         with suppress(FileNotFoundError):
-            self._path(module, compiler).unlink()
+            self.path(module, compiler).unlink()
             return True
         return False
 
@@ -123,12 +123,12 @@ class FailureMemory:
             paths = sorted(self._folder.glob("*.json"))
         except OSError:
             return []
-        found = [entry for path in paths if (entry := _read(path)) and path == self._path(entry.module, entry.compiler)]
+        found = [entry for path in paths if (entry := _read(path)) and path == self.path(entry.module, entry.compiler)]
         return sorted((entry for entry in found if self._valid(entry)), key=lambda entry: entry.module)
 
     def sweep(self) -> int:
         """Remove documents that are over, damaged or misplaced; gives their number."""
-        kept = {self._path(entry.module, entry.compiler) for entry in self.entries()}
+        kept = {self.path(entry.module, entry.compiler) for entry in self.entries()}
         gone = [path for path in self._folder.glob("*.json") if path not in kept] if self._folder.is_dir() else []
         for path in gone:
             path.unlink(missing_ok=True)
@@ -143,7 +143,8 @@ class FailureMemory:
         except (ValueError, TypeError, OverflowError):
             return False
 
-    def _path(self, module: str, compiler: str) -> Path:
+    def path(self, module: str, compiler: str) -> Path:
+        """Where the failure of a module is written down."""
         # Readable for people, and distinct whatever the names are made of.
         digest = hashlib.sha256(f"{compiler}\n{module}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = re.sub(r"[^A-Za-z0-9_+-]", "_", module)[:80]

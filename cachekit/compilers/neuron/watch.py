@@ -322,6 +322,14 @@ class NeuronWatch:
             seconds={names[name]: seconds for name, seconds in compiled.items() if seconds and name in names},
         )
 
+    def used(self) -> frozenset[str] | None:
+        """See the port: `modules` has them."""
+        return None
+
+    def needs(self) -> frozenset[str]:
+        """See the port."""
+        return frozenset(entry.module for entry in self._needed())
+
     def _notes(self) -> tuple[str, ...]:
         """Workers that used other graphs than the rest: with collectives in them such a run can stop [sdk#779]."""
         if self._trial or len(self._log.by_process) < 2:  # noqa: PLR2004 - one has nothing to differ from

@@ -1,0 +1,181 @@
+"""`cachekit coverage`: what of a recipe, or of the zoo, is cached, failed or missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+if TYPE_CHECKING:
+    from cachekit.actions.session import Session
+    from cachekit.config import Config
+
+NAME = "coverage"
+SHOWN = 8  # modules of a recipe that are named where there are more of a kind
+
+Recipes = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        metavar="[RECIPE...]", help="YAML files, or names of `cachekit zoo`.", autocompletion=options.complete_recipe
+    ),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
+
+
+def command(
+    recipes: Recipes = None,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+    everything: Everything = False,
+    require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 where anything is not cached.")] = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+    compiler: options.CompilerName = None,
+    cache: options.Cache = None,
+    offline: options.Offline = False,
+    toolchain: options.Toolchain = None,
+    instance: options.Instance = None,
+) -> int:
+    """Say what of a recipe is cached, what failed, what is missing.
+
+    Each module with its place, a failed one with the class of its failure and its log. Looks at the store, the shared
+    caches and the compiler's own folder; runs and fetches nothing. A key that was built twice with other bytes is told
+    with both builders. Exit 3 where anything is not cached, with --require-warm.
+
+    Example:  cachekit coverage bert
+
+    Example:  cachekit coverage --all --cache local:rw,hf://team/cache:r --require-warm
+    """
+    from cachekit import zoo
+    from cachekit.actions.coverage import not_covered, summary
+    from cachekit.errors import UsageError
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    if bool(recipes) == everything:
+        raise UsageError(
+            "recipes are named, and --all says every one" if everything else "no recipe was named",
+            hint="cachekit coverage RECIPE, or --all",
+        )
+    config = options.load_config(home, compiler, cache=cache)
+    with options.session(config, None, NAME, offline=offline) as session:
+        documents = [
+            _one(session, config, name, overrides, everything=everything, tiny=tiny, elsewhere=(toolchain, instance),
+                 where=(home, compiler))
+            for name in (zoo.recipes() if everything else recipes or ())
+        ]  # fmt: skip
+    missed = not_covered(documents) if require_warm else None
+    out.data(
+        summary(documents), human, lambda found: "\n".join(_brief(one) for one in found["recipes"]), fails=bool(missed)
+    )
+    if missed:
+        raise missed
+    return 0
+
+
+def _one(
+    session: Session,
+    config: Config,
+    name: str,
+    overrides: list[str] | None,
+    *,
+    everything: bool,
+    tiny: bool,
+    elsewhere: tuple[str | None, str | None],
+    where: tuple[Any, str | None],
+) -> dict[str, Any]:
+    """A recipe's coverage; of the whole zoo one that cannot be used here does not hide the others."""
+    from cachekit.actions.coverage import coverage, unusable
+    from cachekit.actions.prepare import prepare
+    from cachekit.compilers import select
+    from cachekit.errors import CachekitError
+
+    try:
+        loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
+        toolchain, instance = elsewhere
+        chosen = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
+        prepared = prepare(loaded, chosen, options.named(name, overrides, *where, tiny=tiny))
+        return coverage(replace(session, compiler=chosen), prepared).as_dict()
+    except CachekitError as error:
+        if not everything:
+            raise
+        return unusable(name, error.as_dict())
+
+
+def human(document: dict[str, Any]) -> list[str]:
+    """Coverage for people: one recipe in full, of several what they lack."""
+    found = document["recipes"]
+    if len(found) == 1:
+        return _full(found[0])
+    rows = [[one["recipe"], _count(one), one["status"], _where(one)] for one in found]
+    lines = out.table(rows, ["recipe", "modules", "", "where"])
+    for one in found:
+        lines += [f"  {line}" for line in ([one["recipe"], *_trouble(one)] if _trouble(one) else [])]
+    kinds = [f"{document[kind]} {kind}" for kind in ("covered", "failed", "missing", "unusable") if document[kind]]
+    return [*lines, ", ".join(kinds)]
+
+
+def _brief(one: dict[str, Any]) -> str:
+    return f"{one['recipe']} {one['status']} {_count(one)}"
+
+
+def _count(one: dict[str, Any]) -> str:
+    return f"{one['cached']} of {one['needed']}" if one["needed"] else "0 of ?"
+
+
+def _where(one: dict[str, Any]) -> str:
+    places = dict.fromkeys(place for module in one.get("modules", ()) for place in module["where"])
+    return ", ".join(places)
+
+
+def _full(one: dict[str, Any]) -> list[str]:
+    head = f"{one['recipe']}: {one['status']}  {one['directory']}  key {one['key'][:16]}"
+    lines = [head]
+    graphs = f" ({out.count(one['graphs'], 'graph')})" if one["graphs"] and one["basis"] == "record" else ""
+    if one["needed"]:
+        where = f", {_where(one)}" if _where(one) else ""
+        lines.append(f"  {one['cached']} of {out.count(one['needed'], 'module')} cached{graphs}{where}")
+    else:
+        about = f"; the nearest record has {out.count(one['graphs'], 'graph')}" if one["graphs"] else ""
+        lines.append(f"  nothing is cached, and nobody has told what is needed{about}")
+    if one["basis"] == "trial":
+        lines.append("  what is needed was told by a trial that failed; there may be more")
+    lines += _trouble(one)
+    if one["status"] != "covered":
+        lines.append(f"  next: cachekit warm {one['source']}")
+    return lines
+
+
+def _trouble(one: dict[str, Any]) -> list[str]:
+    """What is not cached, by name, and what else should be known."""
+    lines: list[str] = []
+    for status in ("failed", "missing"):
+        listed = [module for module in one.get("modules", ()) if module["status"] == status]
+        for module in listed[:SHOWN]:
+            lines.append(f"  {status}  {module['name'] or 'the trial'}")
+            if failed := module["failed"]:
+                lines += out.labelled("", f"{failed['kind']}: {failed['message']}", 10)
+                lines.append(f"          log {failed['log']}")
+                lines += out.labelled("", failed["advice"], 10) if failed["advice"] else []
+        if len(listed) > SHOWN:
+            lines.append(f"  {status}  {len(listed) - SHOWN} more (--format json)")
+    trial = one.get("trial")
+    if trial and not any(module["status"] == "failed" for module in one["modules"]):
+        lines += out.labelled("  the last trial failed: ", trial["message"])
+        lines.append(f"    log {trial['log']}")
+    for note in one.get("builds", ()):
+        for module in note["modules"][:SHOWN]:
+            lines.append(f"  two builds of {module['name']}")
+            place = "replaced here" if note["where"] == "local" else f"on {note['where']}"
+            for side, what in (("ours", "here"), ("theirs", place)):
+                made = note[side]
+                lines.append(f"    {module[side][:16]} {what}, by {made['by']}, {out.moment(made['created'])}")
+    for note in one.get("notes", ()):
+        lines += out.labelled("  ", note)
+    if problem := one["problem"]:
+        lines += out.labelled("  ", problem["message"] + (f": {problem['cause']}" if problem["cause"] else ""))
+    return lines
