@@ -118,7 +118,8 @@ def run(
     planned = plan(prepared, session.store, session.chain, anew=True)
     if require_warm and not ready(planned):
         raise not_warm(planned)
-    session.journal.emit("plan", recipe=command.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    status = "hit" if planned.hit else "miss"
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, tier=planned.tier)
     record = None if recache else have(session, planned)
     if record is None and require_warm:
         raise not_warm(replace(planned, record=None, found=None, flaw="it could not be fetched"))

@@ -23,6 +23,7 @@ MODULES = {
     "push": "push",
     "ls": "ls",
     "show": "show",
+    "stats": "stats",
     "neff": "neff",
     "import": "import_cache",
     "export": "export",
