@@ -22,7 +22,7 @@ LONGEST = 200  # characters of a name
 _START = b'{"event": "'
 
 
-class Cell(Struct, frozen=True, array_like=True):
+class Cell(Struct, frozen=True, array_like=True, gc=False):
     """Sums of what was done for a recipe with a tier; either is empty where there is none."""
 
     recipe: str
@@ -30,7 +30,7 @@ class Cell(Struct, frozen=True, array_like=True):
     figures: dict[str, int | float]
 
 
-class Counted(Struct, frozen=True, array_like=True):
+class Counted(Struct, frozen=True, array_like=True, gc=False):
     """A run: its command, who ran it, and its cells."""
 
     verb: str
@@ -120,6 +120,8 @@ def _finish(run: _Run, key: _Key) -> None:
 
 
 def _decoded(line: bytes) -> Mapping[str, Any] | None:
+    if not line:
+        return None
     if line.startswith(_START):
         # Most lines are of no interest here, and decoding them is most of the time that counting takes.
         name = line[len(_START) : line.find(b'"', len(_START))]

@@ -28,7 +28,7 @@ RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
 SCHEMA = 1
 
 
-class _Known(Struct, frozen=True, array_like=True):
+class _Known(Struct, frozen=True, array_like=True, gc=False):
     size: int
     changed: int  # ns
     counted: Counted
@@ -81,9 +81,7 @@ class History:
 
 def day_of(run: str) -> str:
     """The day, in UTC, on which a run began: 2026-11-21."""
-    found = RUN.fullmatch(run)
-    assert found is not None
-    return "-".join(found.groups())
+    return f"{run[:4]}-{run[4:6]}-{run[6:8]}"
 
 
 def journals(layout: Layout) -> dict[str, os.DirEntry[str]]:
@@ -116,7 +114,7 @@ def history(layout: Layout) -> History:
             state = entry.stat()
             known = memory.get(name)
             if known is None or (known.size, known.changed) != (state.st_size, state.st_mtime_ns):
-                known = _Known(state.st_size, state.st_mtime_ns, count(Path(entry.path).read_bytes()))
+                known = _Known(state.st_size, state.st_mtime_ns, count(_bytes(entry.path)))
                 fresh = True
         except FileNotFoundError:
             continue  # removed meanwhile: its sums are read below
@@ -140,6 +138,11 @@ def history(layout: Layout) -> History:
         _remember(layout, runs)
     kept = {name: known.counted for name, known in runs.items() if name not in removed}
     return History(kept, frozenset(removed), tuple(days), tuple(problems))
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - there are thousands of them
+        return stream.read()
 
 
 def folder(layout: Layout) -> Path:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.actions.counting import BYPASS, Cell, Counted
-from cachekit.actions.history import RUN, History, day_of, history
+from cachekit.actions.history import RUN, Day, History, day_of, history
 from cachekit.actions.price import Price
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.layout import Layout
@@ -146,12 +147,10 @@ def stats(
     youngest = next(reversed(known.runs), None)
     if run:
         name = _named(known, run)
-        chosen = [(day_of(name), cell) for cell in known.runs[name].cells]
+        chosen = by_day({name: known.runs[name]})
     else:
         name = None
-        chosen = [(day_of(one), cell) for one, counted in known.runs.items() for cell in counted.cells]
-        chosen = [*((day.day, day.cell) for day in known.days), *chosen]
-        chosen = [(day, cell) for day, cell in chosen if day >= first]
+        chosen = [(day, cell) for day, cell in by_day(known.runs, known.days) if day >= first]
     days = [day for day, cell in chosen if cell.figures.get("runs")]
     return Stats(
         schema=1,
@@ -223,6 +222,17 @@ def _run(name: str, counted: Counted, price: Price | None) -> Run:
 def started(name: str) -> str:
     """When a run began, by its name: UTC, ISO 8601."""
     return f"{day_of(name)}T{name[9:11]}:{name[11:13]}:{name[13:15]}Z"
+
+
+def by_day(runs: Mapping[str, Counted], others: Iterable[Day] = ()) -> list[tuple[str, Cell]]:
+    """The cells of runs, one for each day, recipe and tier; together with the sums of other runs."""
+    sums: dict[tuple[str, str, str], dict[str, int | float]] = {}
+    cells = ((day_of(run), cell) for run, counted in runs.items() for cell in counted.cells)
+    for day, cell in chain(((other.day, other.cell) for other in others), cells):
+        found = sums.setdefault((day, cell.recipe, cell.tier), {})
+        for name, value in cell.figures.items():
+            found[name] = found.get(name, 0) + value
+    return [(day, Cell(recipe, tier, found)) for (day, recipe, tier), found in sums.items()]
 
 
 def _parts(named: Iterable[tuple[str, Cell]], price: Price | None) -> list[Part]:
