@@ -44,42 +44,43 @@ class _Key:
 
     recipe: str = ""
     tier: str = ""
-    planned: bool = False
-    hit: bool = False
+    found: bool = False
     compiling: bool = False
+    commanded: bool = False
     restored: bool = False
     graphs: float = 0
     compiled: float = 0
-    recorded: float = 0
-    retrieval: float = 0
+    warmed: float = 0  # seconds of warms
+    recorded: float = 0  # seconds: of its record
+    spared: float = 0  # seconds: what it found although it missed
+    retrieval: float = 0  # seconds
+
+    @property
+    def hit(self) -> bool:
+        """The cache had it; a command that was given nothing missed, whatever the plan said."""
+        return self.found and not self.compiling and (self.restored or not self.commanded)
 
 
 @dataclass(slots=True)
 class _Run:
-    cells: dict[tuple[str, str], dict[str, int | float]] = field(default_factory=dict)
     keys: dict[str, _Key] = field(default_factory=dict)
+    # Whose recipe it is may be known later only: by name, else that of these keys.
+    sums: list[tuple[str, tuple[str, ...], str, str, float]] = field(default_factory=list)
     waited: set[str] = field(default_factory=set)
     verb: str = ""
     host: str = ""
     failed: bool = False
     ended: bool = False
 
-    def add(self, recipe: str, tier: str, **figures: float) -> None:
-        """Add to a cell; a figure of 0 leaves no trace."""
-        for name, value in figures.items():
-            if value:
-                cell = self.cells.setdefault((recipe, tier), {})
-                cell[name] = cell.get(name, 0) + value
-
     def key(self, event: Mapping[str, Any]) -> _Key:
         """What is known of the event's key."""
         return self.keys.setdefault(_text(event.get("key")), _Key())
 
-    def recipe(self, event: Mapping[str, Any]) -> str:
-        """The recipe that an event is about: as it says, else its key's."""
-        names = [name for name in event["keys"] if isinstance(name, str)] if _is_list(event.get("keys")) else []
-        known = {self.keys[name].recipe for name in (_text(event.get("key")), *names) if name in self.keys}
-        return _text(event.get("recipe")) or (known.pop() if len(known) == 1 else "")
+    def add(self, event: Mapping[str, Any], tier: str, figure: str, value: float) -> None:
+        """Add to a figure of the recipe that the event is about."""
+        several = event.get("keys")
+        names = [_text(event.get("key")), *map(_text, several if isinstance(several, list) else ())]
+        self.sums.append((_text(event.get("recipe")), tuple(filter(None, names)), tier, figure, value))
 
 
 def count(raw: bytes) -> Counted:
@@ -94,29 +95,36 @@ def count(raw: bytes) -> Counted:
 
 
 def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
-    """Count a run's events; see `count`."""
+    """Count a run's events, whatever their order; see `count`."""
     run = _Run()
     for event in events:
         name = event.get("event")
         counts = COUNTS.get(name) if isinstance(name, str) else None
         if counts is not None:
             counts(run, event)
+    main = next((key.recipe for key in run.keys.values() if key.recipe), "")
+    cells: dict[tuple[str, str], dict[str, int | float]] = {}
+
+    def add(recipe: str, tier: str, **figures: float) -> None:
+        for name, value in figures.items():
+            if value:
+                cell = cells.setdefault((recipe, tier), {})
+                cell[name] = cell.get(name, 0) + value
+
+    for recipe, names, tier, figure, value in run.sums:
+        known = {run.keys[name].recipe for name in names if name in run.keys}
+        add(recipe or (known.pop() if len(known) == 1 else "" if names else main), tier, **{figure: value})
     for key in run.keys.values():
-        _finish(run, key)
-    recipe = next((key.recipe for key in run.keys.values() if key.recipe), "")
-    run.add(recipe, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
-    cells = [Cell(recipe, tier, figures) for (recipe, tier), figures in sorted(run.cells.items())]
-    return Counted(run.verb, run.host, cells)
-
-
-def _finish(run: _Run, key: _Key) -> None:
-    tier = (key.tier or LOCAL) if key.hit else ""
-    if key.planned:
-        run.add(key.recipe, tier, hits=int(key.hit), misses=int(not key.hit))
-    found = max(key.graphs - key.compiled, 0)
-    run.add(key.recipe, tier or (LOCAL if found else ""), graphs_found=found)
-    run.add(key.recipe, "", graphs_compiled=key.compiled)
-    run.add(key.recipe, tier, recorded_seconds=key.recorded, retrieval_seconds=key.retrieval)
+        tier = (key.tier or LOCAL) if key.hit else ""
+        graphs = max(key.graphs - key.compiled, 0)
+        add(key.recipe, tier, hits=int(key.hit))
+        add(key.recipe, tier or LOCAL, graphs_found=graphs)
+        add(key.recipe, "", misses=int(not key.hit), graphs_compiled=key.compiled)
+        add(key.recipe, tier, recorded_seconds=key.recorded if key.hit else key.spared)
+        add(key.recipe, tier, retrieval_seconds=key.retrieval + (key.warmed if key.hit else 0))
+    add(main, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
+    found = [Cell(recipe, tier, figures) for (recipe, tier), figures in sorted(cells.items())]
+    return Counted(run.verb, run.host, found)
 
 
 def _decoded(line: bytes) -> Mapping[str, Any] | None:
@@ -145,10 +153,6 @@ def _text(value: Any) -> str:
     return value[:LONGEST].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 # Events, by name
 
 
@@ -166,110 +170,102 @@ def _end(run: _Run, _: Mapping[str, Any]) -> None:
 
 def _plan(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
-    key.planned = True
-    key.recipe = _text(event.get("recipe")) or key.recipe
-    key.hit = event.get("status") == "hit"
+    key.recipe = key.recipe or _text(event.get("recipe"))
     key.tier = _text(event.get("tier")) or key.tier
+    key.found = key.found or event.get("status") == "hit"
 
 
 def _compile(run: _Run, event: Mapping[str, Any]) -> None:
-    key = run.key(event)
-    key.compiling, key.hit = True, False
+    run.key(event).compiling = True
 
 
 def _warmed(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
-    key.planned = True
     key.recipe = key.recipe or _text(event.get("recipe"))
-    compiled = _number(event.get("compiled"))
-    key.hit = not compiled and not key.compiling
     key.tier = _text(event.get("tier")) or key.tier
-    key.compiled += compiled
-    key.graphs = max(key.graphs, _number(event.get("graphs")), key.compiled)
-    seconds = _number(event.get("compile_seconds"))
+    compiled, seconds = _number(event.get("compiled")), _number(event.get("compile_seconds"))
     cold = _number(event.get("cold_seconds")) or seconds
-    if key.hit:
-        key.recorded = cold
-        key.retrieval += _number(event.get("seconds"))
-    elif compiled:
-        run.add(key.recipe, "", compile_seconds=seconds)
-        key.recorded = max(cold - seconds, 0)  # what a neighbour's graphs spared
-    run.add(key.recipe, "", waited_seconds=_number(event.get("waited_seconds")))
+    key.graphs = max(key.graphs, _number(event.get("graphs")), compiled)
+    key.compiled += compiled
+    key.warmed += _number(event.get("seconds"))
+    key.recorded = cold
+    if compiled:
+        key.compiling = True
+        key.spared += max(cold - seconds, 0)  # by graphs of a neighbour
+        run.add(event, "", "compile_seconds", seconds)
+    else:
+        key.found = True
+    run.add(event, "", "waited_seconds", _number(event.get("waited_seconds")))
 
 
 def _trained(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
-    key.planned = True
     key.recipe = key.recipe or _text(event.get("recipe"))
     phases = event.get("phases")
     loading = _number(phases.get("graphs")) if isinstance(phases, dict) else 0
     compiled = _number(event.get("compiled"))
     key.compiled += compiled
-    key.graphs = max(key.graphs, _number(event.get("found")) + compiled, key.compiled)
-    if key.hit:
-        key.recorded = _number(event.get("saved_seconds")) + loading
+    key.graphs = max(key.graphs, _number(event.get("found")) + compiled)
+    key.recorded = _number(event.get("saved_seconds")) + loading
     key.retrieval += _number(event.get("overhead_seconds")) + loading
 
 
 def _commanded(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
-    key.planned = True
-    key.hit = key.hit and key.restored
+    key.commanded = True
     compiled = _number(event.get("compiled"))
     key.compiled += compiled
     key.graphs = max(key.graphs, _number(event.get("found")) + compiled)
-    run.add(key.recipe, "", compile_seconds=_number(event.get("compile_seconds")))
-    if key.restored:
-        key.recorded = _number(event.get("saved_seconds"))
+    run.add(event, "", "compile_seconds", _number(event.get("compile_seconds")))
+    if _number(event.get("restored_bytes")):
+        key.recorded = key.spared = _number(event.get("saved_seconds"))
         key.retrieval += _number(event.get("overhead_seconds"))
 
 
 def _restored(run: _Run, event: Mapping[str, Any]) -> None:
-    key = run.key(event)
-    key.restored = True
-    run.add(key.recipe, LOCAL, bytes_restored=_number(event.get("bytes")))
+    run.key(event).restored = True
+    run.add(event, LOCAL, "bytes_restored", _number(event.get("bytes")))
 
 
 def _neighbour(run: _Run, event: Mapping[str, Any]) -> None:
-    run.add(run.key(event).recipe, LOCAL, bytes_restored=_number(event.get("bytes")))
+    # The recipe that it names is the neighbour's.
+    run.add({"key": event.get("key")}, LOCAL, "bytes_restored", _number(event.get("bytes")))
 
 
 def _helped(run: _Run, event: Mapping[str, Any]) -> None:
-    # Its key and its recipe are the neighbour's.
-    recipe = next((key.recipe for key in run.keys.values() if key.recipe), "")
-    run.add(recipe, "", graphs_from_neighbours=_number(event.get("graphs")))
+    run.add({}, "", "graphs_from_neighbours", _number(event.get("graphs")))  # likewise, and its key
 
 
 def _waited(run: _Run, event: Mapping[str, Any]) -> None:
     name = _text(event.get("key"))
     if name not in run.waited:
         run.waited.add(name)
-        run.add(run.recipe(event), "", waits=1)
+        run.add(event, "", "waits", 1)
 
 
-def _pulled(run: _Run, event: Mapping[str, Any]) -> None:
-    size, seconds = _number(event.get("bytes")), _number(event.get("seconds"))
-    run.add(run.recipe(event), _text(event.get("tier")), fetches=1, bytes_fetched=size, fetch_seconds=seconds)
+def _moves(count: str, sizes: str, seconds: str) -> Callable[[_Run, Mapping[str, Any]], None]:
+    def one(run: _Run, event: Mapping[str, Any]) -> None:
+        tier = _text(event.get("tier"))
+        run.add(event, tier, count, 1)
+        run.add(event, tier, sizes, _number(event.get("bytes")))
+        run.add(event, tier, seconds, _number(event.get("seconds")))
 
-
-def _pushed(run: _Run, event: Mapping[str, Any]) -> None:
-    size, seconds = _number(event.get("bytes")), _number(event.get("seconds"))
-    run.add(run.recipe(event), _text(event.get("tier")), pushes=1, bytes_pushed=size, push_seconds=seconds)
+    return one
 
 
 def _adds(figure: str) -> Callable[[_Run, Mapping[str, Any]], None]:
     def one(run: _Run, event: Mapping[str, Any]) -> None:
         tier = LOCAL if event["event"] == "store.damaged" else _text(event.get("tier"))
-        run.add(run.recipe(event), tier, **{figure: 1})
+        run.add(event, tier, figure, 1)
 
     return one
 
 
 def _bypassed(run: _Run, event: Mapping[str, Any]) -> None:
-    reason = _text(event.get("reason")) or "unnamed"
-    run.add(run.recipe(event), "", **{BYPASS + reason: 1})
+    run.add(event, "", BYPASS + (_text(event.get("reason")) or "unnamed"), 1)
 
 
+_PULLED = _moves("fetches", "bytes_fetched", "fetch_seconds")
 COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "run": _run,
     "run.failed": _failed,
@@ -283,9 +279,9 @@ COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "neighbour.restored": _neighbour,
     "neighbour.helped": _helped,
     "flight.wait": _waited,
-    "pull.end": _pulled,
-    "pull.modules": _pulled,
-    "push.end": _pushed,
+    "pull.end": _PULLED,
+    "pull.modules": _PULLED,
+    "push.end": _moves("pushes", "bytes_pushed", "push_seconds"),
     "push.failed": _adds("push_failures"),
     "remote.failed": _adds("tier_failures"),
     "remote.damaged": _adds("damaged"),

@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.actions.counting import Cell, Counted, count
-from cachekit.store.durable import publish
 from cachekit.store.layout import Layout
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
@@ -170,6 +169,8 @@ def _write(layout: Layout, name: str, raw: bytes, *, durable: bool) -> None:
     try:
         finished.write_bytes(raw)
         if durable:
+            from cachekit.store.durable import publish
+
             publish(finished, place / name, layout.root, mode=0o644)
         else:
             finished.replace(place / name)

@@ -6,16 +6,18 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.actions.counting import BYPASS, Cell, Counted
 from cachekit.actions.history import RUN, Day, History, day_of, history
-from cachekit.actions.price import Price
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.layout import Layout
+
+if TYPE_CHECKING:
+    from cachekit.actions.price import Price
 
 LAST = "last"
 
