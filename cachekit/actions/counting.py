@@ -91,7 +91,7 @@ def count(raw: bytes) -> Counted:
     Args:
         raw: The journal's bytes.
     """
-    return tally(filter(None, map(_decoded, raw.split(b"\n"))))
+    return tally(filter(None, map(_of_interest, raw.split(b"\n"))))
 
 
 def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
@@ -127,14 +127,19 @@ def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
     return Counted(run.verb, run.host, found)
 
 
-def _decoded(line: bytes) -> Mapping[str, Any] | None:
-    if not line:
-        return None
+def _of_interest(line: bytes) -> Mapping[str, Any] | None:
     if line.startswith(_START):
         # Most lines are of no interest here, and decoding them is most of the time that counting takes.
         name = line[len(_START) : line.find(b'"', len(_START))]
         if name not in _WANTED and b"\\" not in name:
             return None
+    return decoded(line)
+
+
+def decoded(line: bytes) -> Mapping[str, Any] | None:
+    """The event of a journal's line; None where it is none."""
+    if not line:
+        return None
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

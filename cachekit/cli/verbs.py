@@ -24,6 +24,7 @@ MODULES = {
     "ls": "ls",
     "show": "show",
     "stats": "stats",
+    "report": "report",
     "neff": "neff",
     "import": "import_cache",
     "export": "export",
