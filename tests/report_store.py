@@ -13,10 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+from msgspec import structs
+
 from cachekit import recipe, zoo
 from cachekit.actions.prepare import prepare
 from cachekit.compilers import select
 from cachekit.errors import CachekitError
+from cachekit.key import key_of
 from cachekit.record import File, Module, Provenance, Record, encode
 from cachekit.store.layout import Layout
 
@@ -108,26 +111,19 @@ def records(home: Path, *, hostile: bool = False) -> None:
         for one in loaded:
             if rnd.random() > share:
                 continue
-            overrides = rnd.random() < 0.2
-            if overrides:
-                one = (
-                    recipe.load(zoo.recipes()[one.name], ["training.per_device_train_batch_size=3"])
-                    if one.name in zoo.recipes()
-                    else one
-                )  # noqa: PLW2901, E501
+            batch = 3 if rnd.random() < 0.2 else one.training.per_device_train_batch_size
+            made = structs.replace(one, training=structs.replace(one.training, per_device_train_batch_size=batch))
             try:
-                prepared = prepare(one, select("neuron", "auto", toolchain=toolchain, instance=instance))
+                prepared = prepare(made, select("neuron", "auto", toolchain=toolchain, instance=instance))
             except CachekitError:
                 continue
-            _record(home, prepared.key, one.name, prepared.fingerprint.directory, prepared.ingredients.hard, rnd)
+            _record(home, one.name, prepared.fingerprint.directory, prepared.ingredients.hard, rnd)
     if hostile:
-        _record(home, None, HOSTILE, f"{HOSTILE.replace('/', '')}-1", {"a": 1}, rnd)
+        _record(home, HOSTILE, f"{HOSTILE.replace('/', '')}-1", {"a": 1}, rnd)
 
 
-def _record(home, key, name, directory, hard, rnd):
-    from cachekit.key import key_of
-
-    key = key or key_of(hard)
+def _record(home, name, directory, hard, rnd):
+    key = key_of(hard)
     size = rnd.randrange(10**6, 9 * 10**7)
     files = (File("model.neff", size, hashlib.sha256(key.encode()).hexdigest()),)
     record = Record(
@@ -155,17 +151,8 @@ def fill(home: Path, *, days: int = 30, hostile: bool = False) -> None:
                 train(home, name, start + number * 3000, tier=tier, pid=number)
     warm(home, "llama3.2-1b-sft", NOW, jobs=4, graphs=11, host="trn-1", seed=1)
     warm(home, "vit", NOW + 20, jobs=2, graphs=5, host="trn-2", pid=812, seed=2)
-    warm(
-        home,
-        HOSTILE if hostile else "bert-mnli",
-        NOW + 45,
-        jobs=1,
-        graphs=3,
-        host="trn-2",
-        pid=977,
-        waits="ann@trn-3",
-        seed=3,
-    )
+    name = HOSTILE if hostile else "bert-mnli"
+    warm(home, name, NOW + 45, jobs=1, graphs=3, host="trn-2", pid=977, waits="ann@trn-3", seed=3)
     records(home, hostile=hostile)
 
 

@@ -176,9 +176,6 @@ def sizes(found: Sizes) -> str:
     )
     shown = list(found.recipes.items())[:MOST]
     rest = list(found.recipes.items())[MOST:]
-    if rest:
-        several = tuple(sum(column) for column in zip(*(each for _, each in rest), strict=True))
-        shown.append((f"{len(rest)} more", several))
     largest = max(sum(each) for _, each in shown) or 1
 
     def draw(width: float, left: float) -> str:
@@ -199,7 +196,10 @@ def sizes(found: Sizes) -> str:
                     parts.append(box(x, y, max(long, 1.5), 18, f"c{place % COLOURS}", said))
                     x += long
             parts.append(text(max(x, left + 1.5) + 6, y + 14, out.size(sum(each)), "dim"))
-        return svg(width, len(shown) * row, lead, parts)
+        if rest:
+            several = sum(sum(each) for _, each in rest)
+            parts.append(text(left, len(shown) * row + 14, f"and {len(rest)} more: {out.size(several)}", "dim"))
+        return svg(width, (len(shown) + bool(rest)) * row, lead, parts)
 
     return section(
         "sizes",

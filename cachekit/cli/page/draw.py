@@ -9,7 +9,7 @@ from cachekit.cli import out
 
 WIDE, NARROW = 960, 330  # of drawings, in their own units: pixels on a laptop and on a phone
 PAIRED = 460  # of two beside each other
-LETTER = 6.6  # width of a letter of 12 pixels, generously
+LETTER = 7.2  # width of a letter of 12 pixels, generously
 
 
 def word(words: object) -> str:

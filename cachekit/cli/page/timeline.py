@@ -106,7 +106,7 @@ def _lane(parts: list[str], lane: Lane, left: float, y: float, width: float, sca
     """Draw a lane; returns where the next one begins."""
     name = cut(lane.name, width * 0.62)
     parts.append(text(left, y + 14, name, "strong"))
-    start = left + len(name) * (LETTER + 0.8) + 10
+    start = left + len(name) * LETTER + 12
     parts.append(text(start, y + 14, cut(lane.who, width - start), "dim"))
     y += HEAD
     for row in lane.rows[:ROWS]:
@@ -122,8 +122,10 @@ def _lane(parts: list[str], lane: Lane, left: float, y: float, width: float, sca
 def _span(parts: list[str], span: Span, left: float, y: float, scale: float) -> None:
     x, long = left + span.start * scale, max((span.end - span.start) * scale, 1.5)
     said = f"{span.label}: {out.duration(span.end - span.start)}"
-    parts.append(box(x, y, long, BAR, span.kind, said))
-    words = span.label.removeprefix("trial run: ").removeprefix("preparing: ")
+    parts.append(box(x, y, max(long - 1, 1.0), BAR, span.kind, said))  # neighbours stay apart
+    words = span.label
+    for prefix in ("trial run: ", "preparing: ", "MODULE_"):
+        words = words.removeprefix(prefix)
     if long > 5 * LETTER:
         kind = "" if span.kind == "wait" else "on"
-        parts.append(text(x + 5, y + 13, cut(words, long - 10), kind))
+        parts.append(text(x + 5, y + 13, cut(words, long - 18), kind))
