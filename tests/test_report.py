@@ -2,10 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 import zipfile
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from cachekit import zoo
 from cachekit.actions.report import report
 from cachekit.actions.stats import stats
 from cachekit.actions.timeline import timeline
+from cachekit.actions.warm import warm as warm_action
 from cachekit.cli.page import page
 from cachekit.cli.page.charts import bins
 from cachekit.cli.page.draw import nice, word
@@ -161,8 +165,6 @@ def test_an_empty_store_has_a_page(tmp_path):
 
 
 def test_real_runs_make_a_page(tmp_path):
-    from cachekit.actions.warm import warm as warm_action
-
     for _ in range(2):
         journal = Journal(Layout(tmp_path).journal, "warm")
         watched = Watched(tmp_path, journal=journal)
@@ -192,7 +194,7 @@ def test_who_compiled_what_when_and_how_parallel(tmp_path):
     assert found.at_once == 4
     for lane in found.lanes:
         for row in lane.rows:
-            assert all(a.end <= b.start + 1e-5 for a, b in zip(row, row[1:], strict=False)), "two at once in a row"
+            assert all(a.end <= b.start + 1e-5 for a, b in pairwise(row)), "two at once in a row"
     assert "wait" in {span.kind for row in found.lanes[1].rows for span in row}
     together = sum(span.end - span.start for spans in compiles for span in spans)
     assert found.compiling == pytest.approx(together)
@@ -237,7 +239,7 @@ def test_there_are_never_too_many_bars(tmp_path, days, most, name):
     found = bins(stats(Layout(tmp_path)).days)
     assert 1 <= len(found) <= most
     assert found[0].name.startswith(name)
-    assert sum(one.hits for one in found) == 2
+    assert sum(one.hits for one in found) == len({0, days - 1})
 
 
 @pytest.mark.parametrize("limit", [0, 0.003, 1, 4, 7.2, 99, 100, 12_345, 1e9])
@@ -276,9 +278,6 @@ def test_a_page_that_cannot_be_written(tmp_path, command, name):
 
 @pytest.mark.slow
 def test_the_wheel_carries_the_page(tmp_path):
-    import subprocess
-    import sys
-
     root = Path(__file__).resolve().parent.parent
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(root)]
     subprocess.run(build, check=True)

@@ -140,7 +140,7 @@ def test_kills_at_any_moment_lose_nothing(layout):
         "print('go', flush=True)\n"
         "for days in range(100, -1, -2): retire(Layout(pathlib.Path(sys.argv[1])), days, float(sys.argv[2]))\n"
     )
-    for _ in range(8):
+    for _ in range(6):
         process = Popen([sys.executable, "-c", script, str(layout.home), str(NOW)], stdout=-1)
         process.stdout.readline()
         time.sleep(rnd.uniform(0, 0.06))
@@ -160,7 +160,8 @@ def test_sums_that_are_damaged_are_told_and_set_aside(layout):
     run.end(1)
     aged(layout)
     assert retire(layout, DAYS, NOW) == 1
-    assert stats(layout).problems == ()
+    (problem,) = stats(layout).problems
+    assert "set aside" in problem
     assert [path.read_bytes() for path in folder(layout).glob("*.damaged-*")] == [b"{"]
 
 

@@ -125,6 +125,8 @@ def history(layout: Layout) -> History:
     removed: set[str] = set()
     days: list[Day] = []
     for entry in _entries(folder(layout)):
+        if ".damaged-" in entry.name:
+            problems.append(f"{entry.path}: sums that were damaged, and set aside")
         if re.fullmatch(r"\d{6}\.json", entry.name):
             try:
                 month = _month(Path(entry.path))
