@@ -43,6 +43,15 @@ document.getElementById("page").addEventListener("load", (event) => {{
     const a = box(one), b = box(one.ownerSVGElement);
     return a.right > b.right + 1 || a.left < b.left - 1 || a.bottom > b.bottom + 1;
   }});
+  const crossing = [];
+  for (const drawing of [...page.querySelectorAll("svg")].filter(visible)) {{
+    const all = [...drawing.querySelectorAll("text")].map((one) => [one.textContent, box(one)]);
+    all.forEach(([words, a], at) => all.slice(at + 1).forEach(([other, b]) => {{
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (across > 1 && down > 3) crossing.push(words + " | " + other);
+    }}));
+  }}
   const spilled = [...page.querySelectorAll("section, .tile, h1, h2, p, svg")].filter(visible).filter(
     (one) => box(one).right > view.innerWidth + 1 || box(one).left < -1);
   document.getElementById("said").textContent = JSON.stringify({{
@@ -51,6 +60,7 @@ document.getElementById("page").addEventListener("load", (event) => {{
     drawings: [...page.querySelectorAll("svg")].filter(visible).length,
     smallest: Math.min(...texts.map((one) => box(one).height)),
     clipped: clipped.map((one) => one.textContent),
+    crossing: crossing,
     spilled: spilled.map((one) => one.tagName + " " + one.className),
     asked: view.performance.getEntriesByType("resource").map((one) => one.name),
     ran: view.ran === undefined ? "nothing" : view.ran,
@@ -87,6 +97,7 @@ def site(tmp_path_factory):
     thread.start()
     yield folder, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
+    server.server_close()
     thread.join()
 
 
@@ -115,6 +126,7 @@ def test_it_is_drawn_as_meant(site, tmp_path, width, height):
     assert not said["scrolls"], "sideways"
     assert said["spilled"] == []
     assert said["clipped"] == []
+    assert said["crossing"] == [], "words over words"
     assert said["smallest"] >= 11, "pixels"
     assert said["ran"] == "nothing"
     assert said["asked"] == []
@@ -143,8 +155,6 @@ def pixels(path):
 def test_it_has_a_light_and_a_dark_look(site, tmp_path, look, ground):
     folder, _ = site
     picture = tmp_path / "page.png"
-    dark = (
-        ["--blink-settings=preferredColorScheme=0"] if look == "dark" else ["--blink-settings=preferredColorScheme=1"]
-    )
-    browse(tmp_path, *dark, f"--screenshot={picture}", "--window-size=800,600", (folder / "report.html").as_uri())
+    scheme = f"--blink-settings=preferredColorScheme={0 if look == 'dark' else 1}"
+    browse(tmp_path, scheme, f"--screenshot={picture}", "--window-size=800,600", (folder / "report.html").as_uri())
     assert pixels(picture) == (800, 600, ground)

@@ -19,7 +19,7 @@ def word(words: object) -> str:
 
 def cut(words: str, width: float) -> str:
     """Words that fit into that many pixels."""
-    room = max(int(width / LETTER), 1)
+    words, room = out.plain(words), max(int(width / LETTER), 1)
     return words if len(words) <= room else words[: room - 1] + "…"
 
 

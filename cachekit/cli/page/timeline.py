@@ -6,7 +6,22 @@ import time
 
 from cachekit.actions.timeline import Lane, Span, Timeline, hosts
 from cachekit.cli import out
-from cachekit.cli.page.draw import LETTER, NARROW, WIDE, both, box, cut, legend, line, nice, section, svg, table, text
+from cachekit.cli.page.draw import (
+    LETTER,
+    NARROW,
+    WIDE,
+    both,
+    box,
+    cut,
+    legend,
+    line,
+    nice,
+    section,
+    svg,
+    table,
+    text,
+    word,
+)
 
 KINDS = {
     "wait": "waiting for another",
@@ -105,9 +120,11 @@ def _time(seconds: float) -> str:
 def _lane(parts: list[str], lane: Lane, left: float, y: float, width: float, scale: float) -> float:
     """Draw a lane; returns where the next one begins."""
     name = cut(lane.name, width * 0.62)
-    parts.append(text(left, y + 14, name, "strong"))
-    start = left + len(name) * LETTER + 12
-    parts.append(text(start, y + 14, cut(lane.who, width - start), "dim"))
+    who = cut(lane.who, width - len(name) * LETTER - 20)
+    parts.append(
+        f'<text x="{left:.1f}" y="{y + 14:.1f}"><tspan class="strong">{word(name)}</tspan>'
+        f'<tspan class="dim" dx="10">{word(who)}</tspan></text>'
+    )
     y += HEAD
     for row in lane.rows[:ROWS]:
         for span in row:
