@@ -83,7 +83,8 @@ class Journal:
                 # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._path.open("a", encoding="utf-8", buffering=1)
-                start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb, "pid": os.getpid()}
+                start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
+                start |= {"pid": os.getpid(), "host": os.uname().nodename}
                 self._file.write(json.dumps(start) + "\n")
             self._file.write(_encoded(line))
         except OSError as error:
@@ -91,7 +92,9 @@ class Journal:
             self._path = None
 
     def close(self) -> None:
-        """Close the file; later events stay in memory."""
+        """Say that the run has come to its end, and close the file; later events stay in memory."""
+        if self._file is not None:
+            self._write({"event": "run.end", "time": round(time.time(), 3), "run": self.run})
         if self._file is not None:
             try:
                 self._file.close()

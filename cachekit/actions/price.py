@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit import zoo
+from cachekit.actions.provenance import PRODUCT
 from cachekit.errors import UsageError
 
 
@@ -66,6 +67,28 @@ class Prices:
             return None
         price = known.price
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
+
+
+# Where nothing says which machine is meant: the one that most of the zoo's recipes were made for.
+USUAL = "trn1.2xlarge"
+
+
+def machine(prices: Prices, instance: str = "") -> Price:
+    """The price of a machine: of the one that was named, else of this one, else of the usual one.
+
+    Raises:
+        UnknownNameError: The registry has no such machine.
+        UsageError: Nobody says its price.
+    """
+    if instance:
+        zoo.instance(instance)
+    here = PRODUCT.read_text(encoding="utf-8", errors="replace").strip() if PRODUCT.is_file() else ""
+    named = next(iter(name for name in prices.own if name), "")
+    names = [instance] if instance else [prices.instance or named or here, USUAL]
+    for name in names:
+        if found := prices.of(name):
+            return found
+    raise UsageError(f"the registry has no price of {names[0]}", hint=f"--price {names[0]}=DOLLARS, for an hour of it")
 
 
 def read(said: list[str]) -> Prices:

@@ -85,7 +85,13 @@ def pull(session: Session, found: Found) -> Pulled:
         raise store_error(store.layout.home, error) from error
     seconds = time.monotonic() - start
     session.journal.emit(
-        "pull.end", key=record.key, tier=found.remote.name, files=len(wanted), bytes=total, seconds=round(seconds, 3)
+        "pull.end",
+        key=record.key,
+        recipe=record.recipe,
+        tier=found.remote.name,
+        files=len(wanted),
+        bytes=total,
+        seconds=round(seconds, 3),
     )
     return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
 

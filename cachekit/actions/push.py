@@ -175,6 +175,7 @@ def _push(
             "push.end",
             tier=remote.name,
             keys=keys,
+            recipe=recipes.pop() if len(recipes := {offer.shared.record.recipe for offer in offers}) == 1 else "",
             records=len(done.records),
             files=len(done.files),
             bytes=done.size,

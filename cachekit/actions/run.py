@@ -125,7 +125,8 @@ def run(
     planned = plan(prepared, session.store, session.chain, anew=True)
     if require_warm and not ready(planned):
         raise not_warm(planned)
-    session.journal.emit("plan", recipe=command.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    status = "hit" if planned.hit else "miss"
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, tier=planned.tier)
     of_plan(session, planned, recache=recache)
     record = None if recache else have(session, planned)
     if record is None and require_warm:

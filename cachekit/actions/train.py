@@ -122,7 +122,7 @@ def train(
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
-        session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit")
+        session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit", tier=planned.tier)
         of_plan(session, planned)
     overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
 

@@ -30,6 +30,7 @@ from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
+from cachekit.tiers.layout import LOCAL
 from cachekit.training import Result
 
 
@@ -104,12 +105,13 @@ def warm(
     start = time.monotonic()
     check_data(prepared.recipe)
     planned = planned or plan(prepared, session.store, session.chain, anew=True)
-    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit" if planned.hit else "miss")
+    status = "hit" if planned.hit else "miss"
+    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, tier=planned.tier)
     of_plan(session, planned, recache=recache)
     if not recache and (record := have(session, planned)):
         if not planned.found:  # a warm made before there was a shared cache, or while that was away
             push(session, [record], session.chain.writable)
-        return _done(session, Warmed(planned, record, 0, time.monotonic() - start))
+        return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.tier)
     planned = replace(planned, record=None, found=None) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
@@ -134,14 +136,15 @@ def warm(
             # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
             meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
-                return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited))
+                return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
         with nullcontext(ALONE) if recache else turn(session, prepared, planned.expected_seconds) as mine:
             if mine.found and (record := obtain(session, mine.found)):
-                done = Warmed(planned, record, 0, 0.0)
+                done, tier = Warmed(planned, record, 0, 0.0), mine.found.remote.name
             else:
+                tier = ""
                 done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
-        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited))
+        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), tier)
 
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
@@ -210,11 +213,14 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, 
     return record
 
 
-def _done(session: Session, warmed: Warmed) -> Warmed:
+def _done(session: Session, warmed: Warmed, tier: str) -> Warmed:
+    """Tell the journal; `tier` is where the record came from, empty where it was made now."""
     session.journal.emit(
         "warm.end",
         recipe=warmed.record.recipe,
         key=warmed.record.key,
+        tier=tier,
+        graphs=warmed.record.graphs,
         compiled=warmed.compiled,
         seconds=round(warmed.seconds, 3),
         waited_seconds=round(warmed.waited_seconds, 3),

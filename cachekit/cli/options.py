@@ -231,8 +231,11 @@ def session(
         )
     writes = verb in {"warm", "train", "run", "import", "pull", "push"}
     journal = Journal(layout.journal if writes else None, verb)
-    for folder in (layout.journal, layout.logs) if writes else ():
-        prune(folder, config.keep_logs)
+    if writes:
+        from cachekit.actions.history import retire
+
+        retire(layout, config.keep_logs)
+        prune(layout.logs, config.keep_logs)
     with out.following(journal):
         try:
             chain = shared(config, journal, offline=offline)

@@ -25,6 +25,8 @@ MODULES = {
     "push": "push",
     "ls": "ls",
     "show": "show",
+    "stats": "stats",
+    "report": "report",
     "neff": "neff",
     "import": "import_cache",
     "export": "export",

@@ -1,0 +1,93 @@
+"""Which recipes of the zoo are warm for which compiler and machine, as far as a store's records tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cachekit import recipe, zoo
+from cachekit.actions.prepare import prepare
+from cachekit.compilers import Compiler, select
+from cachekit.errors import CachekitError
+from cachekit.recipe import Recipe
+from cachekit.record import Record
+
+WARM, OTHER, COLD, NEVER = "warm", "other", "cold", "never"
+Place = tuple[str, str]  # a compiler's directory, and what it compiles for
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """A matrix.
+
+    Attributes:
+        columns: Compilers and machines, in words.
+        rows: By recipe, a state for each column: `warm` as the zoo has it; `other`, only with other settings; `cold`;
+            `never`, as it cannot be compiled there.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rows: dict[str, tuple[str, ...]]
+
+
+def zoo_coverage(records: Iterable[Record]) -> Coverage:
+    """Compare the zoo's recipes with records: for the toolchains that these are of, and for the newest."""
+    keys: set[str] = set()
+    named: set[tuple[str, Place]] = set()
+    for record in records:
+        keys.add(record.key)
+        named.add((record.recipe, (record.directory, _target(record.hard))))
+    places = {place for _, place in named}
+    columns: dict[Place, Compiler | None] = {}
+    newest = [*zoo.toolchains()][-1:]
+    for toolchain, release in reversed(zoo.toolchains().items()):
+        for target in release.targets:
+            made = _neuron(toolchain, target)
+            if made is not None and (toolchain in newest or made[0] in places):
+                columns.setdefault(*made)
+    here = _inductor()
+    if here is not None:
+        columns.setdefault(*here)
+    for place in sorted(places - columns.keys()):
+        columns[place] = None
+    recipes = {name: recipe.load(path) for name, path in zoo.recipes().items()}
+    rows = {
+        name: tuple(
+            _state(loaded, compiler, keys, named={loaded.name, name} & {one for one, where in named if where == place})
+            for place, compiler in columns.items()
+        )
+        for name, loaded in recipes.items()
+    }
+    return Coverage(tuple(columns), rows)
+
+
+def _state(loaded: Recipe, compiler: Compiler | None, keys: set[str], *, named: set[str]) -> str:
+    if compiler is not None:
+        try:
+            if prepare(loaded, compiler).key in keys:
+                return WARM
+        except CachekitError:
+            return OTHER if named else NEVER
+    return OTHER if named else COLD
+
+
+def _target(hard: dict[str, object]) -> str:
+    return str(hard.get("target.chip") or hard.get("target.machine") or "")
+
+
+def _neuron(toolchain: str, target: str) -> tuple[Place, Compiler] | None:
+    able = [(one.cores, name) for name, one in zoo.instances().items() if one.target == target]
+    try:
+        compiler = select("neuron", "auto", toolchain=toolchain, instance=min(able)[1])
+        return (compiler.fingerprint(bare=True).directory, target), compiler
+    except (CachekitError, ValueError):
+        return None
+
+
+def _inductor() -> tuple[Place, Compiler] | None:
+    try:
+        compiler = select("inductor", "auto")
+        found = compiler.fingerprint()
+    except CachekitError:
+        return None
+    return (found.directory, str(found.target.get("machine", ""))), compiler

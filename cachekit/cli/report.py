@@ -1,0 +1,84 @@
+"""`cachekit report`: a page to look at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "report"
+
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where the page goes.")]
+RunName = Annotated[
+    str, typer.Option("--run", metavar="ID", help="Whose time line; by default the last that compiled.")
+]
+Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="Whose price; by default this machine's.")]
+OwnPrice = Annotated[
+    Optional[list[str]], typer.Option("--price", metavar="[TYPE=]DOLLARS", help="What you pay for an hour. Repeatable.")
+]
+
+
+def command(
+    output: Output = Path("cachekit-report.html"),
+    run: RunName = "",
+    instance: Instance = "",
+    price: OwnPrice = None,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+) -> int:
+    """Write a page about the store: what was compiled when, what was found, what that saved, what is warm.
+
+    One file, to look at on a laptop or a phone, to mail, to keep: it loads nothing and runs nothing.
+
+    Example:  cachekit report --output report.html
+    """
+    from cachekit.actions import price as prices
+    from cachekit.actions.report import report
+    from cachekit.cli.page import page
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    paid = prices.machine(prices.read(price or []), instance)
+    config = options.load_config(home)
+    with options.session(config, None, NAME) as session:
+        found = report(session.store, run=run, price=paid)
+    for problem in found.stats.problems:
+        out.warning(f"not counted: {problem}")
+    written = write(output, page(found))
+    document = {"path": str(output.absolute()), "bytes": written, "run": found.stats.scope.run}
+    out.data(
+        document,
+        lambda said: [f"wrote {output} ({out.size(said['bytes'])}); look at it: {output.absolute().as_uri()}"],
+        lambda said: str(said["path"]),
+    )
+    return 0
+
+
+def write(output: Path, text: str) -> int:
+    """Write a file whole or not at all; returns its size.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    from cachekit.errors import UsageError
+
+    raw = text.encode("utf-8")
+    fresh = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        if output.is_dir():
+            raise IsADirectoryError(21, "it is a folder")
+        try:
+            fresh.write_bytes(raw)
+            fresh.replace(output)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{output} cannot be written", cause=error.strerror or str(error), hint="name another file with --output"
+        ) from error
+    return len(raw)

@@ -1,0 +1,182 @@
+"""`cachekit stats`: what the cache did, and what that saved."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "stats"
+SHOWN = 8  # rows of a table, for people
+
+RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Of one run only, by its name or a part of it.")]
+Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Of runs that began then or later, in UTC.")]
+Cost = Annotated[bool, typer.Option("--cost", help="In dollars too, at this machine's price or trn1.2xlarge's.")]
+Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In dollars, at this machine's price.")]
+OwnPrice = Annotated[
+    Optional[list[str]],
+    typer.Option("--price", metavar="[TYPE=]DOLLARS", help="In dollars, at what you pay for an hour. Repeatable."),
+]
+Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the answer.")]
+
+
+def command(
+    run: RunName = "",
+    since: Since = "",
+    cost: Cost = False,
+    instance: Instance = "",
+    price: OwnPrice = None,
+    schema: Schema = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+) -> int:
+    """Say what the cache did and what it saved: all runs, beside the last one.
+
+    Seconds saved are what compiling took when the entries were made, less what getting them took; where that is
+    negative, the cache cost time. Runs are counted on the UTC day on which they began.
+
+    Example:  cachekit stats --since 7d --cost
+
+    Example:  cachekit stats --run last --format json
+    """
+    from cachekit.actions import stats
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    if schema:
+        out.text(json.dumps(stats.schema(), indent=2))
+        return 0
+    from cachekit.store.layout import Layout
+
+    paid = None
+    if cost or instance or price:
+        from cachekit.actions import price as prices
+
+        paid = prices.machine(prices.read(price or []), instance)
+    found = stats.stats(Layout(options.load_config(home).home), run=run, since=since, price=paid)
+    for problem in found.problems:
+        out.warning(f"not counted: {problem}")
+    out.data(
+        found.as_dict(), lambda said: human(said, whole=verbose > 0), lambda said: str(said["total"]["saved_seconds"])
+    )
+    return 0
+
+
+def human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
+    """The figures for people.
+
+    Args:
+        document: What `stats` answered.
+        whole: Leave no row of a table out.
+    """
+    total, last, scope = document["total"], document["last_run"], document["scope"]
+    if not total["runs"]:
+        when = f" since {scope['since']}" if scope["since"] else ""
+        return [f"no run of the store at {document['home']} is known{when}; next: cachekit warm RECIPE"]
+    if scope["run"]:
+        one = f"{last['verb']} " if last and last["run"] == scope["run"] else ""
+        lines = [f"{one}run {scope['run']}", *_columns([("", total)])]
+    else:
+        days = scope["first"] if scope["first"] == scope["last"] else f"{scope['first']} to {scope['last']}"
+        lines = [f"{out.count(total['runs'], 'run')}, {days}"]
+        if last:
+            lines.append(f"last: {last['verb']} {last['run']}")
+        lines += ["", *_columns([*([("last run", last["figures"])] if last else []), ("all runs", total)])]
+    if document["price"]:
+        lines += out.labelled("", _price_words(document["price"]))
+    if not scope["run"]:
+        for heading in ("recipes", "tiers", "days"):
+            lines += ["", *_parts(heading, document[heading], whole=whole)]
+    return lines
+
+
+def _price_words(price: dict[str, Any]) -> str:
+    what = f"an hour of {price['instance']}" if price["instance"] else "an hour"
+    source = f" ({price['source']})"
+    return f"at {price['per_hour']:.2f} {price['currency']} {what}{source}"
+
+
+def dollars(amount: float | None) -> str:
+    """Money for people: $1.25, -$0.02."""
+    if amount is None:
+        return ""
+    return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
+
+
+# Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.
+_LINES: list[tuple[str, Any]] = [
+    ("keys found", lambda f: (f["hits"] or f["misses"]) and _share(f["hits"], f["hits"] + f["misses"])),
+    ("keys missed", lambda f: f["misses"] and str(f["misses"])),
+    ("graphs found", lambda f: f["graphs_found"] and str(f["graphs_found"])),
+    ("graphs compiled", lambda f: f["graphs_compiled"] and str(f["graphs_compiled"])),
+    ("compiling took", lambda f: f["compile_seconds"] and out.duration(f["compile_seconds"])),
+    ("waits for others", lambda f: f["waits"] and f"{f['waits']}, {out.duration(f['waited_seconds'])}"),
+    ("bytes restored", lambda f: f["bytes_restored"] and out.size(f["bytes_restored"])),
+    ("bytes fetched", lambda f: f["bytes_fetched"] and out.size(f["bytes_fetched"])),
+    ("bytes pushed", lambda f: f["bytes_pushed"] and out.size(f["bytes_pushed"])),
+    ("runs failed", lambda f: f["failed"] and str(f["failed"])),
+    ("runs without an end", lambda f: f["unfinished"] and str(f["unfinished"])),
+    ("entries damaged", lambda f: f["damaged"] and str(f["damaged"])),
+    ("pushes failed", lambda f: f["push_failures"] and str(f["push_failures"])),
+    ("caches that failed", lambda f: f["tier_failures"] and str(f["tier_failures"])),
+    ("compiles avoided", lambda f: f["recorded_seconds"] and out.duration(f["recorded_seconds"])),
+    ("getting that took", lambda f: f["retrieval_seconds"] and out.duration(f["retrieval_seconds"])),
+]
+
+
+def _share(part: int, whole: int) -> str:
+    # Rounded down: 999 of 1,000 is not all of them.
+    return f"{part} of {whole}, {part * 100 // whole} %"
+
+
+def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    rows = [[label, *(str(make(found) or "-") for _, found in columns)] for label, make in _LINES]
+    rows = [row for row in rows if set(row[1:]) != {"-"}]
+    for reason in sorted({reason for _, found in columns for reason in found["bypasses"]}):
+        rows.append([f"passed by: {reason}", *(str(found["bypasses"].get(reason, "-")) for _, found in columns)])
+    rows.append(["saved", *(out.duration(found["saved_seconds"]) for _, found in columns)])
+    if columns[0][1]["saved_dollars"] is not None:
+        rows.append(["saved money", *(dollars(found["saved_dollars"]) for _, found in columns)])
+    return _aligned(rows, ["", *(name for name, _ in columns)])
+
+
+def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
+    shown = parts if whole else parts[-SHOWN:] if heading == "days" else parts[:SHOWN]
+    money = any(part["figures"]["saved_dollars"] is not None for part in shown)
+    columns: list[tuple[str, Any]] = [("runs", lambda f: f["runs"]), ("hits", lambda f: f["hits"])]
+    if heading == "tiers":
+        columns = [("hits", lambda f: f["hits"]), ("graphs", lambda f: f["graphs_found"])]
+        columns += [
+            ("fetched", lambda f: out.size(f["bytes_fetched"])),
+            ("pushed", lambda f: out.size(f["bytes_pushed"])),
+        ]
+    else:
+        columns += [("misses", lambda f: f["misses"]), ("found", lambda f: f["graphs_found"])]
+        columns += [("compiled", lambda f: f["graphs_compiled"])]
+    columns.append(("saved", lambda f: out.duration(f["saved_seconds"])))
+    if money:
+        columns.append(("money", lambda f: dollars(f["saved_dollars"])))
+    rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
+    lines = _aligned(rows, [heading.removesuffix("s"), *(name for name, _ in columns)])
+    left = len(parts) - len(shown)
+    return [*lines, *([f"  ... and {left} more (-v)"] if left else [])]
+
+
+def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
+    """A table whose columns are numbers, but for the first."""
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+
+    def padded(row: list[str]) -> list[str]:
+        return [row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+
+    return out.table([padded(row) for row in rows], padded(header))
+
+
+def _name(heading: str, name: str) -> str:
+    if not name:
+        return "(none)"
+    return name if heading == "days" or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004
