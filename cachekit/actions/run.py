@@ -16,7 +16,7 @@ from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.prepare_command import shown
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.compilers import Observed, Watch
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.record import COMMAND, Record
@@ -90,6 +90,7 @@ class Ran:
         }
 
 
+@holding
 def run(
     session: Session,
     prepared: Prepared,

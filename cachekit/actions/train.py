@@ -16,7 +16,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.push import push
 from cachekit.actions.resume import checkpoint
 from cachekit.actions.run_job import run_job
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.actions.warm import Warmed, warm
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, IntegrityError
@@ -83,6 +83,7 @@ class Trained:
         }
 
 
+@holding
 def train(
     session: Session,
     prepared: Prepared,
