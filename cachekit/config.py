@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cachekit.amounts import or_none, parse_age, parse_size
 from cachekit.errors import UsageError
 
 PREFIX = "CACHEKIT_"
@@ -56,6 +57,8 @@ class Config:
         lease_seconds: How long a silent machine may hold the right to compile a key for the fleet; 0 chooses.
         push_seconds: How long a push may take, with waiting for a busy cache.
         neighbour_bytes: The largest record of another key that a warm starts from; 0 is none.
+        gc_max_size: Bytes that `gc` leaves in the store, where nothing else is said; None is no limit.
+        gc_max_age: Seconds after which `gc` removes a record that was not used; None is no limit.
         settings: The same values with their origins.
     """
 
@@ -69,6 +72,8 @@ class Config:
     lease_seconds: float
     push_seconds: float
     neighbour_bytes: int
+    gc_max_size: int | None
+    gc_max_age: float | None
     settings: tuple[Setting, ...]
 
 
@@ -148,6 +153,8 @@ _SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "lease_seconds": (_seconds, "how long a silent machine keeps the right to compile a key for all; 0 chooses"),
     "push_seconds": (_seconds, "how long a push may take, with waiting for a busy cache"),
     "neighbour_bytes": (_bytes, "the largest record of another key that a warm starts from; 0 is none"),
+    "gc_max_size": (or_none(parse_size), "what `gc` leaves in the store: 50GB; none is no limit"),
+    "gc_max_age": (or_none(parse_age), "how long `gc` leaves a record that nobody uses: 30d; none is no limit"),
 }
 
 
@@ -165,6 +172,8 @@ def _defaults() -> dict[str, Any]:
         "lease_seconds": 0.0,
         "push_seconds": 900.0,
         "neighbour_bytes": 2_000_000_000,
+        "gc_max_size": None,
+        "gc_max_age": None,
     }
 
 
@@ -287,7 +296,8 @@ def load(
         try:
             values[name] = read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            said = f"--{name.partition('_')[0]} {raw}" if origin == "flag" else f"setting {name} = {raw!r}"
+            flag = name.removeprefix("gc_").replace("_", "-") if name.startswith("gc_") else name.partition("_")[0]
+            said = f"--{flag} {raw}" if origin == "flag" else f"setting {name} = {raw!r}"
             wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {text}"
             raise UsageError(
                 f"{said} is not usable",

@@ -124,7 +124,7 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     """
     notes: list[str] = []
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    own = session.store.peek(prepared.key, *place[:2])
+    own = session.store.read(*place[:2], prepared.key)
     shared = [found for remote in session.chain.readable if (found := _ask(session, remote, place, notes))]
     attempt = attempts.recall(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]

@@ -59,6 +59,8 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
         StoreError: The live root cannot be written: disk full, no permission in the temporary folder either.
     """
     with ExitStack() as stack:
+        if record is not None:
+            session.store.keep(record)  # a neighbour's, too
         folder = _enter(session, key, stack)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}

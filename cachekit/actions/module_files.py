@@ -137,6 +137,7 @@ class ModuleFiles:
             self._names[entry.path] = name
         store = self._session.store
         known = [File(one.name, one.size, one.name) for one in wanted.values() if _SHA256.fullmatch(one.name)]
+        store.hold(known)
         there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
         for name in there:
             self._brought[name] = Brought(store.layout.blob(name), wanted.pop(name).size, name, stored=True)

@@ -78,7 +78,12 @@ def export_cache(
         UnknownNameError: No record is called that, or there is none of that compiler.
         UsageError: A record is not of Neuron's, or the folder cannot be written.
     """
-    records = _records(store, keys, compiler)
+    with store.holding():
+        records = [record for record in _records(store, keys, compiler) if store.keep(record)]
+        return _export(store, records, folder, check, dry_run=dry_run)
+
+
+def _export(store: Store, records: Sequence[Record], folder: Path, check: Check, *, dry_run: bool) -> Exported:
     if not dry_run:
         place.sweep(folder)
     done: dict[str, Restored] = {}

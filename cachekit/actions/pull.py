@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.record import File, Record
@@ -47,6 +47,7 @@ class Pulled:
     seconds: float
 
 
+@holding
 def pull(session: Session, found: Found) -> Pulled:
     """Fetch what the store lacks of a record, and publish it there.
 
@@ -61,6 +62,7 @@ def pull(session: Session, found: Found) -> Pulled:
     """
     start = time.monotonic()
     store, record = session.store, found.shared.record
+    store.hold(record.files)  # what is here already is not fetched
     missing = store.missing(record)
     total = sum(file.size for file in missing)
     session.journal.emit("pull.start", key=record.key, tier=found.remote.name, files=len(missing), bytes=total)

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from cachekit.actions.module_files import Brought, ModuleFiles, RefusedError, vouched
 from cachekit.actions.neuron_import import known_modules, record_of
 from cachekit.actions.pull_recipes import Outcome
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.compilers.neuron import entries as neuron_entries
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.fit import Check, claim
@@ -42,6 +42,7 @@ class _Looked:
     left: Mapping[str, str]
 
 
+@holding
 def pull_modules(
     session: Session, names: Sequence[str], folder: str, check: Check, *, dry_run: bool = False
 ) -> list[Outcome]:

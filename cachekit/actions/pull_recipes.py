@@ -9,7 +9,7 @@ from typing import Any, Literal
 from cachekit.actions.obtain import fetch
 from cachekit.actions.plan import plan
 from cachekit.actions.prepare import Prepared
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Outcome:
         }
 
 
+@holding
 def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) -> Outcome:
     """Have a recipe's record in the store.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.actions.fleet import ALONE, Turn
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.bypass import bypass
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.record import Record
@@ -55,6 +55,7 @@ class Pushed:
         }
 
 
+@holding
 def push(
     session: Session,
     records: Sequence[Record],
@@ -89,6 +90,7 @@ def push(
 
 def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
     store = session.store
+    store.hold(record.files)
     damaged = store.missing(record)
     if damaged:
         raise IntegrityError(

@@ -9,7 +9,7 @@ from typing import Any
 from cachekit.actions.inspect import find
 from cachekit.actions.leaks import leaks_of
 from cachekit.actions.push import Pushed, push
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.errors import AuthError, RemoteError
 from cachekit.record import Record
 from cachekit.tiers.remote import Remote
@@ -46,6 +46,7 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
     return records
 
 
+@holding
 def push_records(
     session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
 ) -> list[Reported]:
@@ -59,6 +60,7 @@ def push_records(
         dry_run: Only say what would be sent.
         recheck: Look at all files of records that are there already.
     """
+    records = [record for record in records if session.store.keep(record)]
     tells: dict[str, tuple[str, ...]] = {}
     for remote in session.chain.writable:
         remote.retry()

@@ -18,7 +18,7 @@ from cachekit.actions.obtain import have
 from cachekit.actions.plan import Plan, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.prepare_command import shown
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.actions.train import beyond
 from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed, Watch
@@ -97,6 +97,7 @@ class Ran:
         }
 
 
+@holding
 def run(
     session: Session,
     prepared: Prepared,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from cachekit.compilers import Compiler
 from cachekit.config import Config
@@ -42,6 +45,21 @@ class Session:
         if not _writable(folder):
             folder = temporary_home() / "logs"
         return folder / f"{self.journal.run}.log"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def holding(action: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Session, P], R]:
+    """For an action that uses records: what it looks up stays in the store until it is done, beside any removal."""
+
+    @wraps(action)
+    def held(session: Session, /, *args: P.args, **named: P.kwargs) -> R:
+        with session.store.holding():
+            return action(session, *args, **named)
+
+    return held
 
 
 def _writable(folder: Path) -> bool:

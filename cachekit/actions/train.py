@@ -18,7 +18,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.push import push
 from cachekit.actions.resume import checkpoint
 from cachekit.actions.run_job import run_job
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.actions.warm import Warmed, warm
 from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
@@ -89,6 +89,7 @@ class Trained:
         }
 
 
+@holding
 def train(
     session: Session,
     prepared: Prepared,

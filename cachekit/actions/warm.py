@@ -21,7 +21,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
 from cachekit.actions.run_job import run_job
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.actions.speculate import Helped, Neighbour, assess, reach, tell_failure
 from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
@@ -78,6 +78,7 @@ class Warmed:
         }
 
 
+@holding
 def warm(
     session: Session,
     prepared: Prepared,
@@ -130,7 +131,7 @@ def warm(
             session.journal.emit("flight.wait", key=prepared.key, holder=str(holder or "an unknown process"))
         session.journal.show("flight.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
-    flight = Flight(session.store.layout.locks, prepared.key, prepared.recipe.name)
+    flight = Flight(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.gate)
     with flight.lead(session.config.wait_seconds, waiting) as waited:
         if waited > 0:
             # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.

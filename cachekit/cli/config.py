@@ -44,4 +44,6 @@ def _text(value: Any) -> str:
     """A value as a variable would hold it."""
     if isinstance(value, dict):
         return ",".join(f"{name}={table['url']}" for name, table in value.items())
+    if value is None:
+        return "none"
     return ",".join(value) if isinstance(value, list | tuple) else str(value)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 if TYPE_CHECKING:
+    from cachekit.actions.pins import Named
     from cachekit.actions.session import Session
     from cachekit.compilers import Node
     from cachekit.config import Config
@@ -96,6 +97,15 @@ Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],
     typer.Option("--wait", metavar="SECONDS", help="Wait that long for another process that compiles the same."),
+]
+RecipesOrKeys = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RECIPE|KEY...",
+        help="Recipes, or keys by their first digits (`cachekit ls`).",
+        show_default=False,
+        autocompletion=complete_recipe,
+    ),
 ]
 RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile although it is stored, and replace it.")]
@@ -229,7 +239,7 @@ def session(
         raise StoreError(
             f"{str(config.home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
         )
-    writes = verb in {"warm", "train", "run", "import", "pull", "push"}
+    writes = verb in {"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"}
     journal = Journal(layout.journal if writes else None, verb)
     if writes:
         from cachekit.actions.history import retire
@@ -299,6 +309,14 @@ def need_chain(chain: Chain, verb: str) -> None:
             f"no shared cache is named that may be {verb}",
             hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
         )
+
+
+def named_key(config: Config, name: str, overrides: list[str] | None) -> Named:
+    """What a person means by a recipe, a key, or the first digits of one; see `key_of`."""
+    from cachekit.actions.pins import Named
+
+    key = key_of(config, name, overrides)
+    return Named(key.lower()) if key == name else Named(key, name)
 
 
 def key_of(config: Config, name: str, overrides: list[str] | None) -> str:

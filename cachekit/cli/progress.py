@@ -265,6 +265,21 @@ class Progress:
             told = {name: float(value) for name, value in shown.items() if name not in SPEED}
             self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
+    def _on_store_reading(self, event: dict[str, Any]) -> None:
+        self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
+
+    def _on_verify_progress(self, event: dict[str, Any]) -> None:
+        self._now(f"checked {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
+
+    def _on_verify_graphs(self, event: dict[str, Any]) -> None:
+        self._now(f"looking into compiled graphs: record {event['done'] + 1} of {event['of']}", rarely=True)
+
+    def _on_verify_repairing(self, event: dict[str, Any]) -> None:
+        self._now(f"repairing {event['key'][:12]} {event['file']}", rarely=True)
+
+    def _on_gc_removing(self, event: dict[str, Any]) -> None:
+        self._now(f"removed {out.count(event['files'], 'file')}", rarely=True)
+
     def _on_import_reading(self, event: dict[str, Any]) -> None:
         self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)
 

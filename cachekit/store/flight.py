@@ -12,12 +12,13 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cachekit.errors import WaitedTooLongError
 from cachekit.store.durable import store_error
+from cachekit.store.gate import Gate
 
 POLL = 0.2  # seconds between two looks at a held lock
 
@@ -51,10 +52,12 @@ class Flight:
         folder: The store's folder of locks.
         key: The key.
         recipe: What the holder works on, for those who wait.
+        gate: The store's: locks of keys without a record are removed at its other side.
     """
 
-    def __init__(self, folder: Path, key: str, recipe: str) -> None:
+    def __init__(self, folder: Path, key: str, recipe: str, gate: Gate | None = None) -> None:
         self._folder = folder
+        self._gate = gate
         self._lock_path = folder / f"{key}.lock"
         self._note = folder / f"{key}.json"
         self._recipe = recipe
@@ -88,7 +91,8 @@ class Flight:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                lock.acquire(timeout=0)
+                with self._inside():
+                    lock.acquire(timeout=0)
                 break
             except OSError as error:
                 if isinstance(error, Timeout):  # filelock's is one by inheritance
@@ -105,6 +109,9 @@ class Flight:
             with suppress(OSError):
                 self._note.unlink(missing_ok=True)
             lock.release()
+
+    def _inside(self) -> AbstractContextManager[None]:
+        return self._gate.shared() if self._gate else nullcontext()
 
     def _wait(self, start: float, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> None:
         waited = time.monotonic() - start

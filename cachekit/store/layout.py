@@ -4,6 +4,9 @@
       blobs/ab/<sha256>                                  bytes under their digest, read-only
       records/<compiler dir>/<model type>/<key>.json     the index: key to record
       catalogue                                          what the records say, in short; only saves reading them
+      used/<key>                                         its time says when the record was used last
+      pins/<key>.json                                    the record stays, whatever limits are set
+      holds/<pid>-<random>                               what a running process uses: stays as long as it runs
       verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
@@ -48,9 +51,25 @@ class Layout:
         return self.root / "records"
 
     @property
+    @property
     def catalogue(self) -> Path:
         """The records in few words; see `store.catalogue`."""
         return self.root / "catalogue"
+
+    @property
+    def used(self) -> Path:
+        """Notes of when records were used last."""
+        return self.root / "used"
+
+    @property
+    def pins(self) -> Path:
+        """Keys whose records stay."""
+        return self.root / "pins"
+
+    @property
+    def holds(self) -> Path:
+        """What running processes use."""
+        return self.root / "holds"
 
     @property
     def verified(self) -> Path:

@@ -17,10 +17,12 @@ from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import builds, durable
+from cachekit.store import builds, durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
+from cachekit.store.gate import Gate, Holds
 from cachekit.store.layout import Layout
+from cachekit.store.reach import Reach
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summaries
 from cachekit.store.verify import MISSING, Verifier
@@ -39,6 +41,8 @@ class Store:
 
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
+        self.gate = Gate(self.layout)
+        self._holds = Holds(self.layout, self.gate)
         self._verifier = Verifier(self.layout)
         self._catalogue = Catalogue(self.layout)
         self._journal = journal
@@ -51,16 +55,15 @@ class Store:
     def lookup(self, key: str, directory: str, model_type: str) -> Record | None:
         """The record of a key, if it is whole: its own digest, and that of every blob, fits.
 
-        Damage is reported to the journal, moved to quarantine, and a miss.
+        Damage is reported to the journal, moved to quarantine, and a miss. Inside of `holding` that is a use of the
+        record, and it is held.
         """
         self._restore_index()
         self._flaws.pop(key, None)
-        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
-
-    def peek(self, key: str, directory: str, model_type: str) -> Record | None:
-        """The record of a key, whether its blobs are whole or not; a damaged record is told, and None."""
-        self._restore_index()
-        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
+        record = self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
+        if record is not None and self._holds.active:
+            uses.note(self.layout, key)
+        return record
 
     def flaw(self, key: str) -> str:
         """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
@@ -93,11 +96,40 @@ class Store:
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
         """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
+        self._restore_index()
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
 
     def _read(self, path: Path) -> tuple[Record | None, bool]:
         record = self._load(path, path.stem, check_blobs=False)
         return record, record is not None or path.stem not in self._flaws
+
+    def reach(self, tell: Callable[[int, int], object] = lambda *_: None) -> Reach:
+        """What the records name, at this moment.
+
+        Args:
+            tell: Told how many of how many were read.
+
+        Raises:
+            StoreError: One cannot be read.
+        """
+        self._restore_index()
+        found = Reach(self.layout)
+        found.refresh(tell)
+        return found
+
+    def holding(self) -> AbstractContextManager[None]:
+        """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
+        return self._holds.scope()
+
+    def hold(self, files: Iterable[File]) -> None:
+        """Inside of `holding`: those of the files that are here stay; to be called before looking which those are."""
+        self._holds.add(file.sha256 for file in files)
+
+    def keep(self, record: Record) -> bool:
+        """Inside of `holding`: the record and its files stay; False where it was removed or replaced meanwhile."""
+        self._holds.add((file.sha256 for file in record.files), record.key)
+        path = self.layout.record(record.directory, record.model_type, record.key)
+        return self._load(path, record.key, check_blobs=False) == record
 
     def missing(self, record: Record) -> list[File]:
         """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
@@ -159,7 +191,14 @@ class Store:
             self._condemn(path, "it is another key's record", lambda: path.read_bytes() == raw)
             return None
         if check_blobs:
+            # Removal takes the record first: while that is here, what is held now was here, and stays.
+            if self._holds.active:
+                self._holds.add((file.sha256 for file in record.files), key)
+                if not _still(path, raw):
+                    return self._load(path, key, check_blobs=True)
             suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
+            if suspected and not _still(path, raw):
+                return self._load(path, key, check_blobs=True)
             damaged = [(file, reason) for file, reason in suspected if self._condemn_blob(file, reason)]
             if damaged:
                 file, reason = damaged[0]
@@ -167,7 +206,7 @@ class Store:
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
                 self._condemn(path, "a blob of it is damaged", lambda: path.read_bytes() == raw, quiet=True)
                 return None
-            self._check_manifest(raw)
+            self._check_manifest(raw, path)
         return record
 
     # Damage
@@ -220,12 +259,12 @@ class Store:
         self._told.add(path)
         return True
 
-    def _check_manifest(self, raw: bytes) -> None:
+    def _check_manifest(self, raw: bytes, record: Path) -> None:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
         digest = hashlib.sha256(raw).hexdigest()
         file = File("record.json", len(raw), digest)
         reason = self._verifier.damage(file, memo=True)
-        if not reason:
+        if not reason or not _still(record, raw):  # removed meanwhile, with its copy
             return
         path = self.layout.blob(digest)
         if path.exists():
@@ -281,13 +320,17 @@ class Store:
         lock = self._changes.setdefault(key, FileLock(self.layout.locks / f"{key}.record.lock"))
         try:
             self.layout.locks.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
-        try:
-            yield
-        finally:
-            lock.release()
+        with self.gate.shared():  # before the lock: whoever holds that is inside already
+            try:
+                lock.acquire()
+            except OSError as error:
+                raise durable.store_error(self.layout.home, error) from error
+            try:
+                yield
+            finally:
+                lock.release()
 
     def publish(
         self,
@@ -308,6 +351,7 @@ class Store:
         """
         with self.changing(record.key):
             self._publish(record, finished, hashed)
+            self._holds.add((file.sha256 for file in record.files), record.key)
 
     def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
         files = {file.sha256: file for file in record.files}
@@ -372,6 +416,10 @@ class Store:
         Raises:
             StoreError: The store cannot be written.
         """
+        with self.gate.shared():
+            return self._rebuild_index()
+
+    def _rebuild_index(self) -> int:
         newest: dict[Path, tuple[str, bytes]] = {}
         for path in sorted(self.layout.blobs.glob("*/*")):
             try:
@@ -383,7 +431,8 @@ class Store:
                 record = decode(raw)
             except (OSError, DamagedRecordError):
                 continue
-            if record is not None and hashlib.sha256(raw).hexdigest() == path.name:
+            # One whose blobs are gone was removed, and the machine went down before its copy was.
+            if record is not None and hashlib.sha256(raw).hexdigest() == path.name and self._is_here(record):
                 place = self.layout.record(record.directory, record.model_type, record.key)
                 newest[place] = max(newest.get(place, ("", b"")), (record.provenance.created, raw))
         for place, (_, raw) in newest.items():
@@ -392,3 +441,13 @@ class Store:
         if newest:
             self._journal.emit("store.reindexed", records=len(newest))
         return len(newest)
+
+    def _is_here(self, record: Record) -> bool:
+        return all(self.layout.blob(file.sha256).exists() for file in record.files)
+
+
+def _still(path: Path, raw: bytes) -> bool:
+    try:
+        return path.read_bytes() == raw
+    except OSError:
+        return False

@@ -20,6 +20,9 @@ if __name__ == "__main__":
 
 from standins import StandIn, Watched, find, make_record, publish, recipe
 
+from cachekit.actions.gc import Limits, gc
+from cachekit.actions.pins import Named, pin
+from cachekit.actions.remove import remove
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 
@@ -50,6 +53,18 @@ def work_warm(home, graphs, salt="", inline=True, recache=False):
 def work_train(home, output, batch=8, extra=0, inline=True):
     watched = Watched(home, compiler=StandIn(extra=extra), inline=inline, wait=0)
     train(watched.session, watched.prepare(recipe(batch)), output_dir=Path(output))
+
+
+def work_gc(home, **limits):
+    gc(Watched(home).session, Limits(**limits))
+
+
+def work_rm(home, keys):
+    remove(Watched(home).session, keys)
+
+
+def work_pin(home, key):
+    pin(Watched(home).store, [Named(key)])
 
 
 WORK = {name.removeprefix("work_"): function for name, function in list(globals().items()) if name.startswith("work_")}

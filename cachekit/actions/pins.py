@@ -1,0 +1,121 @@
+"""Pin keys, so that their records stay in the store whatever limits are set; let them go; say which are pinned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from cachekit.errors import UnknownNameError
+from cachekit.store import Store
+from cachekit.store import pins as noted
+from cachekit.store.pins import Pin
+
+DIGITS = 64  # of a key
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a person means.
+
+    Attributes:
+        key: The key, or the first digits of one.
+        recipe: The recipe's name, where it was one.
+    """
+
+    key: str
+    recipe: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A pin, and what it keeps.
+
+    Attributes:
+        pin: The pin.
+        size: Bytes of the key's record; None where the store has none yet.
+        compiler: Its compiler's folder.
+        changed: It was made, or taken away, by this command.
+    """
+
+    pin: Pin
+    size: int | None
+    compiler: str
+    changed: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        since = datetime.fromtimestamp(self.pin.since, timezone.utc).isoformat(timespec="seconds")
+        return {
+            "key": self.pin.key,
+            "recipe": self.pin.recipe,
+            "pinned": since if self.pin.since else "",
+            "directory": self.compiler,
+            "bytes": self.size,
+            "changed": self.changed,
+        }
+
+
+def pin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
+    """Pin keys. One without a record keeps what will be made for it.
+
+    Raises:
+        UnknownNameError: Digits fit no record, or several.
+        StoreError: The store cannot be written.
+    """
+    known = _records(store)
+    chosen = [(_key(one, known), one.recipe) for one in wanted]
+    made = []
+    for key, recipe in chosen:
+        name = recipe or (known[key][0] if key in known else "")
+        fresh = noted.pin(store.layout, store.gate, Pin(key, name, time.time()))
+        made.append(_pinned(noted.pinned(store.layout).get(key, Pin(key, name)), known, changed=fresh))
+    return made
+
+
+def unpin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
+    """Let keys go.
+
+    Raises:
+        UnknownNameError: Digits fit no pin, or several.
+        StoreError: The store cannot be written.
+    """
+    known, pins = _records(store), noted.pinned(store.layout)
+    chosen = [one.key if one.recipe else _key(one, pins, "pin") for one in wanted]
+    return [
+        _pinned(pins.get(key, Pin(key, one.recipe)), known, changed=noted.unpin(store.layout, key))
+        for key, one in zip(chosen, wanted, strict=True)
+    ]
+
+
+def pins(store: Store) -> list[Pinned]:
+    """Every pin, in the order of keys."""
+    known = _records(store)
+    return [_pinned(one, known, changed=False) for one in noted.pinned(store.layout).values()]
+
+
+def _records(store: Store) -> dict[str, tuple[str, str, int]]:
+    """Recipe, compiler's folder and bytes of each record, by key."""
+    return {record.key: (record.recipe, record.directory, record.size) for record in store.records()}
+
+
+def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool) -> Pinned:
+    _, directory, size = known.get(pin.key, ("", "", None))
+    return Pinned(pin, size, directory, changed)
+
+
+def _key(one: Named, known: Any, what: str = "record") -> str:
+    if one.recipe or (len(one.key) == DIGITS and what == "record"):
+        return one.key
+    found = [key for key in known if key.startswith(one.key.lower())]
+    if len(found) == 1:
+        return str(found[0])
+    raise UnknownNameError(
+        f"{len(found) or 'no'} {what}s begin with {one.key!r}",
+        cause=", ".join(key[:16] for key in found[:5]),
+        hint="give more digits"
+        if found
+        else "`cachekit ls` lists the keys, `cachekit pin --list` those that are pinned",
+    )

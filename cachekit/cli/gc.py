@@ -1,0 +1,111 @@
+"""`cachekit gc`: take out of the store what nobody needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Optional
+
+import typer
+
+from cachekit.cli import options, out
+
+NAME = "gc"
+SHOWN = 20  # records, for people
+
+MaxSize = Annotated[
+    Optional[str],
+    typer.Option("--max-size", metavar="SIZE", help="Remove what was used longest ago until it fits: 50GB, 500MiB, 0."),
+]
+MaxAge = Annotated[
+    Optional[str], typer.Option("--max-age", metavar="TIME", help="Remove what was not used for so long: 30d, 12h.")
+]
+OfCompiler = Annotated[
+    Optional[str],
+    typer.Option("--compiler", metavar="PATTERN", help="Only records of such compilers; all of them without a limit."),
+]
+
+
+def command(
+    max_size: MaxSize = None,
+    max_age: MaxAge = None,
+    compiler: OfCompiler = None,
+    dry_run: options.DryRun = False,
+    format: options.Format = "human",  # noqa: A002
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = 0,
+    home: options.Home = None,
+) -> int:
+    """Remove what nobody needs: what no record names, and records beyond limits.
+
+    Pinned records stay, and those in use. Without options the limits are gc_max_size and gc_max_age of the settings.
+
+    Example:  cachekit gc --max-size 50GB --max-age 30d --dry-run
+
+    Example:  cachekit gc --compiler 'neuronxcc-2.2*'
+    """
+    from cachekit import config as settings
+    from cachekit.actions.gc import Limits, gc
+
+    out.setup(format, quiet=quiet, verbose=verbose)
+    config = settings.load({"home": home, "gc_max_size": max_size, "gc_max_age": max_age})
+    # The settings' limits are for all records: with a compiler only limits count that were given with it.
+    limits = Limits(
+        None if compiler and max_size is None else config.gc_max_size,
+        None if compiler and max_age is None else config.gc_max_age,
+        compiler or "",
+    )
+    with options.session(config, None, "" if dry_run else NAME) as session:
+        done = gc(session, limits, dry_run=dry_run)
+    out.data(
+        done.as_dict(),
+        human,
+        lambda found: "\n".join(record["key"] for record in found["records"]),
+    )
+    return 0
+
+
+def human(found: dict[str, Any]) -> list[str]:
+    """What went, for people."""
+    would = "would remove" if found["dry_run"] else "removed"
+    records, files = found["records"], found["files"]
+    stays = [f"{out.size(found['after'])} of {out.size(found['before'])} stay"]
+    stays += [f"{out.size(found['pinned_bytes'])} pinned"] if found["pinned_bytes"] else []
+    stays += [f"{out.size(found['used_bytes'])} in use"] if found["used_bytes"] else []
+    if not records and not files:
+        lines = [f"nothing to remove; {', '.join(stays)}"]
+    else:
+        what = f"{out.count(len(records), 'record')} and {out.count(len(files), 'other file')}"
+        lines = [f"{would} {what}, {out.size(found['bytes'])}; {', '.join(stays)}"]
+    limit = found["max_size"]
+    if limit is not None and found["after"] > limit:
+        lines.append(f"that is more than {out.size(limit)}: the rest is pinned, in use, or of another compiler")
+    if records:
+        lines += _table(records)
+    if files:
+        counts = Counter(one["why"] for one in files)
+        sizes: Counter[str] = Counter()
+        for one in files:
+            sizes[one["why"]] += one["bytes"]
+        lines += [f"{out.size(sizes[why]):>9}  {out.count(counts[why], 'file')}: {why}" for why in sorted(counts)]
+    lines += [f"{one['key'][:12]} stays: {one['why']} meanwhile" for one in found["kept"][:SHOWN]]
+    return lines
+
+
+def _table(records: list[dict[str, Any]]) -> list[str]:
+    rows = [
+        [
+            out.size(record["bytes"]).rjust(9),
+            record["key"][:12],
+            record["recipe"] or "(damaged)",
+            record["directory"],
+            record["last_used"][:10],
+            record["why"],
+        ]
+        for record in records[:SHOWN]
+    ]
+    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"])
+    left = records[SHOWN:]
+    if left:
+        size = sum(record["bytes"] for record in left)
+        lines.append(f"{out.size(size):>9}  {out.count(len(left), 'more record')} (--format json)")
+    return lines

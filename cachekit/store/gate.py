@@ -1,0 +1,259 @@
+"""Who is at work in a store while something is removed from it: a gate that all pass, and what each of them holds.
+
+Removal has to know that no record comes to name a blob in the moment between looking and unlinking, and that nobody
+is about to read it. So whoever publishes holds the gate's shared side for that long, and removal its exclusive side,
+for a fraction of a second at a time. Whoever uses a record for longer (a restore, a push, a pull that counts on what
+is here already) notes its blobs in a file of his own, under a lock that ends with him: those are left alone.
+
+The gate is a lock on the store's own folder, and no file: it needs no room on a full disk, and nothing to write.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.errors import StoreError, WaitedTooLongError
+from cachekit.store.layout import Layout
+from cachekit.store.scratch import hold
+
+PATIENCE = 60.0  # seconds that a reader waits for removal; then it goes on unprotected: at worst it meets a miss
+TURN = 5.0  # seconds that removal makes newcomers wait for those who are inside; then it lets them by
+PAUSE = 0.5  # seconds until it tries again
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
+_HELD = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
+
+
+class Gate:
+    """The gate of one store, as one process passes it; its threads pass it together."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._mutex = threading.Lock()
+        self._inside = 0
+        self._handle: int | None = None
+
+    @contextmanager
+    def shared(self, patience: float | None = None) -> Iterator[None]:
+        """Keep removal out for the moment that the block takes; may be nested.
+
+        A store that is not there yet, or a file system without locks, is passed as if nobody else were there.
+
+        Args:
+            patience: Seconds to wait while something is removed; then the block runs all the same. None waits on.
+        """
+        with self._mutex:
+            if self._inside == 0:
+                self._handle = self._enter(patience)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._inside -= 1
+                if self._inside == 0 and self._handle is not None:
+                    os.close(self._handle)
+                    self._handle = None
+
+    def _enter(self, patience: float | None) -> int | None:
+        # Through the turnstile first: while somebody waits for the exclusive side, nobody new comes in.
+        deadline = None if patience is None else time.monotonic() + patience
+        if (turnstile := _opened(self._layout.blobs)) is not None:
+            try:
+                _lock(turnstile, fcntl.LOCK_SH, deadline)
+            finally:
+                os.close(turnstile)
+        handle = _opened(self._layout.root)
+        if handle is not None and not _lock(handle, fcntl.LOCK_SH, deadline):
+            os.close(handle)
+            return None
+        return handle
+
+    @contextmanager
+    def exclusive(self, wait_seconds: float) -> Iterator[None]:
+        """Be alone in the store for the block, which must be short.
+
+        Raises:
+            WaitedTooLongError: Others were inside for all that time.
+            StoreError: There is no store, or its file system has no locks.
+        """
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            handles = [_opened(self._layout.blobs), _opened(self._layout.root)]
+            try:
+                turnstile, inside = handles
+                if turnstile is None or inside is None:
+                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
+                until = min(deadline, time.monotonic() + TURN)
+                if _lock(turnstile, fcntl.LOCK_EX, until, strict=True) and _lock(
+                    inside, fcntl.LOCK_EX, until, strict=True
+                ):
+                    yield
+                    return
+            except OSError as error:
+                raise StoreError(
+                    f"the store at {self._layout.home} cannot be locked",
+                    cause=error.strerror or str(error),
+                    hint="run this on the machine whose local disk it is",
+                ) from error
+            finally:
+                for handle in handles:
+                    if handle is not None:
+                        os.close(handle)
+            if time.monotonic() >= deadline:
+                raise WaitedTooLongError(
+                    "others are writing to the store all the time",
+                    cause=f"waited {wait_seconds:.0f} s for a moment without",
+                    hint="try again later",
+                )
+            time.sleep(PAUSE)
+
+
+def _opened(folder: Path) -> int | None:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _lock(handle: int, kind: int, deadline: float | None, *, strict: bool = False) -> bool:
+    """Lock a folder; False where the deadline passed first, or, unless strict, where there are no locks."""
+    try:
+        if deadline is None:
+            fcntl.flock(handle, kind)
+            return True
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(pause)
+                pause = min(pause * 1.5, 0.02)
+            else:
+                return True
+    except OSError as error:
+        if strict or error.errno not in _NO_LOCKS:
+            raise
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What running processes hold.
+
+    Attributes:
+        keys: Of records that somebody uses now.
+        blobs: Digests that must stay.
+        processes: Whose.
+        dead: Notes of processes that are gone.
+    """
+
+    keys: frozenset[str] = frozenset()
+    blobs: frozenset[str] = frozenset()
+    processes: tuple[int, ...] = ()
+    dead: tuple[Path, ...] = ()
+
+
+class Holds:
+    """What this process holds of a store, from the first `scope` that it enters to the end of the last one."""
+
+    def __init__(self, layout: Layout, gate: Gate) -> None:
+        self._layout = layout
+        self._gate = gate
+        self._mutex = threading.Lock()
+        self._depth = 0
+        self._handle: int | None = None
+        self._path: Path | None = None
+        self._noted: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether a scope is open."""
+        return self._depth > 0
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is held in the block stays until its end, however the process ends."""
+        with self._mutex:
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._release()
+
+    def add(self, digests: Iterable[str], key: str = "") -> None:
+        """Hold blobs, and a key's record; nothing outside of a scope, and where the store cannot be written."""
+        if not self._depth:
+            return
+        lines = [*([f"key {key}"] if key else []), *digests]
+        with self._mutex, self._gate.shared(PATIENCE), suppress(OSError):
+            fresh = [line for line in dict.fromkeys(lines) if line not in self._noted]
+            if not fresh:
+                return
+            if self._handle is None:
+                self._open()
+            assert self._handle is not None
+            raw = memoryview("".join(f"{line}\n" for line in fresh).encode("ascii"))
+            while raw:
+                raw = raw[os.write(self._handle, raw) :]
+            self._noted.update(fresh)
+
+    def _open(self) -> None:
+        folder = self._layout.holds
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in held(self._layout).dead:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        while self._handle is None:
+            path = folder / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+            self._handle = hold(path, os.O_RDWR | os.O_CREAT)
+            self._path = path
+
+    def _release(self) -> None:
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle, self._path, self._noted = None, None, set()
+
+
+def held(layout: Layout) -> Held:
+    """What is held now, by the notes whose owners live; to be asked at the gate's exclusive side, or as a guess."""
+    keys: set[str] = set()
+    blobs: set[str] = set()
+    processes: list[int] = []
+    dead: list[Path] = []
+    try:
+        notes = sorted(layout.holds.iterdir())
+    except OSError:
+        return Held()
+    for path in notes:
+        try:
+            handle = hold(path, os.O_RDONLY)
+            if handle is not None:
+                os.close(handle)
+                dead.append(path)
+                continue
+            text = path.read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue  # gone meanwhile
+        for is_key, name in _HELD.findall(text):
+            (keys if is_key else blobs).add(name)
+        owner = path.name.partition("-")[0]
+        processes += [int(owner)] if owner.isdecimal() else []
+    return Held(frozenset(keys), frozenset(blobs), tuple(processes), tuple(dead))

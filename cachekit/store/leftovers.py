@@ -1,0 +1,163 @@
+"""What nobody will use again: folders of processes that are gone, old unfinished files, notes about nothing.
+
+None of it is worth keeping, and none of it harms: it is removed by the way, and reported by a check.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.store import uses
+from cachekit.store.gate import held
+from cachekit.store.layout import Layout
+from cachekit.store.partial import OLDEST
+from cachekit.store.scratch import hold
+
+QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something to remove.
+
+    Attributes:
+        path: A file, or a folder with all that is in it.
+        size: Bytes.
+        why: In words.
+        lock: The lock of its owner, where it has one: it goes only while nobody holds that.
+    """
+
+    path: Path
+    size: int
+    why: str
+    lock: Path | None = None
+
+
+def leftovers(
+    layout: Layout, live: Path, keys: Collection[str], blobs: Collection[str], *, now: float | None = None
+) -> list[Leftover]:
+    """What is left over.
+
+    Args:
+        layout: The store's paths.
+        live: Where live roots are made.
+        keys: Of the records.
+        blobs: That stay.
+        now: Seconds since the epoch.
+    """
+    now = time.time() if now is None else now
+    found: list[Leftover] = []
+    for base in dict.fromkeys((layout.tmp, layout.live, live)):
+        found += _ownerless(base)
+    found += [
+        Leftover(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
+    ]
+    found += [
+        Leftover(path, size, "set aside a month ago")
+        for when, path, size in quarantined(layout)
+        if when < now - QUARANTINED
+    ]
+    found += [Leftover(path, _size(path), "notes of processes that are gone") for path in held(layout).dead]
+    found += [
+        Leftover(path, 0, "notes of uses of what is gone")
+        for key, path in uses.noted(layout).items()
+        if key not in keys
+    ]
+    found += [
+        Leftover(path, _size(path), "notes about blobs that are gone")
+        for path in _files(layout.verified)
+        if path.name not in blobs
+    ]
+    found += _locks(layout.locks, keys)
+    return sorted(found, key=lambda one: str(one.path))
+
+
+def quarantined(layout: Layout) -> Iterator[tuple[float, Path, int]]:
+    """What was set aside: when, as its name says, where, and bytes."""
+    for path in _files(layout.quarantine):
+        with suppress(OSError):
+            status = path.stat()
+            try:
+                when = time.mktime(time.strptime(path.name.partition("-")[0], "%Y%m%dT%H%M%S"))
+            except (ValueError, OverflowError):
+                when = status.st_ctime
+            yield when, path, status.st_size
+
+
+def unfinished(layout: Layout) -> Iterator[tuple[float, Path, int]]:
+    """What arrived of blobs that are being fetched, or were to be: when last, where, and bytes."""
+    for path in _files(layout.partial):
+        with suppress(OSError):
+            status = path.stat()
+            yield status.st_mtime, path, status.st_size
+
+
+def sized(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The files of a folder, with their sizes."""
+    for path in _files(folder):
+        with suppress(OSError):
+            yield path, path.stat().st_size
+
+
+def _ownerless(base: Path) -> list[Leftover]:
+    found = []
+    for lock in _files(base):
+        if lock.suffix == ".lock" and is_free(lock):
+            folder = lock.with_suffix("")
+            found.append(Leftover(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock))
+    return found
+
+
+def _locks(folder: Path, keys: Collection[str]) -> list[Leftover]:
+    """Locks of keys that have no record, and that nobody holds."""
+    found = []
+    for path in _files(folder):
+        key = path.name.partition(".")[0]
+        if path.suffix == ".json":  # who holds it: removed by him, or killed with him
+            lock = path.with_suffix(".lock")
+            if not lock.exists() or is_free(lock):
+                found.append(Leftover(path, _size(path), "notes of processes that are gone", lock))
+        elif path.suffix == ".lock" and key not in keys and is_free(path):
+            found.append(Leftover(path, _size(path), "locks of keys without a record", path))
+    return found
+
+
+def is_free(lock: Path) -> bool:
+    """Whether a lock is there, and nobody holds it."""
+    try:
+        handle = hold(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as items:
+            return sorted(Path(item.path) for item in items if item.is_file(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        if not path.is_dir() or path.is_symlink():
+            return path.lstat().st_size
+    except OSError:
+        return 0
+    return sum(_sizes(path))
+
+
+def _sizes(folder: Path) -> Iterable[int]:
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                yield os.lstat(os.path.join(base, name)).st_size  # noqa: PTH118 - of many files

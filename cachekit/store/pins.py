@@ -1,0 +1,80 @@
+"""Keys whose records stay, whatever limits are set: a small file for each, which is as durable as a record."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from cachekit.store import durable
+from cachekit.store.durable import store_error
+from cachekit.store.gate import Gate
+from cachekit.store.layout import Layout
+from cachekit.store.reach import DIGEST
+from cachekit.store.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pinned key.
+
+    Attributes:
+        key: The key.
+        recipe: The name of what it is the key of, for people.
+        since: When it was pinned, seconds since the epoch.
+    """
+
+    key: str
+    recipe: str = ""
+    since: float = 0.0
+
+
+def pinned(layout: Layout) -> dict[str, Pin]:
+    """All pins by key. The file's name is what counts: one with nothing readable in it pins all the same."""
+    found = {}
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for path in sorted(layout.pins.iterdir()):
+            key = path.name.removesuffix(".json")
+            if path.suffix != ".json" or not DIGEST.fullmatch(key):
+                continue
+            pin = Pin(key)
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                said = json.loads(path.read_text(encoding="utf-8"))
+                pin = Pin(key, str(said["recipe"]), float(said["since"]))
+            found[key] = pin
+    return found
+
+
+def pin(layout: Layout, gate: Gate, wanted: Pin) -> bool:
+    """Pin a key; False where it was pinned already.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    path = layout.pins / f"{wanted.key}.json"
+    if path.exists():
+        return False
+    try:
+        # A removal that looked before it sees the pin has ended by then.
+        with Scratch(layout.tmp, "pin") as folder, gate.shared():
+            raw = json.dumps(asdict(wanted)).encode("ascii") + b"\n"
+            durable.write_bytes(folder, path, layout.home, raw, mode=0o644)
+    except OSError as error:
+        raise store_error(layout.home, error) from error
+    return True
+
+
+def unpin(layout: Layout, key: str) -> bool:
+    """Let a key go; False where it was not pinned.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    try:
+        os.unlink(layout.pins / f"{key}.json")  # noqa: PTH108 - to tell whether it was there
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise store_error(layout.home, error) from error
+    return True

@@ -1,0 +1,382 @@
+"""`verify`: what is bad in a store is named, whatever it is, and brought back from where there is a good copy."""
+
+import hashlib
+import json
+import random
+
+import pytest
+from msgspec import structs
+from neuron_files import make_neff
+from standins import Watched, expected, find, make_record, overwrite, publish, served
+
+from cachekit.actions.push import push
+from cachekit.actions.repair import repair
+from cachekit.actions.verify import failure, verify
+from cachekit.key import key_of
+from cachekit.record import File, Module, encode
+from cachekit.store.layout import Layout
+from cachekit.tiers.folder import FolderTier
+
+COMPILER = "neuronxcc-2.16.372.0+4a9b2326"
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def shared(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+def with_cache(home, shared):
+    return Watched(home, shared=[(FolderTier(shared), "rw")])
+
+
+def filled(watched, *made):
+    """Publish records, and put them on the shared caches, if there are any."""
+    for pair in made:
+        publish(watched.store, pair)
+    push(watched.session, [record for record, _ in made], watched.session.chain.writable)
+
+
+def spoil(path, chosen):
+    """One of the ways in which a file goes bad."""
+    raw = path.read_bytes()
+    at = chosen.randrange(len(raw))
+    way = chosen.choice(["flip", "cut", "longer", "empty", "gone"])
+    if way == "gone":
+        path.unlink()
+    else:
+        bad = {
+            "flip": raw[:at] + bytes([raw[at] ^ 1 << chosen.randrange(8)]) + raw[at + 1 :],
+            "cut": raw[:at],
+            "longer": raw + b"\0",
+            "empty": b"",
+        }[way]
+        overwrite(path, bad)
+    return way
+
+
+def record_path(store, record):
+    return store.layout.record(record.directory, record.model_type, record.key)
+
+
+def copy_path(store, record):
+    return store.layout.blob(hashlib.sha256(encode(record)).hexdigest())
+
+
+def test_nothing_is_bad_in_no_store_and_in_a_good_one(home):
+    watched = Watched(home)
+    assert verify(watched.session).problems == ()
+    assert not home.exists()
+    publish(watched.store, make_record(1, ("a", "same")))
+    publish(watched.store, make_record(2, ("b", "same")))
+    found = verify(watched.session)
+    assert failure(found) is None
+    assert (found.records, found.blobs, found.orphans, found.notes) == (2, 5, (0, 0), ())
+    assert found.size == 3 * 3000 + sum(path.stat().st_size for path in (home / "v1" / "records").rglob("*.json"))
+    assert verify(watched.session, quick=True).problems == ()
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+def test_what_is_bad_is_named_and_nothing_else(home, shared, quick):
+    """One file of many, in each of the ways; --quick tells all but those that only a digest can tell."""
+    watched = with_cache(home, shared)
+    made = [make_record(number, (f"own {number}", f"also {number}", "same"), size=300) for number in range(12)]
+    filled(watched, *made)
+    chosen = random.Random(7)
+    ways = set()
+    for _ in range(40):
+        record, _ = chosen.choice(made)
+        file = chosen.choice(record.files[:2])
+        path = watched.store.layout.blob(file.sha256)
+        good = path.read_bytes()
+        way = spoil(path, chosen)
+        ways.add(way)
+        found = verify(watched.session, quick=quick)
+        if quick and way == "flip":
+            assert found.problems == ()
+        else:
+            (problem,) = found.problems
+            assert (problem.kind, problem.keys, problem.path) == ("blob", (record.key,), path)
+            assert problem.file == f"standin-1.0/MODULE_1/{file.path}"
+            error = failure(found)
+            assert error.exit_code == 5
+            assert record.key[:12] in error.message
+            assert file.path in error.cause
+            done = repair(watched.session, found.problems)
+            assert [(one, source) for one, source in done.mended] == [
+                (problem, str(watched.session.chain.readable[0].name))
+            ]
+            assert done.left == ()
+            assert verify(watched.session).problems == ()
+        if path.exists():
+            path.chmod(0o644)
+        path.write_bytes(good)
+    assert ways == {"flip", "cut", "longer", "empty", "gone"}
+    for pair in made:
+        assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
+
+
+@pytest.mark.feature("S6")
+def test_one_corrupt_file_of_a_thousand(home, shared):
+    made = [make_record(number, tuple(f"{number} {part}" for part in range(20)), size=64) for number in range(50)]
+    watched = with_cache(home, shared)
+    filled(watched, *made)
+    record, contents = made[17]
+    bad = watched.store.layout.blob(record.files[3].sha256)
+    overwrite(bad, bytes(64))
+    found = verify(watched.session)
+    assert [problem.path for problem in found.problems] == [bad]
+    assert failure(found).exit_code == 5
+    done = repair(watched.session, found.problems)
+    assert failure(found, [problem for problem, _ in done.left]) is None
+    assert bad.read_bytes() == contents[record.files[3].sha256]
+    assert verify(watched.session).problems == ()
+    assert find(watched.store, record) == record
+
+
+@pytest.mark.feature("S6")
+def test_decay_of_the_disk_that_moves_no_time_is_found_and_mended(home, shared):
+    """A note says that this state of the file was hashed; only hashing it again tells."""
+    made = make_record(1)
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    digest = made[0].files[0].sha256
+    path = watched.store.layout.blob(digest)
+    note = watched.store.layout.verified / digest
+    overwrite(path, bytes(3000))
+    status = path.stat()
+    _, _, *pieces = note.read_text().splitlines()
+    state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+    note.write_text("\n".join((digest, state, *pieces)))
+    assert find(Watched(home).store, made[0]) is not None, "the note is believed"
+    found = verify(watched.session)
+    assert [problem.digest for problem in found.problems] == [digest]
+    assert repair(watched.session, found.problems).left == ()
+    assert served(watched.store, made[0]) == expected(made)
+
+
+@pytest.mark.feature("S6")
+def test_a_file_of_several_records_is_one_problem(home):
+    watched = Watched(home)
+    made = [make_record(number, ("same", f"own {number}")) for number in range(3)]
+    filled(watched, *made)
+    path = watched.store.layout.blob(made[0][0].files[0].sha256)
+    overwrite(path, b"bad")
+    (problem,) = verify(watched.session).problems
+    assert set(problem.keys) == {record.key for record, _ in made}
+
+
+# Records
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["flip", "cut", "other", "text"])
+def test_a_damaged_record_comes_back_from_its_copy(home, way):
+    made, other = make_record(1), make_record(2, ("b", "c"))
+    watched = Watched(home)
+    filled(watched, made, other)
+    path = record_path(watched.store, made[0])
+    raw = path.read_bytes()
+    bad = {
+        "flip": raw.replace(b'"toy"', b'"top"'),
+        "cut": raw[:-30],
+        "other": record_path(watched.store, other[0]).read_bytes(),
+        "text": b"no record",
+    }[way]
+    overwrite(path, bad)
+    found = verify(watched.session, quick=True)
+    assert [(problem.kind, problem.keys, problem.path) for problem in found.problems] == [
+        ("record", (made[0].key,), path)
+    ]
+    done = repair(watched.session, found.problems)
+    assert [source for _, source in done.mended] == ["its copy in the store"]
+    assert path.read_bytes() == raw
+    assert verify(watched.session).problems == ()
+    assert find(Watched(home).store, other[0]) == other[0]
+
+
+@pytest.mark.feature("S6")
+def test_a_damaged_record_without_a_copy_comes_from_a_cache(home, shared):
+    made = make_record(1)
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    path, copy = record_path(watched.store, made[0]), copy_path(watched.store, made[0])
+    raw = path.read_bytes()
+    overwrite(path, b"{}")
+    overwrite(copy, b"{}")
+    found = verify(watched.session)
+    done = repair(watched.session, found.problems)
+    assert done.left == ()
+    assert path.read_bytes() == copy.read_bytes() == raw
+    assert verify(watched.session).problems == ()
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["bad", "gone"])
+def test_the_copy_of_a_record_is_written_anew(home, way):
+    made = make_record(1)
+    watched = Watched(home)
+    filled(watched, made)
+    copy = copy_path(watched.store, made[0])
+    copy.unlink() if way == "gone" else overwrite(copy, b"bad")
+    found = verify(watched.session)
+    assert [(problem.kind, problem.path) for problem in found.problems] == [("copy", copy)]
+    assert repair(watched.session, found.problems).left == ()
+    assert copy.read_bytes() == encode(made[0])
+    assert verify(watched.session).problems == ()
+
+
+def test_records_of_a_later_version_are_counted_and_no_damage(home):
+    watched = Watched(home)
+    publish(watched.store, make_record(1))
+    body = json.loads(encode(make_record(2, ("z",))[0]))["record"] | {"schema": 2, "more": "unknown"}
+    raw = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    document = {"record": body, "sha256": hashlib.sha256(raw).hexdigest()}
+    path = record_path(watched.store, make_record(2)[0])
+    path.write_bytes(json.dumps(document).encode())
+    found = verify(watched.session)
+    assert found.problems == ()
+    assert (found.records, found.foreign) == (2, 1)
+
+
+# What cannot be repaired
+
+
+@pytest.mark.feature("S6")
+def test_what_no_cache_has_is_said_and_stays_as_it_is(home, shared):
+    one, two = make_record(1, ("a", "b")), make_record(2, ("c", "d"))
+    watched = with_cache(home, shared)
+    filled(watched, one)
+    publish(watched.store, two)  # nobody else has it
+    for record, _ in (one, two):
+        overwrite(watched.store.layout.blob(record.files[0].sha256), b"bad")
+    found = verify(watched.session)
+    done = repair(watched.session, found.problems)
+    assert [problem.keys for problem, _ in done.mended] == [(one[0].key,)]
+    ((problem, why),) = done.left
+    assert (problem.keys, why) == ((two[0].key,), "no shared cache has it")
+    error = failure(found, [problem for problem, _ in done.left])
+    assert error.exit_code == 5
+    assert two[0].key[:12] in error.message
+    assert one[0].key[:12] not in error.message
+    assert "rm" in error.hint
+    assert [problem.keys for problem in verify(watched.session).problems] == [(two[0].key,)], "named again"
+
+
+@pytest.mark.feature("S6")
+def test_a_cache_that_has_other_bytes_for_the_file_does_not_repair_it(home, shared):
+    made = make_record(1, size=9000)  # larger than what travels inside of the record
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    theirs = [path for path in shared.rglob("*") if path.is_file() and path.read_bytes() in made[1].values()]
+    assert theirs
+    for path in theirs:
+        overwrite(path, bytes(9000))
+    bad = watched.store.layout.blob(made[0].files[0].sha256)
+    overwrite(bad, b"bad")
+    fresh = with_cache(home, shared)
+    found = verify(fresh.session)
+    done = repair(fresh.session, found.problems)
+    assert len(done.left) == 1
+    assert failure(found, [problem for problem, _ in done.left]).exit_code == 5
+    assert find(fresh.store, made[0]) is None
+
+
+@pytest.mark.feature("S6")
+def test_another_compile_of_the_key_takes_the_place_of_one_that_nobody_has(home, shared, tmp_path):
+    theirs = make_record(1, ("their a", "their b"))
+    other = with_cache(tmp_path / "other", shared)
+    filled(other, theirs)
+    ours = make_record(1, ("our a", "our b"))
+    watched = with_cache(home, shared)
+    publish(watched.store, ours)
+    overwrite(watched.store.layout.blob(ours[0].files[1].sha256), b"bad")
+    found = verify(watched.session)
+    assert repair(watched.session, found.problems).left == ()
+    assert find(watched.store, ours[0]) == theirs[0]
+    assert served(watched.store, theirs[0]) == expected(theirs)
+    assert verify(watched.session).problems == ()
+
+
+def test_a_check_changes_nothing(home):
+    watched = Watched(home)
+    filled(watched, make_record(1), make_record(2, ("c",)))
+    overwrite(watched.store.layout.blob(make_record(1)[0].files[0].sha256), b"bad")
+    state = {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts}
+    assert verify(watched.session).problems
+    assert {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts} == state
+    assert watched.damage() == []
+
+
+# Compiled graphs
+
+
+def neuron_record(contents, *, name="MODULE_14529842170341812+f7f529f3"):
+    files = [("model.neff", contents), ("model.done", b""), ("compile_flags.json", b'["--target=trn1"]')]
+    hard = {"neuron.module": name, "number": len(contents)}
+    record, _ = make_record(1)
+    made = tuple(File(path, len(raw), hashlib.sha256(raw).hexdigest()) for path, raw in files)
+    module = Module(f"{COMPILER}/{name}", made)
+    record = structs.replace(
+        record, key=key_of(hard), hard=hard, compiler="neuron", directory=COMPILER, modules=(module,)
+    )
+    return record, {hashlib.sha256(raw).hexdigest(): raw for _, raw in files}
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["good", "flip", "cut", "no neff"])
+def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way):
+    """Poisoned before it was hashed: no digest tells, its own does."""
+    raw = make_neff(version="2.16.372.0+4a9b2326", target="sunda")
+    middle = len(raw) - 40
+    contents = {
+        "good": raw,
+        "flip": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
+        "cut": raw[:-100],
+        "no neff": b"an odd thing" * 200,
+    }[way]
+    made = neuron_record(contents)
+    watched = Watched(home)
+    publish(watched.store, made)
+    found = verify(watched.session)
+    if way in {"flip", "cut"}:
+        assert [(problem.kind, problem.file) for problem in found.problems] == [
+            ("neff", f"{COMPILER}/MODULE_14529842170341812+f7f529f3/model.neff")
+        ]
+        assert failure(found).exit_code == 5
+        done = repair(watched.session, found.problems)
+        assert [why for _, why in done.left] == ["no shared cache is named that may be read"]
+    else:
+        assert found.problems == ()
+        assert len(found.notes) == (way == "no neff")
+    assert verify(watched.session, quick=True).problems == ()
+
+
+# What nobody needs
+
+
+def test_what_is_left_over_is_counted_and_no_damage(home):
+    watched = Watched(home)
+    filled(watched, make_record(1, ("old",)))
+    publish(watched.store, make_record(1, ("new",)))
+    layout = Layout(home)
+    (layout.tmp / "publish-1-abc").mkdir(parents=True)
+    (layout.tmp / "publish-1-abc" / "part").write_bytes(bytes(100))
+    (layout.tmp / "publish-1-abc.lock").touch()
+    layout.quarantine.mkdir()
+    (layout.quarantine / "20260101T000000-1-abc").write_bytes(bytes(7))
+    (layout.blobs / "ab").mkdir(exist_ok=True)
+    (layout.blobs / "ab" / "stranger").write_bytes(b"?")
+    found = verify(watched.session)
+    assert failure(found) is None
+    assert found.orphans == (2, 3000 + len(encode(make_record(1, ("old",))[0])))
+    assert found.leftovers == (2, 107)
+    assert found.quarantined == (1, 7)
+    assert any("stranger" in note for note in found.notes)
