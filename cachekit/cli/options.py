@@ -290,7 +290,14 @@ def need_chain(chain: Chain, verb: str) -> None:
         )
 
 
-def key_of(config: Config, name: str, overrides: list[str] | None) -> str:
+def key_of(
+    config: Config,
+    name: str,
+    overrides: list[str] | None,
+    *,
+    toolchain: str | None = None,
+    instance: str | None = None,
+) -> str:
     """The key of a recipe; anything else is taken for the beginning of a key."""
     from cachekit import zoo
     from cachekit.actions.prepare import prepare
@@ -304,7 +311,8 @@ def key_of(config: Config, name: str, overrides: list[str] | None) -> str:
             return name
         raise
     loaded, _ = load_recipe(name, overrides)
-    return prepare(loaded, select(loaded.compiler.name, config.compiler), name).key
+    compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
+    return prepare(loaded, compiler, name).key
 
 
 def check_output(folder: Path) -> None:
