@@ -177,10 +177,10 @@ class Reader:
                     hint="upgrade cachekit here",
                 )
             members = msgspec.convert(body["members"], tuple[Member, ...])
+            if index(members) != raw:
+                raise DamagedRecordError("its index is not written as one is")  # noqa: TRY301
         except (DamagedRecordError, msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
             raise self.damaged(str(error)) from error
-        if index(members) != raw:
-            raise self.damaged("its index is not written as one is")
         paths = {INDEX, *(member.path for member in members)}
         if len(paths) <= len(members) or any(member.size < 0 for member in members):
             raise self.damaged("its index contradicts itself")
