@@ -15,13 +15,31 @@ import pytest
 from bundle_files import crafted, sealed, taken
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import Watched, find, leftovers_of, make_record, publish, side_by_side, tree
+from msgspec import structs
+from standins import (
+    Watched,
+    compiles,
+    expected,
+    find,
+    leftovers_of,
+    make_record,
+    publish,
+    runs,
+    served,
+    side_by_side,
+    tree,
+)
 
 from cachekit.actions.export_bundle import export_bundle
 from cachekit.actions.import_bundle import import_bundle
+from cachekit.actions.plan import plan
+from cachekit.actions.pull import pull
+from cachekit.actions.train import train
+from cachekit.actions.warm import warm
 from cachekit.bundle import INDEX, Member, Reader, Writer, header, index
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.record import RelativePath
+from cachekit.tiers.folder import FolderTier
 
 pytest_plugins = ["bundle_files"]
 
@@ -154,3 +172,86 @@ def test_a_bundle_comes_through_a_pipe(tmp_path, whole):
     with subprocess.Popen(["sh", "-c", f"dd if={path} bs=777 2>/dev/null"], stdout=subprocess.PIPE, bufsize=0) as feed:
         done = import_bundle(Watched(home).session, feed.stdout, "standard input")
     assert [state for _, state in done.records] == ["added"]
+
+
+# What the store has
+
+
+def exported(tmp_path, made) -> bytes:
+    watched = Watched(tmp_path / "other")
+    path = tmp_path / "other.tar"
+    export_bundle(watched.session, [publish(watched.store, made)], str(path))
+    return path.read_bytes()
+
+
+def test_another_build_of_a_module_leaves_that_of_the_store(tmp_path):
+    raw = exported(tmp_path, make_record(1, ("a", "c")))
+    watched = Watched(tmp_path / "home")
+    mine = make_record(1, ("a", "b"))
+    record = publish(watched.store, mine)
+    done = import_bundle(watched.session, io.BytesIO(raw), "x.tar")
+    assert [state for _, state in done.records] == ["kept"]
+    assert find(watched.store, record) == record
+    assert served(watched.store, record) == expected(mine)
+    assert done.size == 0
+
+
+def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
+    record, contents = make_record(1, ("b", "c"))
+    module = structs.replace(record.modules[0], name="standin-1.0/MODULE_2")
+    raw = exported(tmp_path, (structs.replace(record, modules=(module,)), contents))
+    watched = Watched(tmp_path / "home")
+    mine = publish(watched.store, make_record(1, ("a", "b")))
+    for dry_run in (True, False):
+        done = import_bundle(watched.session, io.BytesIO(raw), "x.tar", dry_run=dry_run)
+        assert ([state for _, state in done.records], done.size) == (["merged"], 3000)
+        assert (find(watched.store, mine) == mine) is dry_run
+    found = find(watched.store, mine)
+    assert [one.name for one in found.modules] == ["standin-1.0/MODULE_1", "standin-1.0/MODULE_2"]
+    assert [state for _, state in import_bundle(watched.session, io.BytesIO(raw), "x.tar").records] == ["present"]
+
+
+@pytest.mark.feature("F4")
+def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
+    """The later one's files lie under their digests, as on a shared cache."""
+    watched = Watched(tmp_path / "maker")
+    made = [make_record(number, artifacts) for number, artifacts in ((1, ("a", "b")), (2, ("a", "c")))]
+    other = structs.replace(made[1][0].modules[0].files[1], path="model-b.code")
+    modules = (structs.replace(made[1][0].modules[0], files=(made[1][0].modules[0].files[0], other)),)
+    made[1] = structs.replace(made[1][0], modules=modules), made[1][1]
+    records = [publish(watched.store, one) for one in made]
+    bundled = export_bundle(watched.session, records, str(tmp_path / "x.tar"))
+    assert [member.path for member in bundled.members if "/blobs/" in member.path]
+    done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
+    assert [state for _, state in done.records] == ["added", "added"]
+    store = Watched(tmp_path / "home").store
+    assert [served(store, record) for record in records] == [expected(one) for one in made]
+
+
+@pytest.mark.feature("F4")
+def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
+    path, _ = whole
+    (tmp_path / "tier").mkdir()
+    subprocess.run(["tar", "xf", path, "-C", tmp_path / "tier"], check=True)
+    watched = Watched(tmp_path / "home", shared=[(FolderTier(tmp_path / "tier"), "rw")])
+    record, _ = made = make_record(size=200)
+    found = watched.session.chain.find(record.directory, record.model_type, record.key)
+    assert pull(watched.session, found).record == record
+    assert served(watched.store, record) == expected(made)
+
+
+@pytest.mark.feature("F4")
+def test_after_an_import_nothing_compiles(tmp_path, monkeypatch):
+    """Export, import on an empty box: all of it hits."""
+    maker, box = Watched(tmp_path / "maker"), Watched(tmp_path / "box")
+    record = warm(maker.session, maker.prepare()).record
+    export_bundle(maker.session, [record], str(tmp_path / "x.tar"))
+    assert not plan(box.prepare(), box.store).hit
+    with (tmp_path / "x.tar").open("rb") as source:
+        import_bundle(box.session, source, "x.tar")
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
+    assert plan(box.prepare(), box.store).hit
+    assert warm(box.session, box.prepare()).compiled == 0
+    train(box.session, box.prepare(), output_dir=tmp_path / "output")
+    assert [run["mode"] for run in runs(tmp_path / "log")] == ["train"]
+    assert compiles(tmp_path / "log") == []

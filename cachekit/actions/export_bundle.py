@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -19,6 +20,8 @@ from cachekit.record import File, Record
 from cachekit.store.durable import sync_folder
 from cachekit.tiers.draft import Draft, Known, draft
 from cachekit.tiers.port import Entry, Tier, Upload
+
+STEP = 16 << 20  # bytes between two signs of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,6 @@ def export_bundle(session: Session, records: Sequence[Record], target: str, *, d
 
 def _members(drafted: Draft) -> tuple[Member, ...]:
     """Records first, so that whoever reads knows of each file whether it is wanted."""
-    import hashlib
-
     documents = [
         Member(write.path, len(write.data or b""), hashlib.sha256(write.data or b"").hexdigest())
         for write in sorted(drafted.records, key=lambda write: write.path)
@@ -106,13 +107,15 @@ def _members(drafted: Draft) -> tuple[Member, ...]:
 def _write(session: Session, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> Totals:
     documents = {write.path: write.data or b"" for write in drafted.records}
     files = {file.path: file for file in drafted.files}
-    total, done = sum(member.size for member in members), 0
+    total, done, told = sum(member.size for member in members), 0, 0
 
     def tell(chunks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal done
+        nonlocal done, told
         for chunk in chunks:
             done += len(chunk)
-            session.journal.show("export.progress", bytes=done, total=total)
+            if done - told >= STEP:
+                told = done
+                session.journal.show("export.progress", bytes=done, total=total)
             yield chunk
 
     writer = Writer(out, members)

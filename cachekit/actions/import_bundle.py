@@ -21,6 +21,7 @@ from cachekit.tiers import document, layout
 from cachekit.tiers.document import RECORD_LIMIT, Shared
 
 State = Literal["added", "merged", "present", "kept"]
+STEP = 16 << 20  # bytes between two signs of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,19 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
 def _read(session: Session, reader: Reader, taken: _Taken) -> int:
     """Read all of it; returns how many bytes the store lacks."""
     documents = [member for member in reader.members if member.path.startswith(f"{layout.RECORDS}/")]
-    size, done, total = 0, 0, sum(member.size for member in reader.members)
-    for number, (member, chunks) in enumerate(reader.each()):
+    size, done, told, total = 0, 0, 0, sum(member.size for member in reader.members)
+
+    def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal done, told
+        for chunk in chunks:
+            done += len(chunk)
+            if done - told >= STEP:
+                told = done
+                session.journal.show("import.progress", bytes=done, total=total)
+            yield chunk
+
+    for number, (member, raw) in enumerate(reader.each()):
+        chunks = counted(raw)
         if number < len(documents):
             taken.shared.append(_document(reader, member, chunks))
         elif taken.workspace and member.sha256 in taken.wanted and member.sha256 not in taken.finished:
@@ -128,8 +140,6 @@ def _read(session: Session, reader: Reader, taken: _Taken) -> int:
         if number == len(documents) - 1:
             _compare(reader, documents, taken.shared)
             size = _decide(session.store, taken)
-        done += member.size
-        session.journal.show("import.progress", bytes=done, total=total)
     if not documents:
         raise reader.damaged("it has no record")
     return size
