@@ -37,6 +37,7 @@ VERBS = (
     "plan",
     "pull",
     "push",
+    "lock",
     "ls",
     "show",
     "neff",

@@ -21,6 +21,7 @@ MODULES = {
     "plan": "plan",
     "pull": "pull",
     "push": "push",
+    "lock": "lock",
     "ls": "ls",
     "show": "show",
     "neff": "neff",
