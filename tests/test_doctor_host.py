@@ -8,72 +8,19 @@ import resource
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager, nullcontext
-from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 from cli_session import publish as publish_recipe
+from doctor_cases import fine, shell, the_problem
 from neuron_trees import make
 
 from cachekit.actions import doctor_folders
-from cachekit.actions.doctor import doctor
-from cachekit.actions.doctor_checks import CHECKS
 from cachekit.compilers.neuron import host, mounts
-from cachekit.config import load
 
-pytest_plugins = ["cli_session"]
-
-
-def findings(name: str, *, nobody=False, **flags) -> list[dict]:
-    checks = [check for check in CHECKS if check.name == name]
-    assert checks
-    config = load(flags)
-    with another_user() if nobody else nullcontext():
-        document = doctor(config, checks)
-    return [one for one in document["findings"] if one["check"] == name]
-
-
-def the_problem(name: str, **flags) -> dict:
-    """The one problem that a check found; there is always something to be done."""
-    (found,) = (one for one in findings(name, **flags) if one["state"] == "problem")
-    assert found["mend"] or found["run"]
-    return found
-
-
-def fine(name: str, **flags) -> bool:
-    return {one["state"] for one in findings(name, **flags)} == {"ok"}
-
-
-def shell(line: str, **environ: str) -> str:
-    return subprocess.run(
-        ["bash", "-c", line], env={**os.environ, **environ}, capture_output=True, text=True, check=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def public():
-    """A folder that any user reaches."""
-    with tempfile.TemporaryDirectory(prefix="cachekit-test-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@contextmanager
-def another_user():
-    """Somebody who may not write what we made, as far as the system asks: root as nobody."""
-    if os.geteuid():
-        pytest.skip("only root can be somebody else")
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
+pytest_plugins = ["cli_session", "doctor_cases"]
 
 
 def statvfs(monkeypatch, **changes):
@@ -306,133 +253,3 @@ def test_a_clock_that_was_set_back(home):
     found = the_problem("clock")
     assert "2 hours from now" in found["said"]
     assert found["run"] == "sudo chronyc makestep"
-
-
-# Shared caches
-
-
-@pytest.mark.feature("U1")
-def test_a_shared_folder_that_is_not_there(tmp_path):
-    chain = f"local:rw,{tmp_path}/team:rw"
-    found = the_problem("caches", cache=chain)
-    subprocess.run(shlex.split(found["run"]), check=True)
-    assert fine("caches", cache=chain)
-
-
-@pytest.mark.feature("U1")
-def test_a_shared_folder_that_only_others_may_write(public):
-    found = the_problem("caches", cache=f"local:rw,{public}:rw", nobody=True)
-    assert fine("caches", cache=f"local:rw,{public}:r", nobody=True)
-    assert "cannot be written by this user" in found["said"]
-
-
-@pytest.mark.feature("U1")
-def test_a_chain_that_means_nothing():
-    found = the_problem("caches", cache="local:rw,nobody:rw")
-    assert "no cache is called 'nobody'" in found["said"]
-
-
-@pytest.mark.feature("U1")
-def test_a_hub_that_is_never_asked(monkeypatch):
-    assert fine("offline")
-    found = the_problem("offline", cache="local:rw,hf://team/cache:rw")
-    assert found["run"] == "unset HF_HUB_OFFLINE"
-    assert [one["state"] for one in findings("caches", cache="local:rw,hf://team/cache:rw")] == ["unknown"]
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    assert fine("offline", cache="local:rw,hf://team/cache:rw")
-
-
-@pytest.mark.feature("U1")
-def test_a_token_that_is_missing_or_none(tmp_path, monkeypatch):
-    chain = {"cache": "local:rw,hf://team/cache:rw"}
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    assert fine("token")
-    assert the_problem("token", **chain)["run"] == "hf auth login"
-    secret = "hf_" + "a1B2" * 9
-    for text in (f'"{secret}"', "changeme", f"Bearer {secret}"):
-        monkeypatch.setenv("HF_TOKEN", text)
-        found = the_problem("token", **chain)
-        assert "HF_TOKEN holds no token" in found["said"]
-        assert secret not in json.dumps(found)
-    monkeypatch.setenv("HF_TOKEN", secret)
-    assert fine("token", **chain)
-    monkeypatch.delenv("HF_TOKEN")
-    (tmp_path / "token").write_text(secret + "\n")
-    (tmp_path / "token").chmod(0o644)
-    found = the_problem("token", **chain)
-    assert "others can read the token" in found["said"]
-    subprocess.run(shlex.split(found["run"]), check=True)
-    assert fine("token", **chain)
-
-
-@pytest.fixture
-def late_server():
-    """A server whose clock is an hour behind ours, so that ours is ahead."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            self.send_response_only(404)
-            self.send_header("Date", formatdate(time.time() - self.server.late, usegmt=True))
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    server.late = 3600
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.feature("U1")
-def test_a_clock_that_is_not_the_caches(late_server, monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    address = f"http://127.0.0.1:{late_server.server_port}"
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv("HF_ENDPOINT", address)
-    chain = {"cache": "local:rw,hf://team/cache:r"}
-    found = the_problem("cache-clocks", **chain)
-    assert f"is 1 hours ahead of that of {address}" in found["said"].replace("60 minutes", "1 hours")
-    late_server.late = 0
-    assert fine("cache-clocks", **chain)
-
-
-@pytest.mark.feature("U1")
-def test_records_that_could_not_be_pushed(home):
-    note = home / "v1" / "state" / "remotes" / "0a1b" / "pending" / ("0" * 64)
-    note.parent.mkdir(parents=True)
-    note.write_text("{}")
-    found = the_problem("pending-pushes")
-    assert found["run"] == "cachekit push --pending"
-    assert "1 record was compiled here and could not be pushed" in found["said"]
-
-
-# Files of the project
-
-
-@pytest.mark.feature("U1")
-def test_a_lock_file_after_a_merge(command, machine, home, work):
-    publish_recipe(home)
-    command("lock", "tiny.yaml")
-    assert fine("lock-file")
-    text = (work / "cachekit.lock").read_text()
-    (work / "cachekit.lock").write_text(f"<<<<<<< HEAD\n{text}")
-    found = the_problem("lock-file")
-    assert "cachekit.lock is no lock file" in found["said"]
-    assert "lock anew" in found["mend"]
-
-
-@pytest.mark.feature("U1")
-@pytest.mark.parametrize("text", ["cache = [", 'chache = "x"', "keep_logs = 'soon'"])
-def test_a_settings_file_that_is_broken(command, work, text):
-    """The other checks are made all the same."""
-    (work / "cachekit.toml").write_text(text)
-    document = command("doctor", "--format", "json", code=1).json
-    (found,) = (one for one in document["findings"] if one["check"] == "settings")
-    assert (found["state"], "cachekit.toml" in found["said"]) == ("problem", True)
-    assert found["mend"]
-    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in CHECKS)}
