@@ -286,7 +286,15 @@ def load(
         if environ.get(variable):
             found[name] = (environ[variable], f"environment {variable}")
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
+    return _made(found)
 
+
+def defaults() -> Config:
+    """The settings of somebody who has none: what is left where files cannot be read."""
+    return _made({name: (value, "default") for name, value in _defaults().items()})
+
+
+def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
     values: dict[str, Any] = {}
     settings = []
     for name, (read, text) in _SETTINGS.items():

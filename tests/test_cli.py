@@ -39,6 +39,7 @@ VERBS = (
     "coverage",
     "pull",
     "push",
+    "lock",
     "ls",
     "show",
     "neff",

@@ -47,13 +47,19 @@ class Check(Protocol):
         """Look; changes nothing. Findings come in the order in which people should see them."""
 
 
-def doctor(config: Config, checks: Sequence[Check]) -> dict[str, Any]:
+def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None = None) -> dict[str, Any]:
     """Run checks; one that fails itself stops no other.
+
+    Args:
+        config: Settings.
+        checks: The checks.
+        broken: Why the user's own settings could not be read, where these are others.
 
     Returns:
         JSON values: every finding with its check's name, and how many there are of each state.
     """
-    found: list[tuple[str, Finding]] = []
+    said = ", ".join(dict.fromkeys(one.origin for one in config.settings if one.origin != "default"))
+    found = [("settings", _said(broken) if broken else Finding("ok", said or "all are the defaults"))]
     for check in checks:
         found += [(check.name, finding) for finding in _findings(check, config)]
     counts = Counter(finding.state for _, finding in found)
@@ -72,9 +78,13 @@ def _findings(check: Check, config: Config) -> list[Finding]:
     try:
         return list(check(config))
     except CachekitError as error:
-        return [Finding("problem", "; ".join(filter(None, (error.message, error.cause))), error.hint)]
+        return [_said(error)]
     except OSError as error:
         return [Finding("unknown", f"it cannot be looked at: {error}")]
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other checks
         _log.exception("the check %s failed", check.name)
         return [Finding("unknown", f"this check failed itself: {type(error).__name__}: {error}")]
+
+
+def _said(error: CachekitError) -> Finding:
+    return Finding("problem", "; ".join(filter(None, (error.message, error.cause))), error.hint)

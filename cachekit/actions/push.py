@@ -82,13 +82,18 @@ def push(
     Raises:
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
-    offers = [_offer(session, record, replaces=replaces) for record in records]
+    offers = [offer(session, record, replaces=replaces) for record in records]
     for record in records if not dry_run else ():
         session.chain.postpone(record)
     return [_push(session, remote, offers, turn, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes]
 
 
-def _offer(session: Session, record: Record, *, replaces: bool) -> Offer:
+def offer(session: Session, record: Record, *, replaces: bool = False) -> Offer:
+    """A record of the store as it goes to a cache: with its tiny files inside, and where the others lie here.
+
+    Raises:
+        IntegrityError: A blob of it is damaged; it has been set aside.
+    """
     store = session.store
     store.hold(record.files)
     damaged = store.missing(record)

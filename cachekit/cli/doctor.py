@@ -33,7 +33,7 @@ def command(
 
     Example:  cachekit doctor --neuron-contract
     """
-    from cachekit.errors import UsageError
+    from cachekit.errors import CachekitError, UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if contract:
@@ -42,8 +42,15 @@ def command(
         raise UsageError("--quick goes with --neuron-contract", hint="cachekit doctor --neuron-contract --quick")
     from cachekit.actions.doctor import doctor, exit_code
     from cachekit.actions.doctor_checks import CHECKS
+    from cachekit.config import defaults
 
-    document = doctor(options.load_config(home), CHECKS)
+    broken: CachekitError | None = None
+    try:
+        config = options.load_config(home)
+    except (CachekitError, OSError) as error:  # one more thing to be told
+        config = defaults()
+        broken = error if isinstance(error, CachekitError) else UsageError("settings cannot be read", cause=str(error))
+    document = doctor(config, CHECKS, broken)
     out.data(document, human, _quiet)
     return exit_code(document)
 

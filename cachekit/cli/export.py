@@ -1,57 +1,129 @@
-"""`cachekit export`: write modules of the store as a Neuron cache."""
+"""`cachekit export`: write records of the store as one file, or as a Neuron cache."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cachekit.record import Record
+    from cachekit.store import Store
+
 NAME = "export"
 SHOWN = 12  # lines, for people
 
-Folder = Annotated[str, typer.Argument(metavar="DIR", help="The cache's root; made if need be.", show_default=False)]
-Records = Annotated[
-    Optional[list[str]],
-    typer.Option("--record", metavar="KEY", help="A record, by the first digits of its key. Repeatable."),
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="NAME.tar is a bundle, - one on stdout, a folder the root of a Neuron cache.",
+        show_default=False,
+    ),
 ]
-Compiler = Annotated[
-    Optional[str], typer.Option("--compiler", metavar="DIR", help="Only modules of this neuronxcc-<version>.")
+Names = Annotated[
+    Optional[list[str]], typer.Argument(metavar="RECIPE|KEY...", help="Recipes, or keys of `cachekit ls`.")
 ]
-Everything = Annotated[bool, typer.Option("--all", help="All modules of Neuron's.")]
+AllOf = Annotated[
+    Optional[str], typer.Option("--all-of", metavar="DIR", help="All records of a compiler: neuronxcc-<version>.")
+]
+Everything = Annotated[bool, typer.Option("--all", help="All records; in a Neuron cache all of Neuron's.")]
 
 
 def command(
-    folder: Folder,
-    record: Records = None,
-    compiler: Compiler = None,
+    target: Target,
+    names: Names = None,
+    overrides: options.Overrides = None,
+    all_of: AllOf = None,
     everything: Everything = False,
     dry_run: options.DryRun = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
     home: options.Home = None,
+    compiler: options.CompilerName = None,
+    toolchain: options.Toolchain = None,
+    instance: options.Instance = None,
 ) -> int:
-    """Write modules of the store as a Neuron cache.
+    """Write records as one file for a machine without a network, or as a Neuron cache.
 
-    Neuron and optimum-neuron read it. It may be in use: finished modules that are there stay, locked ones are left
-    alone. Exit 5 if the store is damaged.
+    A name that ends in .tar is a bundle: records with all their compiled files, for `cachekit import` there. Models,
+    data and packages are not in it. Unpacked with `tar x` into an empty folder it is a shared cache.
 
-    Example:  cachekit export /var/tmp/neuron-compile-cache --record 3f2a91c0
+    A folder is a Neuron cache, for Neuron and optimum-neuron. It may be in use: finished modules that are there stay,
+    locked ones are left alone.
+
+    Exit 3 where a recipe is not in the store, 5 where the store is damaged.
+
+    Example:  cachekit export bert.tar bert
+
+    Example:  cachekit export - bert | ssh box cachekit import -
+
+    Example:  cachekit export /var/tmp/neuron-compile-cache 3f2a91c0
     """
-    from cachekit.actions.neuron_export import export_cache, failure
-    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
 
-    out.setup(format, quiet=quiet, verbose=verbose)
-    if everything == bool(record or compiler):
-        raise UsageError("what to export is not clear", hint="give --record KEY, --compiler DIR, or --all")
-    target = options.cache_folder(folder)
-    with options.session(options.load_config(home), None, NAME if not dry_run else "") as session:
-        exported = export_cache(
-            session.store, target, check, keys=record or (), compiler=compiler or "", dry_run=dry_run
+    out.setup(format, quiet=quiet, verbose=verbose, aside=target == "-")
+    if everything + bool(names) + bool(all_of) != 1:
+        raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
+    path = options.cache_folder(target)
+    config = options.load_config(home, compiler)
+    with options.session(config, None, "") as session:
+        keys = []
+        for name in names or ():
+            key = options.key_of(config, name, overrides, toolchain=toolchain, instance=instance)
+            if key != name:
+                _check_warm(session.store, key, options.named(name, overrides, home, compiler))
+            keys.append(key)
+        if target != "-" and (path.is_dir() or path.suffix != ".tar"):
+            return _cache(session.store, path, keys, all_of, dry_run=dry_run)
+        from cachekit.actions.export_bundle import export_bundle
+
+        bundled = export_bundle(
+            session, _records(session.store, keys, all_of), target if target == "-" else str(path), dry_run=dry_run
         )
+    out.data(bundled.as_dict(), bundle_human, lambda found: str(found["sha256"]))
+    return 0
+
+
+def _check_warm(store: Store, key: str, recipe: str) -> None:
+    from cachekit.errors import MissError
+
+    if not any(record.key == key for record in store.records()):
+        raise MissError(
+            f"{recipe} is not in the store: key {key[:16]} has no record",
+            hint=f"cachekit pull {recipe}, or cachekit warm {recipe}",
+        )
+
+
+def _records(store: Store, keys: list[str], all_of: str | None) -> list[Record]:
+    """What a bundle is to carry.
+
+    Raises:
+        UnknownNameError: Nothing is called that.
+    """
+    from cachekit.actions.inspect import find
+    from cachekit.errors import UnknownNameError
+
+    if keys:
+        return list({record.key: record for record in (find(store, key) for key in keys)}.values())
+    records = [record for record in store.records() if not all_of or record.directory == all_of]
+    if not records:
+        raise UnknownNameError(
+            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"
+        )
+    return records
+
+
+def _cache(store: Store, folder: Path, keys: list[str], all_of: str | None, *, dry_run: bool) -> int:
+    from cachekit.actions.neuron_export import export_cache, failure
+    from cachekit.compilers.neuron.fit import check
+
+    exported = export_cache(store, folder, check, keys=keys, compiler=all_of or "", dry_run=dry_run)
     problem = failure(exported)
     out.data(
         exported.as_dict(), human, lambda found: str(found["restored"] + found["replaced"]), fails=problem is not None
@@ -61,8 +133,25 @@ def command(
     return 0
 
 
+def bundle_human(document: dict[str, Any]) -> list[str]:
+    """A bundle for people."""
+    would = "would be written" if document["dry_run"] else f"in {out.duration(document['seconds'])}"
+    files = out.count(len(document["files"]) - len(document["records"]), "file")
+    what = f"{out.count(len(document['records']), 'record')}, {files}, {out.size(document['bytes'])}"
+    lines = [f"{document['bundle']}: {what}; {would}"]
+    lines += [
+        f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}, {record['directory']}"
+        for record in document["records"][:SHOWN]
+    ]
+    if len(document["records"]) > SHOWN:
+        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
+    if document["sha256"]:
+        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit import {document['bundle']}"]
+    return lines
+
+
 def human(document: dict[str, Any]) -> list[str]:
-    """An export for people."""
+    """An export as a Neuron cache for people."""
     would = "would be " if document["dry_run"] else ""
     written = document["restored"] + document["replaced"]
     wrote = f"{out.count(written, 'module')} {would}written, {out.size(document['bytes'])}"

@@ -1,52 +1,114 @@
-"""`cachekit import`: take an existing Neuron cache into the store."""
+"""`cachekit import`: take a bundle, or an existing Neuron cache, into the store."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cachekit.cli import options, out
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cachekit.config import Config
+
 NAME = "import"
 SHOWN = 12  # lines of each kind, for people
 
-Folder = Annotated[
+Source = Annotated[
     str,
-    typer.Argument(metavar="DIR", help="A cache's root, or a neuronxcc-<version> folder in it.", show_default=False),
+    typer.Argument(
+        metavar="SOURCE",
+        help="A bundle, - one on stdin, or a Neuron cache: its root, or a neuronxcc-<version> folder in it.",
+        show_default=False,
+    ),
 ]
 
 
 def command(
-    folder: Folder,
+    source: Source,
     dry_run: options.DryRun = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
     home: options.Home = None,
 ) -> int:
-    """Take the finished modules of an existing Neuron cache.
+    """Take a bundle of `cachekit export`, or the finished modules of a Neuron cache.
 
-    The cache stays as it is, and may be in use. What is failed, locked, unfinished or damaged is left, and reported.
+    A file is a bundle. Every byte of it is compared before any of it becomes visible: exit 5 means that nothing was
+    taken. With --dry-run it is compared and listed.
+
+    A folder is a Neuron cache. It stays as it is, and may be in use. What is failed, locked, unfinished or damaged is
+    left, and reported.
+
+    Example:  cachekit import bert.tar
 
     Example:  cachekit import /var/tmp/neuron-compile-cache
     """
+    out.setup(format, quiet=quiet, verbose=verbose)
+    config = options.load_config(home)
+    if source == "-":
+        return _bundle(config, None, dry_run=dry_run)
+    path = options.cache_folder(source)
+    if path.exists() and not path.is_dir():
+        return _bundle(config, path, dry_run=dry_run)
     from cachekit.actions.neuron_import import import_cache
     from cachekit.compilers.neuron.fit import check
+    from cachekit.errors import UsageError
 
-    out.setup(format, quiet=quiet, verbose=verbose)
-    source = options.cache_folder(folder)
-    verb = NAME if not dry_run else ""
-    with options.session(options.load_config(home), None, verb) as session:
+    if path.suffix == ".tar" and not path.exists():
+        raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
+    with options.session(config, None, NAME if not dry_run else "") as session:
         show = session.journal.show
-        imported = import_cache(session.store, source, check, dry_run=dry_run, tell=lambda event: show(**event))
+        imported = import_cache(session.store, path, check, dry_run=dry_run, tell=lambda event: show(**event))
         session.journal.emit("import.end", **imported.as_dict())
     out.data(imported.as_dict(), human, lambda found: str(found["added"]))
     return 0
 
 
+def _bundle(config: Config, path: Path | None, *, dry_run: bool) -> int:
+    import sys
+
+    from cachekit.actions.import_bundle import import_bundle
+    from cachekit.errors import UsageError
+
+    try:
+        opened = path.open("rb") if path else nullcontext(sys.stdin.buffer)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="see its mode") from error
+    name = str(path) if path else "standard input"
+    with opened as source, options.session(config, None, NAME if not dry_run else "") as session:
+        imported = import_bundle(session, source, name, dry_run=dry_run)
+        session.journal.emit("import.end", **imported.as_dict())
+    out.data(imported.as_dict(), bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    return 0
+
+
+def bundle_human(document: dict[str, Any]) -> list[str]:
+    """An import of a bundle for people."""
+    would = "would be " if document["dry_run"] else ""
+    words = {
+        "added": f"{would}added",
+        "merged": f"{would}added to the store's own",
+        "present": "in the store already",
+        "kept": "another build is in the store, which stays",
+    }
+    took = "" if document["dry_run"] else f" in {out.duration(document['seconds'])}"
+    what = f"{out.count(len(document['records']), 'record')}, {out.size(document['size'])}, whole"
+    lines = [f"{document['bundle']}: {what}; {out.size(document['bytes'])} {would}stored{took}"]
+    lines += [
+        f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}: {words[record['state']]}"
+        for record in document["records"][:SHOWN]
+    ]
+    if len(document["records"]) > SHOWN:
+        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
+    return [*lines, f"  sha256 {document['sha256']}"]
+
+
 def human(document: dict[str, Any]) -> list[str]:
-    """An import for people."""
+    """An import of a Neuron cache for people."""
     would = "would be " if document["dry_run"] else ""
     added = f"{out.count(document['added'], 'module')} {would}added, {out.size(document['bytes'])}"
     rest = f"{document['known']} known already, {len(document['left'])} left"

@@ -319,7 +319,14 @@ def named_key(config: Config, name: str, overrides: list[str] | None) -> Named:
     return Named(key.lower()) if key == name else Named(key, name)
 
 
-def key_of(config: Config, name: str, overrides: list[str] | None) -> str:
+def key_of(
+    config: Config,
+    name: str,
+    overrides: list[str] | None,
+    *,
+    toolchain: str | None = None,
+    instance: str | None = None,
+) -> str:
     """The key of a recipe; anything else is taken for the beginning of a key."""
     from cachekit import zoo
     from cachekit.actions.prepare import prepare
@@ -333,7 +340,8 @@ def key_of(config: Config, name: str, overrides: list[str] | None) -> str:
             return name
         raise
     loaded, _ = load_recipe(name, overrides)
-    return prepare(loaded, select(loaded.compiler.name, config.compiler), name).key
+    compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
+    return prepare(loaded, compiler, name).key
 
 
 def check_output(folder: Path) -> None:

@@ -283,6 +283,12 @@ class Progress:
     def _on_import_reading(self, event: dict[str, Any]) -> None:
         self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)
 
+    def _on_import_progress(self, event: dict[str, Any]) -> None:
+        self._now(f"read {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
+
+    def _on_export_progress(self, event: dict[str, Any]) -> None:
+        self._now(f"wrote {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
+
     def _on_import_storing(self, event: dict[str, Any]) -> None:
         self._now(f"storing {out.count(event['modules'], 'module')}, {out.size(event['bytes'])}", rarely=True)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
+
+if TYPE_CHECKING:
+    from cachekit.config import Config
 
 NAME = "pull"
 SHOWN = 12  # modules that were left, for people
@@ -26,12 +30,21 @@ AllOf = Annotated[
     typer.Option("--all-of", metavar="DIR", help="Every finished module of a compiler: neuronxcc-<version>."),
 ]
 
+LockedOnly = Annotated[
+    bool, typer.Option("--locked", help="Exactly what cachekit.lock says; exit 5 where that cannot be had.")
+]
+LockFile = Annotated[
+    Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Another than the nearest cachekit.lock.")
+]
+
 
 def command(
     recipes: Recipes = None,
     overrides: options.Overrides = None,
     module: ModuleNames = None,
     all_of: AllOf = None,
+    locked: LockedOnly = False,
+    lock_file: LockFile = None,
     dry_run: options.DryRun = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
@@ -45,7 +58,11 @@ def command(
 ) -> int:
     """Fetch what recipes need, so that they run without the network. Exit 3 where no cache has it.
 
+    With --locked the recipes of cachekit.lock, or those that are named.
+
     Example:  cachekit pull bert --cache local:rw,hf://team/cache:r
+
+    Example:  cachekit pull --locked
     """
     from cachekit.actions.prepare import prepare
     from cachekit.actions.pull_modules import pull_modules
@@ -54,6 +71,10 @@ def command(
     from cachekit.errors import MissError, UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    if locked or lock_file:
+        if overrides or module or all_of or toolchain or instance:
+            raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
+        return _locked(options.load_config(home, compiler, cache=cache), recipes, lock_file, dry_run, offline=offline)
     if not (recipes or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
     config = options.load_config(home, compiler, cache=cache)
@@ -88,6 +109,30 @@ def command(
             cause="; ".join(f"{name}: {reason}" for name, reason in sorted(left.items())[:SHOWN]),
             hint="warm it, with the cache writable: --cache local:rw,NAME:rw",
         )
+    return 0
+
+
+def _locked(config: Config, recipes: list[str] | None, lock_file: Path | None, dry_run: bool, *, offline: bool) -> int:
+    from cachekit import lockfile
+    from cachekit.actions.lock import pull_locked
+    from cachekit.cli.lock import chosen
+    from cachekit.errors import CachekitError, IntegrityError
+
+    path = lock_file or lockfile.nearest()
+    entries = chosen(lockfile.read(path), recipes or [], path)
+    results: list[dict[str, Any]] = []
+    failure: CachekitError | None = None
+    for entry in entries:
+        with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
+            try:
+                results.append(pull_locked(session, entry, dry_run=dry_run).as_dict())
+            except IntegrityError as error:  # the others are fetched all the same
+                failure = failure or error
+    out.data(
+        {"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]), fails=bool(failure)
+    )
+    if failure:
+        raise failure
     return 0
 
 

@@ -23,6 +23,7 @@ MODULES = {
     "coverage": "coverage",
     "pull": "pull",
     "push": "push",
+    "lock": "lock",
     "ls": "ls",
     "show": "show",
     "stats": "stats",

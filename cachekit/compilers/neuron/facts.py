@@ -15,6 +15,10 @@ from cachekit.compilers.neuron import presence
 
 # --- packages and tools ------------------------------------------------------------------------------------------
 
+# Compilers of releases whose keys depend on the path of the Python environment, by SDK; mended in 2.19.1 and 2.20.1
+# [SDK: release notes; the compilers' versions from public scripts that install these releases].
+KEY_BUGS = {"2.14.213.0": "2.19.0", "2.15.128.0": "2.20.0"}
+
 # What makes Neuron's toolchain; the version of each reaches graphs or code. The first three must import.
 COMPILER_PACKAGE = "neuronx-cc"
 FRAMEWORK_PACKAGE = "torch-neuronx"

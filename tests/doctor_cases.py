@@ -1,0 +1,64 @@
+"""Helpers for tests of `cachekit doctor`; used by `pytest_plugins = ["doctor_cases"]`.
+
+PYTEST_DONT_REWRITE: tests also import helpers from here, before pytest would rewrite it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from cachekit.actions.doctor import doctor
+from cachekit.actions.doctor_checks import CHECKS
+from cachekit.config import load
+
+
+def findings(name: str, *, nobody=False, **flags) -> list[dict]:
+    checks = [check for check in CHECKS if check.name == name]
+    assert checks
+    config = load(flags)
+    with another_user() if nobody else nullcontext():
+        document = doctor(config, checks)
+    return [one for one in document["findings"] if one["check"] == name]
+
+
+def the_problem(name: str, **flags) -> dict:
+    """The one problem that a check found; there is always something to be done."""
+    (found,) = (one for one in findings(name, **flags) if one["state"] == "problem")
+    assert found["mend"] or found["run"]
+    return found
+
+
+def fine(name: str, **flags) -> bool:
+    return {one["state"] for one in findings(name, **flags)} == {"ok"}
+
+
+def shell(line: str, **environ: str) -> str:
+    return subprocess.run(
+        ["bash", "-c", line], env={**os.environ, **environ}, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def public():
+    """A folder that any user reaches."""
+    with tempfile.TemporaryDirectory(prefix="cachekit-test-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def another_user():
+    """Somebody who may not write what we made, as far as the system asks: root as nobody."""
+    if os.geteuid():
+        pytest.skip("only root can be somebody else")
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
