@@ -220,6 +220,11 @@ def key_of(config: Config, name: str, overrides: Sequence[str] | None) -> str:
     return prepare(loaded, select(loaded.compiler.name, config.compiler), name).key
 
 
+def output_folder(recipe: Recipe, said: Path | None) -> Path:
+    """Where a training's model goes: as said, as the recipe says, or below the working directory."""
+    return (said or Path(recipe.training.output_dir or Path("runs") / recipe.name)).expanduser().absolute()
+
+
 def check_output(folder: Path) -> None:
     """Find out before training whether its result can be written.
 

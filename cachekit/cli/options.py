@@ -18,6 +18,7 @@ from cachekit.actions.open_session import (
     load_recipe,
     need_chain,
     open_session,
+    output_folder,
     shared,
 )
 
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.recipe import Recipe
 
-__all__ = ["check_contradiction", "check_output", "key_of", "load_config", "load_recipe", "need_chain", "shared"]
+__all__ = [
+    "check_contradiction", "check_output", "key_of", "load_config", "load_recipe", "need_chain", "output_folder",
+    "shared",
+]  # fmt: skip
 
 
 def complete_recipe(incomplete: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Compilers: one port, and an adapter each."""
 
-from cachekit.compilers.port import Compiler, Harvest, Node, Observed, Restored, Unwatched, Watch
+from cachekit.compilers.port import Compiler, Guest, Harvest, Node, Observed, Restored, Unwatched, Watch
 from cachekit.compilers.select import select
 
-__all__ = ["Compiler", "Harvest", "Node", "Observed", "Restored", "Unwatched", "Watch", "select"]
+__all__ = ["Compiler", "Guest", "Harvest", "Node", "Observed", "Restored", "Unwatched", "Watch", "select"]

@@ -32,6 +32,7 @@ class Inductor:
 
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
+    guest = "cachekit.compilers.inductor.guest"
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""

@@ -36,6 +36,7 @@ class Neuron:
 
     name = "neuron"
     runtime = "cachekit.compilers.neuron.runtime"
+    guest = "cachekit.compilers.neuron.guest"
 
     def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
         self._machine = machine
