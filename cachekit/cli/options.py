@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.recipe import Recipe
 
+KEY_DIGITS = 64
+
 __all__ = [
     "check_contradiction", "check_output", "key_of", "load_config", "load_recipe", "need_chain", "output_folder",
     "shared",
@@ -38,6 +40,37 @@ def complete_recipe(incomplete: str) -> list[str]:
     from cachekit import zoo
 
     return [name for name in zoo.recipes() if name.startswith(incomplete)]
+
+
+def complete_key(incomplete: str) -> list[str]:
+    """Keys of the store's records for the shell's completion, from the names of their files."""
+    from cachekit.store.layout import Layout
+
+    # A completion that fails prints over the line that somebody types.
+    try:
+        names = (path.stem for path in Layout(load_config().home).records.rglob(f"{incomplete}*.json"))
+        return sorted(name for name in names if len(name) == KEY_DIGITS)
+    except Exception:  # noqa: BLE001
+        return []
+
+
+def complete_recipe_or_key(incomplete: str) -> list[str]:
+    """Both; keys only once something is typed, where they would bury the names."""
+    return [*complete_recipe(incomplete), *(complete_key(incomplete) if incomplete else ())]
+
+
+def complete_instance(incomplete: str) -> list[str]:
+    """Instance types of the registry for the shell's completion."""
+    from cachekit import zoo
+
+    return [name for name in zoo.instances() if name.startswith(incomplete)]
+
+
+def complete_toolchain(incomplete: str) -> list[str]:
+    """Toolchains of the registry for the shell's completion."""
+    from cachekit import zoo
+
+    return [name for name in zoo.toolchains() if name.startswith(incomplete)]
 
 
 def complete_format(incomplete: str) -> list[str]:
@@ -88,9 +121,18 @@ CompilerName = Annotated[
     typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.", autocompletion=complete_compiler),
 ]
 Toolchain = Annotated[
-    Optional[str], typer.Option("--toolchain", metavar="NAME", help="Plan for a release of Neuron's SDK.")
+    Optional[str],
+    typer.Option(
+        "--toolchain",
+        metavar="NAME",
+        help="Plan for a release of Neuron's SDK.",
+        autocompletion=complete_toolchain,
+    ),
 ]
-Instance = Annotated[Optional[str], typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.")]
+Instance = Annotated[
+    Optional[str],
+    typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.", autocompletion=complete_instance),
+]
 NodeCount = Annotated[
     Optional[int], typer.Option("--nnodes", metavar="N", min=1, help="Machines that train together: parallel.nodes.")
 ]

@@ -16,7 +16,11 @@ RESULT = "cachekit-result.json"  # in the output folder: what is printed
 
 RecipeOrLast = Annotated[
     Optional[str],
-    typer.Argument(metavar="[RECIPE]", help="As for warm; by default the one warmed last in this directory."),
+    typer.Argument(
+        metavar="[RECIPE]",
+        help="As for warm; by default the one warmed last in this directory.",
+        autocompletion=options.complete_recipe,
+    ),
 ]
 Resume = Annotated[
     Optional[str],
