@@ -402,14 +402,14 @@ def test_programs_read_json_and_one_number(command, cache, tmp_path):
     assert command("import", cache, "--format", "quiet")[0] == "0\n"
     document = json.loads(command("export", tmp_path / "out", "--all", "--format", "json")[0])
     assert (document["restored"], document["present"], document["damaged"]) == (3, 0, [])
-    assert command("export", tmp_path / "out", "--compiler", OTHER, "--format", "quiet")[0] == "0\n"
+    assert command("export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
 
 
 @pytest.mark.feature("U2")
 def test_exit_codes_and_errors(command, cache, tmp_path):
     assert "holds no Neuron cache" in command("import", tmp_path, code=2)[1]
     assert "not clear" in command("export", tmp_path / "out", code=2)[1]
-    assert "not clear" in command("export", tmp_path / "out", "--all", "--compiler", OTHER, code=2)[1]
+    assert "not clear" in command("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
     command("import", cache)
     store = Watched(tmp_path / "home").store
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)

@@ -17,7 +17,7 @@ Records = Annotated[
     typer.Option("--record", metavar="KEY", help="A record, by the first digits of its key. Repeatable."),
 ]
 Compiler = Annotated[
-    Optional[str], typer.Option("--compiler", metavar="DIR", help="Only modules of this neuronxcc-<version>.")
+    Optional[str], typer.Option("--all-of", metavar="DIR", help="All modules of a compiler: neuronxcc-<version>.")
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All modules of Neuron's.")]
 
@@ -46,7 +46,7 @@ def command(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if everything == bool(record or compiler):
-        raise UsageError("what to export is not clear", hint="give --record KEY, --compiler DIR, or --all")
+        raise UsageError("what to export is not clear", hint="give --record KEY, --all-of DIR, or --all")
     target = options.cache_folder(folder)
     with options.session(options.load_config(home), None, NAME if not dry_run else "") as session:
         exported = export_cache(
