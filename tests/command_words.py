@@ -70,11 +70,11 @@ def commands_in(text: str) -> list[str]:
 
     A line that ends in a backslash goes on in the next one.
     """
-    found = []
-    text = text.replace("\\\n", " ")
-    for line in text.splitlines():
-        code = re.match(r"(?:    |\t)?\s*(?:\$ )?((?:[A-Z_]+=\S+ )*cachekit(?: .*)?)$", line)
-        if code and (line.startswith(("    ", "\t", "$", "cachekit")) or re.match(r"[A-Z_]+=", line)):
+    found, fenced = [], False
+    for line in text.replace("\\\n", " ").splitlines():
+        fenced ^= line.startswith("```")
+        code = re.match(r"\s*(?:- run: )?(?:\$ )?((?:[A-Z_]+=\S+ )*cachekit(?: .*)?)$", line)
+        if code and (fenced or line.startswith(("    ", "\t", "$ "))):
             found += _each(code[1])
         else:
             spans = re.findall(r"`((?:[A-Z_]+=\S+ )*cachekit [^`]*)`", line)
