@@ -13,7 +13,7 @@ RECIPE = recipes/demo.yaml
 # Neuron's stand-in over real XLA graphs has an environment of its own: 3 GB, Python 3.10 to 3.12, `cc` and `nm`.
 XLA_VENV ?= .venv-xla
 
-.PHONY: help demo team test test-slow test-zoo test-accuracy test-oldest test-hub test-s3 test-xla lint features bench clean
+.PHONY: help demo team test test-slow test-zoo test-accuracy test-oldest test-hub test-s3 test-xla lint features bench docs clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -131,5 +131,15 @@ features: $(VENV)/.installed
 bench: $(VENV)/.installed
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
+.venv-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --upgrade pip
+	.venv-docs/bin/python -m pip install --quiet --editable . --group docs
+	touch $@
+
+## make docs       the site, in site/: written pages, and the reference from the code; strict about links
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-hub .venv-s3 $(XLA_VENV) .demo .features.json build dist
+	rm -rf site .venv-docs $(VENV) .venv-oldest .venv-hub .venv-s3 $(XLA_VENV) .demo .features.json build dist

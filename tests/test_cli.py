@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from cli_session import (
-    DEADLINE,
     RECIPE,
-    environment,
     golden,
     process,
     publish,
@@ -28,30 +22,10 @@ from cli_session import (
 import cachekit
 from cachekit import zoo
 from cachekit.cli import help_topics
+from cachekit.cli.verbs import MODULES
 from cachekit.errors import CachekitError, every_error
 
-VERBS = (
-    "warm",
-    "train",
-    "run",
-    "plan",
-    "why",
-    "coverage",
-    "pull",
-    "push",
-    "lock",
-    "ls",
-    "show",
-    "neff",
-    "import",
-    "export",
-    "zoo",
-    "doctor",
-    "config",
-    "env",
-    "help",
-    "hub",
-)
+VERBS = tuple(MODULES)
 
 pytest_plugins = ["cli_session"]
 
@@ -132,23 +106,6 @@ def test_a_mistyped_option_is_a_document_too(command, asked):
     answer = command("plan", "tiny.yaml", "--bogus", *asked, code=2)
     assert answer.json["error"]["code"] == "usage"
     assert "--bogus" in answer.json["error"]["message"]
-
-
-def test_the_shell_completes_names(work, home):
-    """As bash asks: names of recipes, formats, compilers."""
-    for words, expected in (
-        ("cachekit plan dem", ["demo"]),
-        ("cachekit plan bert --format j", ["json"]),
-        ("cachekit plan bert --compiler ind", ["inductor"]),
-    ):
-        asked = {
-            "_CACHEKIT_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(len(words.split()) - 1),
-            "_TYPER_COMPLETE_TESTING": "1",
-        }
-        answer = process(**asked, program=("-c", "from cachekit.cli.app import app; app(prog_name='cachekit')"))
-        assert answer.out.split() == expected
 
 
 def test_plan_looks_at_data_that_is_there(command, work):
@@ -427,25 +384,6 @@ def test_q_silences_progress_and_keeps_the_answer(command, machine, worker):
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in {"help", "hub"}])
-def test_a_format_that_does_not_exist(command, verb):
-    subject = {
-        "plan": ["tiny.yaml"],
-        "warm": ["tiny.yaml"],
-        "train": ["tiny.yaml"],
-        "show": ["abcd"],
-        "import": ["d"],
-        "export": ["d"],
-        "neff": ["x"],
-    }.get(verb, [])
-    answer = command(verb, *subject, "--format", "nonsense", code=2)
-    code, message, _, hint = the_error(answer)
-    assert (code, answer.out) == ("usage", "")
-    assert "nonsense" in message
-    assert hint == "one of human, json, quiet"
-
-
-@pytest.mark.feature("U2")
 def test_an_error_in_json(command):
     answer = command("plan", "missing.yaml", "--format", "json", code=2)
     code, message, cause, hint = the_error(answer)
@@ -599,56 +537,6 @@ def test_the_recipe_of_the_demo_is_planned_without_its_package(command):
     answer = command("plan", "demo", "--format", "json")
     assert answer.json["model_type"] == "bert"
     assert answer.json["labels"] == ["negative", "neutral", "positive"]
-
-
-# Shell completion
-
-
-def complete(shell: str, words: str, **changes: str) -> str:
-    return process(_CACHEKIT_COMPLETE=f"complete_{shell}", _TYPER_COMPLETE_ARGS=words, **changes).out
-
-
-@pytest.mark.feature("U2")
-@pytest.mark.parametrize(
-    ("shell", "sign"),
-    [("bash", "complete -o default -F"), ("zsh", "#compdef cachekit"), ("fish", "complete --command cachekit")],
-)
-def test_completion_has_a_script(work, home, shell, sign):
-    answer = process(_CACHEKIT_COMPLETE=f"source_{shell}")
-    assert sign in answer.out
-    assert f"complete_{shell}" in answer.out
-    assert answer.err == ""
-
-
-@pytest.mark.feature("U2")
-def test_verbs_and_options_are_completed(work, home):
-    assert complete("bash", "", COMP_WORDS="cachekit ", COMP_CWORD="1").split() == list(VERBS)
-    assert complete("bash", "", COMP_WORDS="cachekit pl", COMP_CWORD="1").split() == ["plan"]
-    assert "--format" in complete("bash", "", COMP_WORDS="cachekit plan --f", COMP_CWORD="2").split()
-    assert '"plan"' in complete("zsh", "cachekit pl")
-    listed = complete("fish", "cachekit ", _TYPER_COMPLETE_FISH_ACTION="get-args")
-    assert [line.split("\t")[0] for line in listed.splitlines()] == list(VERBS)
-
-
-@pytest.mark.feature("U2")
-@pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-def test_bash_completes_with_the_script(work, home, tmp_path):
-    """The whole way: the script is sourced, and bash's own variables are what it fills."""
-    program = tmp_path / "bin" / "cachekit"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cachekit "$@"\n')
-    program.chmod(0o755)
-    script = process(_CACHEKIT_COMPLETE="source_bash").out
-    typed = "\nCOMP_WORDS=(cachekit tr)\nCOMP_CWORD=1\n_cachekit_completion cachekit\necho ${COMPREPLY[@]}\n"
-    run = subprocess.run(
-        ["bash", "-c", script + typed],
-        env=environment(PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}"),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=DEADLINE,
-    )
-    assert (run.stdout, run.stderr) == ("train\n", "")
 
 
 def test_the_root_of_all_errors_prints_itself():

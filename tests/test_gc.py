@@ -24,7 +24,8 @@ from cachekit.actions.verify import verify
 from cachekit.actions.warm import warm
 from cachekit.errors import StoreError
 from cachekit.record import encode
-from cachekit.store import Flight, Scratch
+from cachekit.store.flight import Flight
+from cachekit.store.scratch import Scratch
 from cachekit.tiers.folder import FolderTier
 
 

@@ -16,7 +16,7 @@ from cachekit.actions.push import push
 from cachekit.actions.remove import remove
 from cachekit.actions.verify import verify
 from cachekit.errors import UsageError, WaitedTooLongError
-from cachekit.store import Flight
+from cachekit.store.flight import Flight
 from cachekit.tiers.folder import FolderTier
 
 KEYS = 24

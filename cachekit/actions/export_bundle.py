@@ -138,7 +138,7 @@ def _add(
         writer.add(member, tell(iter((file.source,))))
         return
     # The digest is computed beside: what has decayed on the disk never gets into a bundle.
-    with session.store.reading(File(member.path, member.size, member.sha256)) as path, path.open("rb") as source:
+    with session.store.reading(File(member.path, member.size, member.sha256)) as blob, blob.path.open("rb") as source:
         writer.add(member, tell(iter(lambda: source.read(PIECE), b"")))
 
 

@@ -16,7 +16,9 @@ from cachekit.actions.session import Session
 from cachekit.bundle import Member, Reader, Totals
 from cachekit.errors import StoreError, UsageError
 from cachekit.record import DamagedRecordError, File, Record
-from cachekit.store import Partial, Store, store_error
+from cachekit.store import Store
+from cachekit.store.durable import store_error
+from cachekit.store.partial import Partial
 from cachekit.tiers import document, layout
 from cachekit.tiers.document import RECORD_LIMIT, Shared
 

@@ -26,6 +26,9 @@ from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 
+# Set for a command that runs under cachekit, to this run's name: what it starts need not look for a cache itself.
+ATTENDED = "CACHEKIT_RUN"
+
 # Old graphs travel along with those of an edited script; after that many edits they are left behind.
 MOST_MODULES = 8
 # Between records that differ in one of these no graph can be shared.
@@ -132,9 +135,9 @@ def run(
     record = None if recache else have(session, planned)
     if record is None and require_warm:
         raise not_warm(replace(planned, record=None, found=None, flaw="it could not be fetched"))
-    seed = None if record or recache else _seed(planned)
+    seed = None if record or recache else seed_of(planned)
     with ExitStack() as stack:
-        live, record, seed = _enter(session, prepared, record, seed, stack, require_warm=require_warm)
+        live, record, seed = enter(session, prepared, record, seed, stack, require_warm=require_warm)
         given = record or seed
         found = given is not None and bool(given.soft.get(REPORTED)) and record is not None
         watch = session.compiler.attend(
@@ -146,7 +149,8 @@ def run(
         session.journal.emit("command.start", command=shown(command))
         watch.begin(sink)
         before = time.monotonic() - start
-        code = _passthrough(session, watch, strict=require_warm).run(command.words, watch.environment, cwd)
+        environment = {**watch.environment, ATTENDED: session.journal.run}
+        code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
         seen = watch.observed() or Observed()
@@ -189,7 +193,7 @@ def not_warm(planned: Plan) -> MissError:
     )
 
 
-def _seed(planned: Plan) -> Record | None:
+def seed_of(planned: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
     near = planned.neighbour
     if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
@@ -201,7 +205,7 @@ def _seed(planned: Plan) -> Record | None:
     return near
 
 
-def _enter(
+def enter(
     session: Session,
     prepared: Prepared,
     record: Record | None,

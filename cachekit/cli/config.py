@@ -20,6 +20,8 @@ def command(
     """Print every setting with its value and its origin.
 
     Flag > CACHEKIT_<NAME> > cachekit.toml (or [tool.cachekit]) > the user's config.toml > default.
+
+    Example:  cachekit config --format quiet
     """
     out.setup(format, quiet=quiet, verbose=verbose)
     settings = options.load_config(home).settings

@@ -16,7 +16,12 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
 ) -> int:
-    """Print this machine as cachekit sees it: toolchain, target, paths. Exits 1 if nothing can compile here."""
+    """Print this machine as cachekit sees it: toolchain, target, paths.
+
+    Exits 1 if nothing can compile here.
+
+    Example:  cachekit env --format json
+    """
     from cachekit.actions.inspect import env
 
     out.setup(format, quiet=quiet, verbose=verbose)

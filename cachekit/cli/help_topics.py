@@ -24,11 +24,14 @@ MEANINGS = {
     130: "interrupted (Ctrl-C, SIGTERM)",
 }
 
-Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="exit-codes.")]
+Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="exit-codes.", autocompletion=lambda: ["exit-codes"])]
 
 
 def command(topic: Topic = "exit-codes") -> int:
-    """Explain a topic: exit-codes."""
+    """Explain a topic: exit-codes.
+
+    Example:  cachekit help exit-codes
+    """
     if topic != "exit-codes":
         raise UsageError(f"no help topic {topic!r}", hint="exit-codes; for a verb, `cachekit VERB --help`")
     rows = []

@@ -12,7 +12,8 @@ from cachekit.cli import options, out
 NAME = "hub"
 app = typer.Typer(
     add_completion=False,
-    help="Set up and look at a team's cache on the Hugging Face Hub.",
+    help="Set up and look at a team's cache on the Hugging Face Hub.\n\n"
+    "Example:  cachekit hub use team/neuron-cache --read-only",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -56,7 +57,9 @@ def use(
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
 ) -> int:
-    """Name a cache repo in this directory's cachekit.toml, which a team keeps with its code.
+    """Name a cache repo in this directory's cachekit.toml.
+
+    A team keeps that file with its code.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """

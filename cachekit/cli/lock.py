@@ -176,7 +176,7 @@ def human(document: dict[str, Any]) -> list[str]:
 
 def check_human(document: dict[str, Any]) -> list[str]:
     """A check for people: what changed, by recipe."""
-    from cachekit.cli.plan import change_text
+    from cachekit.cli.plan_text import change_text
 
     lines = []
     for one in document["checked"]:

@@ -243,6 +243,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def columns() -> int | None:
+    """The width of the terminal that stdout is; None where it is none: what is written to a file stays as it is."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     """A label and its words, folded to the terminal's width; what goes on is indented, under the words.
 

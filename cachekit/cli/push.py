@@ -13,7 +13,11 @@ SHOWN = 12  # files, for people
 
 Names = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="RECIPE|KEY...", help="Recipes, or keys of `cachekit ls`; all records by default."),
+    typer.Argument(
+        metavar="RECIPE|KEY...",
+        help="Recipes, or keys of `cachekit ls`; all records by default.",
+        autocompletion=options.complete_recipe_or_key,
+    ),
 ]
 Pending = Annotated[bool, typer.Option("--pending", help="Only what could not be pushed before.")]
 Public = Annotated[bool, typer.Option("--public", help="Push to a cache that anybody can read, too.")]

@@ -14,7 +14,13 @@ NAME = "show"
 _DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
 
 Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="A key, or its first digits (`cachekit ls`).", show_default=False)
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="A key, or its first digits (`cachekit ls`).",
+        show_default=False,
+        autocompletion=options.complete_key,
+    ),
 ]
 
 

@@ -16,7 +16,11 @@ RESULT = "cachekit-result.json"  # in the output folder: what is printed
 
 RecipeOrLast = Annotated[
     Optional[str],
-    typer.Argument(metavar="[RECIPE]", help="As for warm; by default the one warmed last in this directory."),
+    typer.Argument(
+        metavar="[RECIPE]",
+        help="As for warm; by default the one warmed last in this directory.",
+        autocompletion=options.complete_recipe,
+    ),
 ]
 Resume = Annotated[
     Optional[str],
@@ -75,7 +79,7 @@ def command(
         out.note(f"training {options.named(recipe, list(last.overrides), tiny=tiny)}")
     loaded, _ = options.load_recipe(recipe, given, tiny=tiny)
     config = options.load_config(home, compiler, wait, cache)
-    target = (output_dir or Path(loaded.training.output_dir or Path("runs") / loaded.name)).expanduser().absolute()
+    target = options.output_folder(loaded, output_dir)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))
         if dry_run:

@@ -14,7 +14,8 @@ NAME = "zoo"
 
 app = typer.Typer(
     add_completion=False,
-    help="List, show and check recipes, models and instances.",
+    help="List, show and check recipes, models and instances.\n\nWithout a command: lists the recipes.\n\n"
+    "Example:  cachekit zoo show bert",
     rich_markup_mode=None,
     invoke_without_command=True,
 )
@@ -42,12 +43,7 @@ def _top(
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
 ) -> int:
-    """List, show and check recipes, models and instances.
-
-    Without a command: lists the recipes.
-
-    Example:  cachekit zoo show bert
-    """
+    """List the recipes where no command is given."""
     if context.invoked_subcommand is None:
         return ls(format=format, quiet=quiet, verbose=verbose)
     if format != "human" or quiet or verbose:

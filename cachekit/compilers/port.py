@@ -235,6 +235,8 @@ class Compiler(Protocol):
     """The module that the training worker imports; it implements `Runtime`."""
     foreign: tuple[str, ...]
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
+    guest: str
+    """The module for a process that is the user's own; it implements `Guest`."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
@@ -366,3 +368,23 @@ class Runtime(Protocol):
 
     def finish(self) -> None:
         """Called after everything else, in every worker."""
+
+
+class Guest(Protocol):
+    """The compiler in a process that is the user's own. A guest is a module with these functions; it loads nothing."""
+
+    def join(self, *, found: bool) -> list[str]:
+        """Configure the compiler, now or when it is loaded.
+
+        Args:
+            found: Everything it needs is expected to be there.
+
+        Returns:
+            What stands in the way of finding or keeping graphs, a sentence each.
+        """
+
+    def counters(self) -> dict[str, int] | None:
+        """Graphs so far in this process: `found`, `compiled`; None where only the live root tells."""
+
+    def compile_seconds(self) -> float:
+        """What compiling took so far in this process; 0 where it is not known."""

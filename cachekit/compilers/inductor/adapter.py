@@ -35,6 +35,7 @@ class Inductor:
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
     foreign: tuple[str, ...] = facts.FOREIGN
+    guest = "cachekit.compilers.inductor.guest"
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""

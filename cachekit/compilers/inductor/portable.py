@@ -6,11 +6,14 @@ importable. So it is loaded as a file there, and imports nothing but the standar
 
 from __future__ import annotations
 
+import importlib.machinery
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -119,3 +122,39 @@ def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
         ),
         **numbers,
     }
+
+
+def after(name: str, act: Callable[[ModuleType], None]) -> None:
+    """Do something to a module once it is imported: Inductor costs a second to import, and may never be."""
+    if name in sys.modules:
+        act(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, act))
+
+
+class _Finder:
+    """Finds one module as Python does, and has something done after it was run."""
+
+    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
+        self._name, self._act = name, act
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        loader, act = spec.loader, self._act
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            with suppress(Exception):
+                act(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

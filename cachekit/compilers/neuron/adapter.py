@@ -38,6 +38,7 @@ class Neuron:
     runtime = "cachekit.compilers.neuron.runtime"
     # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
     foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
+    guest = "cachekit.compilers.neuron.guest"
 
     def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
         self._machine = machine

@@ -7,15 +7,12 @@ commands have on PYTHONPATH. Nothing of cachekit is imported here, and whatever 
 from __future__ import annotations
 
 import atexit
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 _ADAPTER = Path(__file__).parent.parent
@@ -33,8 +30,8 @@ def _install() -> None:
     if not folder:
         return
     ignored = (facts.PRECOMPILE_HEADERS_CONFIG, facts.CXX_CONFIG)
-    _after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, ignored))
-    _after(
+    portable.after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, ignored))
+    portable.after(
         "torch._inductor.cpp_builder",
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
     )
@@ -48,42 +45,6 @@ def _load(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _after(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Do something to a module once it is imported: Inductor costs a second to import, and may never be."""
-    if name in sys.modules:
-        act(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Finder(name, act))
-
-
-class _Finder:
-    """Finds one module as Python does, and has something done after it was run."""
-
-    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
-        self._name, self._act = name, act
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`."""
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return spec
-        loader, act = spec.loader, self._act
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            with suppress(Exception):
-                act(module)
-
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def _report(folder: Path, portable: Any) -> None:

@@ -1,0 +1,53 @@
+"""Inductor in a process that is the user's own: portable keys, and what it has done so far.
+
+Nothing here imports torch: what it configures is configured once torch has loaded it, which may be never.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from cachekit.compilers.inductor import facts, portable
+
+
+def join(*, found: bool) -> list[str]:
+    """See `compilers.port.Guest`. Switches that were read from variables as torch was loaded are seen, not changed."""
+    portable.after("torch._inductor.config", partial(_configure, found=found))
+    portable.after(
+        "torch._inductor.cpp_builder",
+        lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
+    )
+    notes = []
+    config = sys.modules.get("torch._inductor.config")
+    if config is not None and getattr(config, "force_disable_caches", False):
+        notes.append("Inductor's caches are switched off (force_disable_caches): nothing can be found or kept")
+    elif config is not None and not getattr(config, "fx_graph_cache", True):
+        notes.append("Inductor's cache of graphs is switched off (fx_graph_cache): every graph compiles anew")
+    functorch = sys.modules.get("torch._functorch.config")
+    if functorch is not None and not getattr(functorch, "enable_autograd_cache", True):
+        notes.append("the cache of AOTAutograd is switched off (enable_autograd_cache)")
+    return notes
+
+
+def _configure(config: Any, *, found: bool) -> None:
+    with suppress(portable.NotPortableError):  # then keys hold for this environment only
+        portable.leave_out_of_the_key(config, (facts.PRECOMPILE_HEADERS_CONFIG, facts.CXX_CONFIG))
+    if hasattr(config, facts.PRECOMPILE_HEADERS_CONFIG):
+        setattr(config, facts.PRECOMPILE_HEADERS_CONFIG, not found)
+
+
+def counters() -> dict[str, int]:
+    """See `compilers.port.Guest`; zeros where torch's compiler was not even loaded."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return portable.graphs(utils.counters) if utils is not None else {"found": 0, "compiled": 0}
+
+
+def compile_seconds() -> float:
+    """See `compilers.port.Guest`."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    with suppress(Exception):  # torch's own account of it, which is no public interface
+        return round(float(utils.calculate_time_spent()["total_wall_time"]), 3) if utils is not None else 0.0
+    return 0.0

@@ -1,0 +1,279 @@
+"""The reference of the site, made from the code: verbs, settings, the recipe, errors, the Python API.
+
+`mkdocs.yml` names this file as a hook, so that `make docs` has these pages as it has the written ones; nothing of it is
+kept in the repository. `pages()` gives them to whoever asks.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SECTIONS = ("Args", "Attributes", "Raises", "Returns", "Yields")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """MkDocs' hook: add the generated pages."""
+    from mkdocs.structure.files import File
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def pages() -> dict[str, str]:
+    """All generated pages, Markdown by path below `docs/`."""
+    return {
+        "reference/verbs.md": verbs(),
+        "reference/settings.md": settings(),
+        "reference/recipe.md": recipe(),
+        "reference/errors.md": errors(),
+        "reference/python.md": python(),
+    }
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return [line(header), line(["---"] * len(header)), *map(line, rows)]
+
+
+# Verbs
+
+
+def verbs() -> str:
+    """Every verb with its options, as its parser has them."""
+    from cachekit.cli.verbs import MODULES, Commands
+
+    commands = Commands()
+    lines = [
+        "# Verbs",
+        "",
+        "As each verb's `--help` has it. Common habits: stdout carries data, stderr everything else;",
+    ]
+    lines += ["`--format json` for programs; errors are three lines, and [exit codes](errors.md) mean something.", ""]
+    for name in MODULES:
+        parser = commands[name]
+        lines += _verb(f"cachekit {name}", parser, "##")
+        for inner, command in getattr(parser, "commands", {}).items():
+            if not command.hidden:
+                lines += _verb(f"cachekit {name} {inner}", command, "###")
+    return "\n".join(lines) + "\n"
+
+
+def _verb(name: str, parser: Any, level: str) -> list[str]:
+    lines = [f"{level} `{name}`", ""]
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(parser.help or "")):
+        words = " ".join(paragraph.split())
+        if words.startswith("Example:"):
+            lines += ["```console", f"$ {words.removeprefix('Example:').strip()}", "```", ""]
+        else:
+            lines += [words, ""]
+    rows = []
+    for one in parser.params:
+        if one.param_type_name == "argument":
+            rows.append([f"`{one.make_metavar(_context(parser))}`", one.help or "", ""])
+        elif one.name != "help" and not one.hidden:
+            metavar = f" {one.metavar}" if one.metavar else ""
+            default = one.default if isinstance(one.default, str | int | float) and not one.is_flag else None
+            shown = "" if default in (None, "") or one.count else f"`{default}`"
+            rows.append([f"`{', '.join(one.opts)}{metavar}`", one.help or "", shown])
+    return [*lines, *(_table(["option", "", "default"], rows) if rows else []), ""]
+
+
+def _context(parser: Any) -> Any:
+    return parser.make_context(parser.name, [], resilient_parsing=True)
+
+
+# Settings, errors, recipe
+
+
+def settings() -> str:
+    """Every setting, from `config.py`."""
+    from cachekit import config
+
+    found = config.load({}, environ={}, cwd=Path("/"))
+    defaults = config._defaults()  # noqa: SLF001 - what the code says, not what this machine has set
+    rows = []
+    for one in found.settings:
+        default = {"home": "the platform's cache folder", "live_dir": "`<home>/v1/live`"}.get(one.name)
+        rows.append(
+            [f"`{one.name}`", one.help, default or f"`{defaults[one.name]}`", f"`{config.PREFIX}{one.name.upper()}`"]
+        )
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "`cachekit config` prints each with its value and where it came from. A flag wins over the environment,",
+            "that over the project's `cachekit.toml` (or `[tool.cachekit]` of `pyproject.toml`), that over the user's",
+            "`config.toml`, and that over the default.",
+            "",
+            *_table(["setting", "meaning", "default", "variable"], rows),
+            "",
+        ]
+    )
+
+
+def errors() -> str:
+    """Errors by exit code, from `errors.py`."""
+    from cachekit.cli.help_topics import MEANINGS
+    from cachekit.errors import every_error
+
+    rows = [
+        [str(code), meaning, ", ".join(f"`{cls.code}`" for cls in every_error() if cls.exit_code == code)]
+        for code, meaning in MEANINGS.items()
+    ]
+    lines = [
+        "# Errors and exit codes",
+        "",
+        "An error is three lines on stderr: what happened, the cause, and what helps. With",
+    ]
+    lines += ["`--format json` the same is a document on stdout, under `error`. `-vv` adds a traceback.", ""]
+    lines += [*_table(["exit code", "meaning", "error codes"], rows), "", "## Classes", ""]
+    lines += ["The library raises them; each has `message`, `cause`, `hint`, `code`, `exit_code` and `as_dict()`.", ""]
+    for cls in every_error():
+        above = cls.__mro__[1].__name__
+        lines.append(f"- `{cls.__name__}` (`{cls.code}`, {cls.exit_code}; a `{above}`): {_first(cls)}")
+    return "\n".join(lines) + "\n"
+
+
+def recipe() -> str:
+    """Every field of a recipe, from its schema."""
+    import msgspec
+
+    from cachekit.recipe import schema
+
+    lines = [
+        "# The recipe's schema",
+        "",
+        "`cachekit zoo schema` prints it for editors; [recipes](../recipes.md) explains.",
+        "",
+    ]
+    for part in (schema.Recipe, *_parts(schema)):
+        lines += [f"## {part.__name__}", "", _first(part), ""]
+        said = dict(_items(inspect.getdoc(part) or "", "Attributes"))
+        hints = {field.name: field for field in msgspec.structs.fields(part)}
+        rows = []
+        for name, field in hints.items():
+            default = "required" if field.required else _value(field.default)
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = "" if isinstance(field.default_factory, type) else _value(field.default_factory())
+            kind = str(part.__annotations__.get(name, ""))
+            rows.append([f"`{name}`", f"`{kind}`", default, said.get(name, "")])
+        lines += [*_table(["field", "type", "default", "meaning"], rows), ""]
+    return "\n".join(lines)
+
+
+def _parts(schema: Any) -> Iterator[Any]:
+    import msgspec
+
+    for _, value in inspect.getmembers(schema, inspect.isclass):
+        ours = issubclass(value, msgspec.Struct) and value.__module__ == schema.__name__
+        if ours and value.__name__[0] != "_" and value is not schema.Recipe:
+            yield value
+
+
+def _value(value: Any) -> str:
+    return "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+# Python
+
+
+def python() -> str:
+    """What `cachekit.__all__` holds, from signatures and docstrings."""
+    import cachekit
+    import cachekit.api
+
+    lines = [
+        "# Python API",
+        "",
+        *_markdown(inspect.getdoc(cachekit) or ""),
+        "",
+        *_markdown(inspect.getdoc(cachekit.api) or ""),
+    ]
+    names = [name for name in cachekit.__all__ if not name.startswith("_")]
+    lines += ["", "## Functions", ""]
+    for name in (name for name in names if name[0].islower()):
+        value = getattr(cachekit, name)
+        lines += [f"### `{name}`", "", "```python", _signature(name, value), "```", ""]
+        lines += [*_markdown(inspect.getdoc(value) or ""), ""]
+    lines += ["## The callback", "", *_callback(), "", "## Results and collaborators", ""]
+    for name in (
+        name for name in names if name[0].isupper() and not name.endswith("Error") and name != "CacheCallback"
+    ):
+        value = getattr(cachekit, name)
+        lines += [f"### `{name}`", "", f"`{value.__module__}.{name}`", "", *_markdown(inspect.getdoc(value) or ""), ""]
+        for member, found in vars(value).items():
+            if (
+                member[0] != "_"
+                and (inspect.isfunction(found) or isinstance(found, property))
+                and inspect.getdoc(found)
+            ):
+                call = f"{member}" if isinstance(found, property) else f"{member}()"
+                lines.append(f"- `{call}`: {_first(found)}")
+        lines.append("")
+    errors_of = ", ".join(f"`{name}`" for name in names if name.endswith("Error"))
+    return "\n".join([*lines, "## Errors", "", f"{errors_of}: see [errors](errors.md).", ""])
+
+
+def _callback() -> list[str]:
+    """Read as text: importing it imports transformers."""
+    import ast
+
+    import cachekit
+
+    tree = ast.parse(Path(cachekit.__file__).with_name("trainer_callback.py").read_text(encoding="utf-8"))
+    found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "CacheCallback")
+    return ["### `CacheCallback`", "", *_markdown(ast.get_docstring(found) or "")]
+
+
+def _signature(name: str, value: Any) -> str:
+    text = str(inspect.signature(value)).replace("'", "")
+    if len(text) < 70:
+        return f"{name}{text}"
+    inner, _, returns = text[1:].rpartition(")")
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(inner):
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            parts.append(inner[start:position].strip())
+            start = position + 1
+    parts.append(inner[start:].strip())
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returns}"])
+
+
+def _first(value: Any) -> str:
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+
+
+def _items(text: str, section: str) -> Iterator[tuple[str, str]]:
+    """`name: words` of a docstring's section."""
+    found = re.search(rf"^{section}:\n((?:[ ]+.*\n?|\n(?=[ ]))*)", text, re.MULTILINE)
+    if found is None:
+        return
+    body = inspect.cleandoc(found[1])
+    for item in re.split(r"\n(?=\S)", body):
+        name, colon, words = item.partition(":")
+        if colon:
+            yield name.strip(), " ".join(words.split())
+        else:
+            yield "", " ".join(item.split())
+
+
+def _markdown(text: str) -> list[str]:
+    """A docstring in Google's style as Markdown."""
+    lines: list[str] = []
+    for block in re.split(rf"^(?=(?:{'|'.join(SECTIONS)}):\n)", text, flags=re.MULTILINE):
+        title, _, _ = block.partition(":\n")
+        if title in SECTIONS:
+            words = {"Args": "Arguments"}.get(title, title)
+            items = [f"- `{name}`: {said}" if name else f"- {said}" for name, said in _items(block, title)]
+            lines += [f"**{words}**", "", *items, ""]
+        else:
+            lines += [*block.rstrip().split("\n"), ""]
+    return lines

@@ -1,0 +1,245 @@
+"""The library: `from cachekit import ...` does what the verbs do, prints nothing, and loads what is used."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from cli_session import process, publish
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cachekit
+from cachekit import zoo
+from cachekit.errors import CachekitError, every_error
+
+pytest_plugins = ["cli_session"]
+
+FUNCTIONS = tuple(
+    name for name in cachekit.__all__ if name[0].islower() and not name.startswith("_") and name != "CacheCallback"
+)
+CLASSES = tuple(name for name in cachekit.__all__ if name[0].isupper() and name != "CacheCallback")
+HEAVY = {"torch", "transformers", "numpy", "datasets", "huggingface_hub", "typer", "click", "rich.console", "obstore"}
+
+
+def loaded_by(code: str) -> set[str]:
+    answer = process(program=("-c", f"import sys\n{code}\nprint(*sys.modules, sep='\\n')"))
+    return set(answer.out.split())
+
+
+# What there is
+
+
+def test_import_alone_loads_nothing():
+    before = loaded_by("")
+    assert {name for name in loaded_by("import cachekit") - before if name.startswith("cachekit")} == {"cachekit"}
+
+
+def test_no_name_but_the_callback_loads_anything_heavy():
+    names = ", ".join(name for name in cachekit.__all__ if name != "CacheCallback")
+    assert loaded_by(f"from cachekit import {names}").isdisjoint(HEAVY)
+
+
+def test_a_plan_loads_nothing_heavy(work, home):
+    code = "import cachekit\nassert cachekit.plan('tiny.yaml').as_dict()['status'] == 'miss'"
+    assert loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_type_checkers_are_told_the_same_names():
+    stub = ast.parse(Path(cachekit.__file__).with_suffix(".pyi").read_text())
+    imported = {
+        alias.asname or alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert imported | {"__version__"} == set(cachekit.__all__)
+    found = {
+        name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for name in (alias.name for alias in node.names)
+    }
+    for module, names in cachekit._WHERE.items():
+        assert {name for name, where in found.items() if where == module} == set(names)
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+def test_every_name_is_documented_and_typed(name):
+    value = getattr(cachekit, name)
+    assert (inspect.getdoc(value) or "").strip()
+    if inspect.isfunction(value):
+        signature = inspect.signature(value)
+        assert signature.return_annotation is not inspect.Signature.empty
+        for parameter in signature.parameters.values():
+            assert parameter.annotation is not inspect.Parameter.empty, parameter
+    assert name in dir(cachekit)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        cachekit.nonsense  # noqa: B018
+
+
+def test_every_exit_code_has_an_error_to_catch():
+    exported = [getattr(cachekit, name) for name in CLASSES]
+    codes = {value.exit_code for value in exported if issubclass(value, CachekitError)}
+    assert codes == {cls.exit_code for cls in every_error()}
+
+
+def test_options_of_all_functions_mean_the_same():
+    """One name, one kind of value, wherever it stands."""
+    kinds: dict[str, set[str]] = {}
+    for name in FUNCTIONS:
+        for parameter in inspect.signature(getattr(cachekit, name)).parameters.values():
+            kinds.setdefault(parameter.name, set()).add(str(parameter.annotation))
+    several = {name: kind for name, kind in kinds.items() if len(kind) > 1}
+    assert several.keys() <= {"recipe"}, "a session may do without one"
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("name", sorted(zoo.recipes()))
+def test_a_recipe_of_the_zoo_survives_being_edited(name):
+    """A recipe as a value, with a change, is the recipe that is read with that change."""
+    recipe = cachekit.load_recipe(name)
+    change = {"name": "another"}
+    assert cachekit.load_recipe(recipe, change) == cachekit.load_recipe(name, change)
+    assert cachekit.load_recipe(recipe, tiny=True) == cachekit.load_recipe(name, tiny=True)
+    assert cachekit.load_recipe(recipe) is recipe
+
+
+@settings(max_examples=30)
+@given(
+    text=st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1),
+    batch=st.integers(1, 4096),
+    rate=st.floats(0, 1, allow_nan=False),
+)
+def test_values_of_a_mapping_arrive_as_they_are(text, batch, rate):
+    given_values = {
+        "description": text, "training.per_device_train_batch_size": batch, "training.learning_rate": rate,
+    }  # fmt: skip
+    recipe = cachekit.load_recipe("bert", given_values)
+    assert recipe.description == text
+    assert recipe.training.per_device_train_batch_size == batch
+    assert recipe.training.learning_rate == rate
+
+
+def test_one_text_is_no_list_of_overrides():
+    with pytest.raises(TypeError, match="not the text"):
+        cachekit.load_recipe("bert", "training.max_seq_length=8")
+
+
+# The same as the verbs
+
+
+def test_plan_is_what_the_verb_says(command, home, machine):
+    publish(home)
+    for words, overrides in (([], {}), (["--set", "training.max_seq_length=16"], {"training.max_seq_length": 16})):
+        told = command("plan", "tiny.yaml", "--format", "json", *words).json
+        planned = cachekit.plan("tiny.yaml", overrides)
+        assert msgspec.to_builtins(planned.as_dict()) == {**told, "source": "tiny.yaml"}
+        again = cachekit.plan(cachekit.load_recipe("tiny.yaml"), list(map("=".join, overrides_words(overrides))))
+        assert again.prepared.key == planned.prepared.key
+
+
+def overrides_words(overrides):
+    return [(name, str(value)) for name, value in overrides.items()]
+
+
+def test_plan_for_another_machine():
+    planned = cachekit.plan("bert", toolchain="neuron-2.31", instance="trn1.2xlarge")
+    assert planned.as_dict()["elsewhere"] == "trn1.2xlarge"
+
+
+@pytest.mark.usefixtures("home", "machine", "worker")
+def test_warm_and_train(work, capfd):
+    """As the verbs, without a word; events go to who asked for them."""
+    told = []
+    warmed = cachekit.warm("tiny.yaml", progress=told.append)
+    assert (warmed.compiled, warmed.as_dict()["status"]) == (3, "compiled")
+    assert [event["event"] for event in told if event["event"] in {"plan", "warm.end"}] == ["plan", "warm.end"]
+    assert cachekit.warm("tiny.yaml").compiled == 0
+    trained = cachekit.train("tiny.yaml", output_dir="model", require_warm=True)
+    assert trained.compiled == 0
+    assert trained.as_dict()["output_dir"] == str(work / "model")
+    assert [record.key for record in cachekit.records()] == [warmed.record.key]
+    assert capfd.readouterr() == ("", "")
+    assert cachekit.plan("tiny.yaml").hit
+
+
+def test_results_are_frozen(machine, work, home):
+    planned = cachekit.plan("tiny.yaml")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        planned.record = None
+
+
+def test_a_listener_that_raises_ends_the_run(work, home, machine, worker):
+    def stop(event):
+        raise RuntimeError(event["event"])
+
+    with pytest.raises(RuntimeError):
+        cachekit.warm("tiny.yaml", progress=stop)
+    assert cachekit.records() == []
+
+
+def test_a_run_leaves_the_environment_as_it_was(work, home, machine, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    before = dict(os.environ)
+    cachekit.plan("tiny.yaml", offline=True)
+    assert dict(os.environ) == before
+
+
+def test_run(work, home, machine, capfd):
+    done = cachekit.run([sys.executable, "-c", "print(6 * 7); raise SystemExit(5)"])
+    assert done.code == 5
+    assert capfd.readouterr() == ("42\n", "")
+
+
+def test_session(work, home, machine):
+    with cachekit.session(cachekit.load_recipe("tiny.yaml")) as session:
+        assert session.compiler.name == "inductor"
+        assert list(session.store.records()) == list(cachekit.open_store().records()) == []
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (lambda: cachekit.plan("nobody"), cachekit.UnknownNameError),
+        (lambda: cachekit.plan("tiny.yaml", {"training.nonsense": 1}), cachekit.RecipeError),
+        (lambda: cachekit.plan("tiny.yaml", ["nonsense"]), cachekit.UsageError),
+        (lambda: cachekit.plan("tiny.yaml", compiler="nonsense"), cachekit.UnknownNameError),
+        (lambda: cachekit.plan("tiny.yaml", cache="nonsense:x"), cachekit.UsageError),
+        (lambda: cachekit.plan("tiny.yaml", home=__file__), cachekit.StoreError),
+        (lambda: cachekit.warm("tiny.yaml", require_warm=True), cachekit.MissError),
+        (lambda: cachekit.warm("tiny.yaml", require_warm=True, recache=True), cachekit.UsageError),
+        (lambda: cachekit.train("tiny.yaml", require_warm=True), cachekit.MissError),
+        (lambda: cachekit.run(["python", "nowhere.py"]), cachekit.UsageError),
+        (lambda: cachekit.pull("tiny.yaml"), cachekit.UsageError),
+        (lambda: cachekit.push(["abcd"]), cachekit.UsageError),
+        (lambda: cachekit.attach("no name"), cachekit.UsageError),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("work", "home", "machine", "worker")
+def test_what_goes_wrong_is_raised(act, kind, capfd):
+    with pytest.raises(kind):
+        act()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_team_of_two_stores(work, home, machine, worker, tmp_path):
+    """What one warms and pushes, the other pulls."""
+    chain = f"local:rw,file://{tmp_path / 'shared'}:rw"
+    (tmp_path / "shared").mkdir()
+    cachekit.warm("tiny.yaml", home=tmp_path / "one")
+    pushed = cachekit.push(home=tmp_path / "one", cache=chain)
+    assert [one.pushed.error for one in pushed] == [None]
+    other = {"home": tmp_path / "two", "cache": chain}
+    assert cachekit.pull("tiny.yaml", {"training.max_seq_length": 16}, **other).state == "absent"
+    assert cachekit.pull("tiny.yaml", dry_run=True, **other).state == "would-fetch"
+    assert cachekit.pull("tiny.yaml", **other).state == "fetched"
+    assert cachekit.plan("tiny.yaml", home=tmp_path / "two").hit
