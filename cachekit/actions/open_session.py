@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
-    {"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"}
-)  # verbs whose runs have a journal
 
 
 def load_config(
