@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from cachekit.bypass import bypass
-from cachekit.errors import IntegrityError, StoreError
+from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store import builds, durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.gate import Gate, Holds
+from cachekit.store.index import Index
 from cachekit.store.layout import Layout
+from cachekit.store.quarantine import Quarantine
 from cachekit.store.reach import Reach
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summaries
@@ -44,9 +42,10 @@ class Store:
         self.gate = Gate(self.layout)
         self._holds = Holds(self.layout, self.gate)
         self._verifier = Verifier(self.layout)
+        self._quarantine = Quarantine(self.layout, self._verifier, journal)
         self._catalogue = Catalogue(self.layout)
+        self._index = Index(self.layout, self.gate, self._write, journal)
         self._journal = journal
-        self._told: set[Path] = set()
         self._changes: dict[str, FileLock] = {}
         self._flaws: dict[str, str] = {}
 
@@ -58,7 +57,7 @@ class Store:
         Damage is reported to the journal, moved to quarantine, and a miss. Inside of `holding` that is a use of the
         record, and it is held.
         """
-        self._restore_index()
+        self._index.restore()
         self._flaws.pop(key, None)
         record = self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
         if record is not None and self._holds.active:
@@ -75,8 +74,8 @@ class Store:
         Args:
             without: A model type whose records are not even read.
         """
-        self._restore_index()
-        for path in self._record_paths():
+        self._index.restore()
+        for path in self._index.paths():
             if path.parent.name == without:
                 continue
             record = self._load(path, path.stem, check_blobs=False)
@@ -91,12 +90,12 @@ class Store:
             glance: Look whether they are there, not whether they have changed: enough for finding one by its key or
                 its ingredients, which are what its name says, before it is read.
         """
-        self._restore_index()
+        self._index.restore()
         return self._catalogue.summaries(self._read, without, glance=glance)
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
         """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
-        self._restore_index()
+        self._index.restore()
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
 
     def _read(self, path: Path) -> tuple[Record | None, bool]:
@@ -112,7 +111,7 @@ class Store:
         Raises:
             StoreError: One cannot be read.
         """
-        self._restore_index()
+        self._index.restore()
         found = Reach(self.layout)
         found.refresh(tell)
         return found
@@ -140,7 +139,7 @@ class Store:
         lacking = []
         for file in {file.sha256: file for file in files}.values():
             reason = self._verifier.damage(file, memo=True)
-            if reason and (reason == MISSING or self._condemn_blob(file, reason)):
+            if reason and (reason == MISSING or self._quarantine.blob(file, reason)):
                 lacking.append(file)
         return lacking
 
@@ -152,19 +151,7 @@ class Store:
         Raises:
             IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
         """
-        return reading(file, self.layout.blob(file.sha256), self._verifier, self._refuse)
-
-    def _refuse(self, file: File, reason: str) -> IntegrityError:
-        self._condemn_blob(file, reason)
-        if reason == MISSING:
-            return IntegrityError(
-                f"{file.sha256[:16]} is missing in the store", cause=file.path, hint="warm again to compile it anew"
-            )
-        return IntegrityError(
-            f"{file.sha256[:16]} in the store is damaged",
-            cause=reason,
-            hint="it was set aside; warm again to compile it anew",
-        )
+        return reading(file, self.layout.blob(file.sha256), self._verifier, self._quarantine.refuse)
 
     def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
         try:
@@ -179,16 +166,15 @@ class Store:
             record = decode(raw)
         except DamagedRecordError as error:
             self._flaws[key] = f"its record is damaged: {error}"
-            self._condemn(path, str(error), lambda: path.read_bytes() == raw)
+            self._quarantine.file(path, str(error), lambda: path.read_bytes() == raw)
             return None
         if record is None:
-            if check_blobs and path not in self._told:
-                self._told.add(path)
+            if check_blobs and self._quarantine.tell_once(path):
                 bypass(self._journal, "store-schema", key)
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
             self._flaws[key] = "its record is damaged: it is another key's"
-            self._condemn(path, "it is another key's record", lambda: path.read_bytes() == raw)
+            self._quarantine.file(path, "it is another key's record", lambda: path.read_bytes() == raw)
             return None
         if check_blobs:
             # Removal takes the record first: while that is here, what is held now was here, and stays.
@@ -199,65 +185,15 @@ class Store:
             suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
             if suspected and not _still(path, raw):
                 return self._load(path, key, check_blobs=True)
-            damaged = [(file, reason) for file, reason in suspected if self._condemn_blob(file, reason)]
+            damaged = [(file, reason) for file, reason in suspected if self._quarantine.blob(file, reason)]
             if damaged:
                 file, reason = damaged[0]
                 state = "is missing" if reason == MISSING else f"is damaged: {reason}"
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
-                self._condemn(path, "a blob of it is damaged", lambda: path.read_bytes() == raw, quiet=True)
+                self._quarantine.file(path, "a blob of it is damaged", lambda: path.read_bytes() == raw, quiet=True)
                 return None
             self._check_manifest(raw, path)
         return record
-
-    # Damage
-
-    def _condemn_blob(self, file: File, reason: str) -> bool:
-        """Set a blob aside that is not what its name says; returns whether it is not what its record says.
-
-        Another process may just have put a whole one in its place; and a stranger's record may say another size.
-        """
-        path = self.layout.blob(file.sha256)
-
-        def is_bad() -> bool:
-            return self._verifier.damage(structs.replace(file, size=path.stat().st_size), memo=False) != ""
-
-        return self._condemn(path, reason, is_bad) or self._verifier.damage(file, memo=True) != ""
-
-    def _condemn(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
-        """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.
-
-        Args:
-            path: The file.
-            reason: What is wrong with it.
-            is_bad: Looks again: since it was read, it may have been replaced.
-            quiet: Say nothing.
-        """
-        place = self.layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{path.name}"
-        kept, moved = False, False
-        try:
-            judged = path.stat()
-            if not is_bad():
-                return False
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(place)
-            moved = True
-            if not os.path.samestat(place.stat(), judged):
-                # Replaced between the look and the rename: what came is judged for itself. Linked, so that nothing
-                # is overwritten that has come since.
-                with suppress(FileExistsError):
-                    os.link(place, path)
-                place.unlink()
-                return is_bad()
-        except FileNotFoundError:
-            pass  # it is missing, or another process was quicker
-        except OSError:
-            kept = True  # a read-only store; it stays, and stays a miss
-        # Once set aside, a blob is missing where its record still names it: the same damage, told already.
-        if not quiet and not (path in self._told and reason == MISSING):
-            where = str(place) if moved else ""
-            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=kept, quarantine=where)
-        self._told.add(path)
-        return True
 
     def _check_manifest(self, raw: bytes, record: Path) -> None:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
@@ -268,11 +204,22 @@ class Store:
             return
         path = self.layout.blob(digest)
         if path.exists():
-            self._condemn_blob(file, reason)
+            self._quarantine.blob(file, reason)
         else:
             self._journal.emit("store.damaged", path=str(path), reason=reason, kept=False)
         with suppress(StoreError):
             self._write(raw, path)
+
+    def rebuild_index(self) -> int:
+        """Write the records again from their copies among the blobs; of several for a key, the youngest.
+
+        Returns:
+            How many records the index then has.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        return self._index.rebuild()
 
     # Writing
 
@@ -356,9 +303,9 @@ class Store:
     def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
         files = {file.sha256: file for file in record.files}
         if self.layout.blobs.exists():
-            self._restore_index()  # before this record makes a new index look like a whole one
+            self._index.restore()  # before this record makes a new index look like a whole one
         else:
-            self._write(b"", self._complete)
+            self._write(b"", self._index.complete)
         try:
             with durable.publishing(self.layout.home) as publishing:
                 publishing.prepare(list(finished.values()))
@@ -371,7 +318,7 @@ class Store:
         for file in record.files:
             reason = self._verifier.damage(file, memo=True)
             if reason:
-                raise self._refuse(file, reason)
+                raise self._quarantine.refuse(file, reason)
         self._compare(record)
         raw = encode(record)
         # A copy of the record among the blobs: the index can be rebuilt from those alone.
@@ -391,59 +338,6 @@ class Store:
                 durable.write_bytes(folder, target, self.layout.home, raw)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
-
-    # The index
-
-    def _record_paths(self) -> list[Path]:
-        return sorted(self.layout.records.glob("*/*/*.json"))
-
-    @property
-    def _complete(self) -> Path:
-        """Marks an index that has every record: it is written before the first record, and after a rebuild."""
-        return self.layout.records / ".complete"
-
-    def _restore_index(self) -> None:
-        if not self._complete.exists() and self.layout.blobs.exists():
-            with suppress(StoreError):
-                self.rebuild_index()
-
-    def rebuild_index(self) -> int:
-        """Write the records again from their copies among the blobs; of several for a key, the youngest.
-
-        Returns:
-            How many records the index then has.
-
-        Raises:
-            StoreError: The store cannot be written.
-        """
-        with self.gate.shared():
-            return self._rebuild_index()
-
-    def _rebuild_index(self) -> int:
-        newest: dict[Path, tuple[str, bytes]] = {}
-        for path in sorted(self.layout.blobs.glob("*/*")):
-            try:
-                with path.open("rb") as source:
-                    if not source.read(10).startswith(b'{"record":'):
-                        continue
-                    source.seek(0)
-                    raw = source.read()
-                record = decode(raw)
-            except (OSError, DamagedRecordError):
-                continue
-            # One whose blobs are gone was removed, and the machine went down before its copy was.
-            if record is not None and hashlib.sha256(raw).hexdigest() == path.name and self._is_here(record):
-                place = self.layout.record(record.directory, record.model_type, record.key)
-                newest[place] = max(newest.get(place, ("", b"")), (record.provenance.created, raw))
-        for place, (_, raw) in newest.items():
-            self._write(raw, place)
-        self._write(b"", self._complete)
-        if newest:
-            self._journal.emit("store.reindexed", records=len(newest))
-        return len(newest)
-
-    def _is_here(self, record: Record) -> bool:
-        return all(self.layout.blob(file.sha256).exists() for file in record.files)
 
 
 def _still(path: Path, raw: bytes) -> bool:
