@@ -51,7 +51,6 @@ class Layout:
         return self.root / "records"
 
     @property
-    @property
     def catalogue(self) -> Path:
         """The records in few words; see `store.catalogue`."""
         return self.root / "catalogue"
