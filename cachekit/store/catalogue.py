@@ -45,8 +45,7 @@ class _Folder(Struct, frozen=True, array_like=True):
     """Records of a compiler and a model type: what looking for the nearest needs, and all else, which may stay closed.
 
     Attributes:
-        names, parts: Of the files that have a summary.
-        others: Names of the files that have none.
+        names, parts: Of the entries that have a summary.
         entries: All of them, encoded.
     """
 
@@ -54,7 +53,6 @@ class _Folder(Struct, frozen=True, array_like=True):
     model_type: str
     names: list[str]
     parts: list[tuple[int, ...]]
-    others: list[str]
     entries: msgspec.Raw
 
 
@@ -91,13 +89,13 @@ class _Known:
         return self._entries
 
     def shelf(self, path: Path) -> Shelf | None:
-        """The records, where the folder has the files that are known and no others."""
-        if self._folder is None:
-            summaries = [entry.summary for entry in self.entries.values() if entry.summary is not None]
-            return Shelf.of(summaries) if self.entries.keys() == _names(path) else None
-        if {*self._folder.names, *self._folder.others} != _names(path):
-            return None
-        return Shelf(self._folder.names, self._folder.parts, self._summaries)
+        """The records, where the folder has their files and no others."""
+        if self._folder is not None:
+            names, parts = self._folder.names, self._folder.parts
+        else:
+            known = {name: entry.summary.parts for name, entry in self.entries.items() if entry.summary is not None}
+            names, parts = list(known), list(known.values())
+        return Shelf(names, parts, self._summaries) if set(names) == _names(path) else None
 
     def _summaries(self) -> list[Summary]:
         return [entry.summary for entry in self.entries.values() if entry.summary is not None]
@@ -121,7 +119,7 @@ class Catalogue:
         Args:
             read: Reads a record; and whether that is all there is to say, so that None is no damage.
             without: A model type whose records are not even looked at.
-            glance: Look only whether they are there: one whose name is known is taken to be as it was.
+            glance: Look only whether they are there: one that has a summary is taken to be as it was.
         """
         known = self._load() if self._known is None else self._known
         self._known = known
@@ -177,17 +175,16 @@ class Catalogue:
         vocabulary = Vocabulary()  # without those of records that are gone
 
         def packed(place: _Place, entries: Iterable[_Entry]) -> _Folder:
-            summaries, others, fresh = dict[str, Summary](), list[str](), list[_Entry]()
+            summaries, fresh = dict[str, Summary](), list[_Entry]()
             for entry in entries:
                 if entry.summary is None:
-                    others.append(entry.name)
                     fresh.append(entry)
                     continue
                 parts = vocabulary.add_pairs(self._vocabulary.pairs_of(entry.summary.parts))
                 summaries[entry.name] = structs.replace(entry.summary, parts=parts)
                 fresh.append(structs.replace(entry, summary=summaries[entry.name]))
             columns = [summary.parts for summary in summaries.values()]
-            return _Folder(*place, list(summaries), columns, others, msgspec.Raw(msgspec.msgpack.encode(fresh)))
+            return _Folder(*place, list(summaries), columns, msgspec.Raw(msgspec.msgpack.encode(fresh)))
 
         folders = [packed(place, one.entries.values()) for place, one in known.items() if one.entries]
         body = msgspec.msgpack.encode(_Document(vocabulary.pairs, vocabulary.parts, folders))
@@ -225,11 +222,11 @@ def _names(folder: Path) -> set[str]:
 
 
 def _files(folder: Path, known: dict[str, _Entry]) -> list[tuple[str, State]]:
-    """Records in a folder with their states, by name; not looked at are those of which an entry is given."""
+    """Records in a folder with their states, by name; not looked at are those whose summary is given."""
     found = []
     with suppress(OSError), os.scandir(folder) as listing:
         for item in listing:
-            if item.name in known:
+            if item.name in known and known[item.name].summary is not None:
                 found.append((item.name, known[item.name].state))
             elif item.name.endswith(".json"):
                 try:
