@@ -162,6 +162,16 @@ def test_another_schema_is_read_once_and_is_no_summary(home, eager, reads):
     assert path.exists()
 
 
+def test_a_record_in_place_of_another_schemas_is_found_by_a_glance(home, eager):
+    fill(home, 2)
+    record = made(7)
+    path = put(home, record)
+    path.write_bytes(serialise(to_document(structs.replace(record, schema=2))))
+    assert len(opened(home).summaries()) == len(opened(home).summaries(glance=True)) == 2
+    put(home, record)
+    assert find_by_key(opened(home), record.key) == record
+
+
 @pytest.mark.parametrize("glance", [False, True])
 def test_damage_is_set_aside_and_told_when_it_is_met(home, eager, glance):
     fill(home, 3)

@@ -11,7 +11,7 @@ import gc
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from cachekit.record import SCHEMA, Record
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
-from cachekit.store.summary import Summaries, Summary, Vocabulary, summarise
+from cachekit.store.summary import Shelf, Summaries, Summary, Vocabulary, summarise
 
 # Raise the number when the form of the file or the meaning of a summary changes.
 MAGIC = b"cachekit catalogue 1, records of schema %d\n" % SCHEMA
@@ -42,9 +42,18 @@ class _Entry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Folder(Struct, frozen=True, array_like=True):
+    """Records of a compiler and a model type: what looking for the nearest needs, and all else, which may stay closed.
+
+    Attributes:
+        names, parts: Of the entries that have a summary.
+        entries: All of them, encoded.
+    """
+
     directory: str
     model_type: str
-    entries: list[_Entry]
+    names: list[str]
+    parts: list[tuple[int, ...]]
+    entries: msgspec.Raw
 
 
 class _Document(Struct, frozen=True, array_like=True):
@@ -57,6 +66,41 @@ _UNKNOWN: State = (0, 0, 0, 0)
 _Place = tuple[str, str]  # a compiler's directory and a model type
 
 
+class _Known:
+    """What is known of a folder; read out of the file when somebody asks for it.
+
+    Args:
+        folder: As the file has it.
+        entries: As they are; by name, sorted.
+    """
+
+    def __init__(self, folder: _Folder | None = None, entries: dict[str, _Entry] | None = None) -> None:
+        self._folder = folder
+        self._entries = {} if folder is None and entries is None else entries
+
+    @property
+    def entries(self) -> dict[str, _Entry]:
+        """By name."""
+        if self._entries is None:
+            assert self._folder is not None
+            self._entries = {
+                entry.name: entry for entry in msgspec.msgpack.decode(self._folder.entries, type=list[_Entry])
+            }
+        return self._entries
+
+    def shelf(self, path: Path) -> Shelf | None:
+        """The records, where the folder has their files and no others."""
+        if self._folder is not None:
+            names, parts = self._folder.names, self._folder.parts
+        else:
+            known = {name: entry.summary.parts for name, entry in self.entries.items() if entry.summary is not None}
+            names, parts = list(known), list(known.values())
+        return Shelf(names, parts, self._summaries) if set(names) == _names(path) else None
+
+    def _summaries(self) -> list[Summary]:
+        return [entry.summary for entry in self.entries.values() if entry.summary is not None]
+
+
 class Catalogue:
     """The summaries of a store's records.
 
@@ -67,7 +111,7 @@ class Catalogue:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._vocabulary = Vocabulary()
-        self._known: dict[_Place, dict[str, _Entry]] | None = None
+        self._known: dict[_Place, _Known] | None = None
 
     def summaries(self, read: Callable[[Path], tuple[Record | None, bool]], without: str, *, glance: bool) -> Summaries:
         """Look at every record, and read those that are not known in the state they are in.
@@ -75,23 +119,25 @@ class Catalogue:
         Args:
             read: Reads a record; and whether that is all there is to say, so that None is no damage.
             without: A model type whose records are not even looked at.
-            glance: Look only whether they are there: one whose name is known is taken to be as it was.
+            glance: Look only whether they are there: one that has a summary is taken to be as it was.
         """
         known = self._load() if self._known is None else self._known
-        found: list[Summary] = []
+        self._known = known
+        found: list[Shelf] = []
         settled = dead = 0
         folders = {(folder.parent.name, folder.name): folder for folder in _folders(self._layout.records)}
         for place in [place for place in known if place not in folders]:
-            dead += len(known.pop(place))
+            dead += len(known.pop(place).entries)
         for place, folder in folders.items():
             if folder.name == without:
                 continue
-            entries, kept = known.get(place, {}), dict[str, _Entry]()
-            if glance and _same(folder, entries):
-                found.extend(entry.summary for entry in entries.values() if entry.summary is not None)
+            before = known.get(place) or _Known()
+            if glance and (shelf := before.shelf(folder)) is not None:
+                found.append(shelf)
                 continue
-            for name, state in _files(folder, entries if glance else {}):
-                entry = entries.get(name)
+            summaries, kept = list[Summary](), dict[str, _Entry]()
+            for name, state in _files(folder, before.entries if glance else {}):
+                entry = before.entries.get(name)
                 if entry is None or entry.state != state:
                     now = time.time_ns()
                     record, certain = read(folder / name)
@@ -104,15 +150,15 @@ class Catalogue:
                 else:
                     kept[name] = entry
                 if entry.summary is not None:
-                    found.append(entry.summary)
-            dead += len(entries.keys() - kept.keys())
-            known[place] = kept
-        self._known = known
+                    summaries.append(entry.summary)
+            dead += len(before.entries.keys() - kept.keys())
+            known[place] = _Known(entries=kept)
+            found.append(Shelf.of(summaries))
         if settled >= WORTH or dead >= DEAD:
             self._save(known)
         return Summaries(found, self._vocabulary)
 
-    def _load(self) -> dict[_Place, dict[str, _Entry]]:
+    def _load(self) -> dict[_Place, _Known]:
         try:
             raw = self._layout.catalogue.read_bytes()
             head, body = raw[: len(MAGIC) + DIGEST], memoryview(raw)[len(MAGIC) + DIGEST :]
@@ -123,21 +169,24 @@ class Catalogue:
         except (OSError, msgspec.DecodeError):
             return {}
         self._vocabulary = Vocabulary(document.pairs, document.parts)
-        return {
-            (folder.directory, folder.model_type): {entry.name: entry for entry in folder.entries}
-            for folder in document.folders
-        }
+        return {(folder.directory, folder.model_type): _Known(folder) for folder in document.folders}
 
-    def _save(self, known: dict[_Place, dict[str, _Entry]]) -> None:
+    def _save(self, known: dict[_Place, _Known]) -> None:
         vocabulary = Vocabulary()  # without those of records that are gone
 
-        def fresh(entry: _Entry) -> _Entry:
-            if entry.summary is None:
-                return entry
-            parts = vocabulary.add_pairs(self._vocabulary.pairs_of(entry.summary.parts))
-            return structs.replace(entry, summary=structs.replace(entry.summary, parts=parts))
+        def packed(place: _Place, entries: Iterable[_Entry]) -> _Folder:
+            summaries, fresh = dict[str, Summary](), list[_Entry]()
+            for entry in entries:
+                if entry.summary is None:
+                    fresh.append(entry)
+                    continue
+                parts = vocabulary.add_pairs(self._vocabulary.pairs_of(entry.summary.parts))
+                summaries[entry.name] = structs.replace(entry.summary, parts=parts)
+                fresh.append(structs.replace(entry, summary=summaries[entry.name]))
+            columns = [summary.parts for summary in summaries.values()]
+            return _Folder(*place, list(summaries), columns, msgspec.Raw(msgspec.msgpack.encode(fresh)))
 
-        folders = [_Folder(*place, list(map(fresh, entries.values()))) for place, entries in known.items() if entries]
+        folders = [packed(place, one.entries.values()) for place, one in known.items() if one.entries]
         body = msgspec.msgpack.encode(_Document(vocabulary.pairs, vocabulary.parts, folders))
         with suppress(OSError), Scratch(self._layout.tmp, "catalogue") as scratch:  # a read-only store has none
             finished = scratch / "catalogue"
@@ -165,21 +214,19 @@ def _folders(records: Path) -> Iterator[Path]:
                 yield from sorted(path for path in directory.iterdir() if path.is_dir())
 
 
-def _same(folder: Path, entries: dict[str, _Entry]) -> bool:
-    """A folder has these files and no others."""
+def _names(folder: Path) -> set[str]:
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - of 10,000 files, and only their names
+        return set(os.listdir(folder))  # noqa: PTH208 - of 10,000 files, and only their names
     except OSError:
-        return False
-    return len(names) == len(entries) and entries.keys() >= set(names)
+        return set()
 
 
 def _files(folder: Path, known: dict[str, _Entry]) -> list[tuple[str, State]]:
-    """Records in a folder with their states, by name; not looked at are those of which an entry is given."""
+    """Records in a folder with their states, by name; not looked at are those whose summary is given."""
     found = []
     with suppress(OSError), os.scandir(folder) as listing:
         for item in listing:
-            if item.name in known:
+            if item.name in known and known[item.name].summary is not None:
                 found.append((item.name, known[item.name].state))
             elif item.name.endswith(".json"):
                 try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -109,26 +110,54 @@ def _number(numbers: dict[Any, int], items: list[Any], item: Any) -> int:
     return number
 
 
+class Shelf:
+    """Some records: what looking for the nearest needs, and the rest when it is asked for.
+
+    Args:
+        names: What they are sorted by: keys, or what begins with those.
+        parts: As `Summary.parts`.
+        read: Their summaries.
+    """
+
+    def __init__(
+        self, names: Sequence[str], parts: Sequence[tuple[int, ...]], read: Callable[[], list[Summary]]
+    ) -> None:
+        self.names = names
+        self.parts = parts
+        self._read = read
+
+    @classmethod
+    def of(cls, summaries: list[Summary]) -> Shelf:
+        """Records whose summaries are known."""
+        return cls([each.key for each in summaries], [each.parts for each in summaries], lambda: summaries)
+
+    @cached_property
+    def summaries(self) -> list[Summary]:
+        """One for each record, in the same order."""
+        return self._read()
+
+
 class Summaries(Sequence[Summary]):
     """All records of a store at one moment, in the order of their paths.
 
     Args:
-        found: One for each record.
+        shelves: The records of a folder each.
         vocabulary: What their `parts` refer to.
     """
 
-    def __init__(self, found: list[Summary], vocabulary: Vocabulary) -> None:
-        self._found = found
+    def __init__(self, shelves: list[Shelf], vocabulary: Vocabulary) -> None:
+        self._shelves = shelves
         self._vocabulary = vocabulary
 
     def __len__(self) -> int:
-        return len(self._found)
+        return sum(len(shelf.names) for shelf in self._shelves)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._found[index]
+        return list(self)[index]
 
     def __iter__(self) -> Iterator[Summary]:
-        return iter(self._found)
+        for shelf in self._shelves:
+            yield from shelf.summaries
 
     def hard(self, summary: Summary) -> dict[str, Any]:
         """The hard ingredients of one of them."""
@@ -143,13 +172,16 @@ class Summaries(Sequence[Summary]):
         """
         cost = self._vocabulary.distances(wanted).__getitem__
         queue = [
-            (sum(map(cost, found.parts)), found.key, number)
-            for number, found in enumerate(self._found)
-            if where is None or where(found)
+            (sum(map(cost, parts)), name, place, number)
+            for place, shelf in enumerate(self._shelves)
+            for number, (name, parts) in enumerate(zip(shelf.names, shelf.parts, strict=True))
         ]
         heapq.heapify(queue)
         while queue:
-            yield self._found[heapq.heappop(queue)[2]]
+            _, _, place, number = heapq.heappop(queue)
+            found = self._shelves[place].summaries[number]
+            if where is None or where(found):
+                yield found
 
 
 def summarise(record: Record, vocabulary: Vocabulary) -> Summary:
