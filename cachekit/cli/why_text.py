@@ -9,6 +9,7 @@ from typing import Any
 from cachekit.cli import out
 
 SHORTEST = 60  # columns
+CHOSEN = frozenset({"recache", "tier-offline", "tier-read-only", "tier-write-only"})  # by who gave the command
 
 
 def of_recipe(document: dict[str, Any]) -> list[str]:
@@ -66,8 +67,8 @@ def of_run(document: dict[str, Any]) -> list[str]:
 
 
 def bypassed(document: dict[str, Any]) -> list[str]:
-    """A line of a run's summary, where the run went without the cache or a part of it."""
-    found = document.get("bypassed") or {}
+    """A line of a run's summary, where the run went without the cache or a part of it, and nobody wanted that."""
+    found = {reason: count for reason, count in (document.get("bypassed") or {}).items() if reason not in CHOSEN}
     told = ", ".join(reason if count == 1 else f"{reason} ({count} times)" for reason, count in found.items())
     return out.labelled("went without the cache: ", told, 2) if told else []
 
