@@ -111,7 +111,7 @@ def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_pa
     me = Watched(tmp_path / "me", shared=[(FolderTier(tmp_path / "shared"), "r")])
     wanted = me.prepare()
     near = made_from(wanted, **{"training.optim": "sgd"})
-    fill(tmp_path / "other", FolderTier(tmp_path / "shared"), [*others(wanted, 99), near])
+    fill(FolderTier(tmp_path / "shared"), [*others(wanted, 99), near])
     found = why(me.session, wanted)
     assert [told.change.name for told in found.changes] == ["training.optim"]
     lines = why_text.of_recipe(found.as_dict())
@@ -121,7 +121,7 @@ def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_pa
 def test_a_second_why_asks_nobody(tmp_path):
     (tmp_path / "shared").mkdir()
     wanted = Watched(tmp_path / "any").prepare()
-    fill(tmp_path / "other", FolderTier(tmp_path / "shared"), others(wanted, 2))
+    fill(FolderTier(tmp_path / "shared"), others(wanted, 2))
     told = []
     for _ in range(2):
         tier = Counted(FolderTier(tmp_path / "shared"))
