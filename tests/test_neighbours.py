@@ -151,6 +151,16 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     found = search(Wanted.of(wanted), me.store, me.session.chain)
     assert found.neighbour.known.key == here.key
     assert tier.calls == [], "nothing nearer can be there"
+    # Further away, where the shared cache is asked: still the one in the store.
+    two = {"training.optim": "sgd", "training.max_seq_length": 64}
+    (tmp_path / "second").mkdir()
+    second = FolderTier(tmp_path / "second")
+    fill(second, [made_from(wanted, **{**two, "training.max_seq_length": 65})])
+    other = Watched(tmp_path / "you", shared=[(tier := Counted(second), "r")])
+    here = publish(other.store, made_from(wanted, **two))
+    found = search(Wanted.of(wanted), other.store, other.session.chain)
+    assert "list" in tier.calls
+    assert (found.neighbour.tier, found.neighbour.known.key) == ("local", here.key)
 
 
 def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
@@ -176,6 +186,15 @@ def test_a_record_in_another_folder_is_found_where_nothing_is_nearer(tmp_path, s
     fill(shared(), [made_from(wanted, **changes)])
     assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == differing
     assert tier.calls.count("list") == 2
+
+
+def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder(tmp_path, shared):
+    me = Watched(tmp_path / "me", shared=[(shared(), "r")])
+    wanted = me.prepare()
+    fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    far = made_from(wanted, **{f"model.config.{name}": 7 for name in fields})
+    fill(shared(), [far, made_from(wanted, **{"toolchain.standin": "0.9"})])
+    assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == ["toolchain.standin"]
 
 
 def test_which_come_into_question_can_be_said(tmp_path, shared):
