@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -14,6 +15,7 @@ from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.archive import UnsafeArchiveError
 from cachekit.bypass import EVENT, REASONS, bypass, bypassed
+from cachekit.cli.why_text import bypassed as bypassed_text
 from cachekit.compilers import Restored
 from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UsageError
 from cachekit.journal import Journal, read
@@ -266,6 +268,19 @@ def test_each_reason_is_counted_once(scene, reason):
 def test_every_reason_is_injected():
     assert set(INJECT) | {"compiler-not-keyed"} == set(REASONS)
     assert all(meaning.strip() for meaning in REASONS.values())
+
+
+def test_every_reason_is_explained_in_the_docs():
+    text = (Path(__file__).parent.parent / "docs" / "why.md").read_text()
+    for reason, meaning in REASONS.items():
+        assert f"| `{reason}` | {meaning} |" in text
+
+
+def test_a_summary_for_people_names_the_reasons():
+    assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "tier-failed": 2}}) == [
+        "  went without the cache: push-failed, tier-failed (2 times)"
+    ]
+    assert bypassed_text({"bypassed": {}}) == []
 
 
 @pytest.mark.feature("W1")

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec import structs
-from standins import PROVENANCE, StandIn, Watched, make_record, publish, recipe
+from standins import PROVENANCE, StandIn, Watched, make_record, memory_folder, publish, recipe
 from test_sharing import Broken, Counted
 from tier_processes import KINDS, serve
 
@@ -12,7 +12,8 @@ from cachekit.actions.push import push
 from cachekit.errors import RemoteError
 from cachekit.key import Ingredients
 from cachekit.record import COMMAND, IMPORTED
-from cachekit.tiers import layout
+from cachekit.tiers import document, layout
+from cachekit.tiers.document import Shared
 from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Change, Write
 
@@ -59,11 +60,17 @@ def others(prepared, number):
     ]
 
 
-def fill(home, tier, made):
-    """Put records on a tier, as a member of the team who has them."""
+def fill(tier, made):
+    """Put records on a tier, without their files: one commit."""
+    records = [record for record, _ in made]
+    writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
+    tier.commit(Change("fill", writes=writes), tier.revision())
+
+
+def fill_whole(home, tier, made):
+    """Put records on a tier with their files, as a member of the team who has them."""
     member = Watched(home, shared=[(tier, "rw")])
     push(member.session, [publish(member.store, one) for one in made], member.session.chain.writable)
-    return member
 
 
 def names(neighbour):
@@ -71,13 +78,14 @@ def names(neighbour):
 
 
 @pytest.mark.feature("W3")
-def test_of_a_hundred_the_near_one_is_chosen(tmp_path):
-    me = Watched(tmp_path / "me")
-    wanted = me.prepare()
-    for made in others(wanted, 99):
-        publish(me.store, made)
-    near = publish(me.store, made_from(wanted, **{"training.max_seq_length": 64}))
-    found = local(Wanted.of(wanted), me.store)
+def test_of_a_hundred_the_near_one_is_chosen():
+    with memory_folder() as home:
+        me = Watched(home)
+        wanted = me.prepare()
+        for made in others(wanted, 99):
+            publish(me.store, made)
+        near = publish(me.store, made_from(wanted, **{"training.max_seq_length": 64}))
+        found = local(Wanted.of(wanted), me.store)
     assert found.known.key == near.key
     assert found.record == near
     assert found.tier == "local"
@@ -91,7 +99,7 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
     me = Watched(tmp_path / "me", shared=[(tier := Counted(make()), "r")])
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", make(), [*others(wanted, 20), near])
+    fill(make(), [*others(wanted, 20), near])
     found = search(Wanted.of(wanted), me.store, me.session.chain)
     assert found.neighbour.known.key == near[0].key
     assert found.neighbour.tier == tier.name
@@ -107,14 +115,14 @@ def test_the_near_one_of_a_hundred_elsewhere(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", shared(), [*others(wanted, 99), near])
+    fill(shared(), [*others(wanted, 99), near])
     found = search(Wanted.of(wanted), me.store, me.session.chain).neighbour
     assert (found.known.key, names(found)) == (near[0].key, ["training.max_seq_length"])
 
 
 def test_who_asks_again_asks_nobody(tmp_path, make):
     wanted = Watched(tmp_path / "any").prepare()
-    fill(tmp_path / "other", make(), others(wanted, 3))
+    fill(make(), others(wanted, 3))
     first = Watched(tmp_path / "me", shared=[(make(), "r")])
     once = search(Wanted.of(wanted), first.store, first.session.chain)
     again = Watched(tmp_path / "me", shared=[(tier := Counted(make()), "r")])
@@ -126,7 +134,7 @@ def test_who_asks_again_asks_nobody(tmp_path, make):
 def test_what_is_found_can_be_fetched(tmp_path, make):
     wanted = Watched(tmp_path / "any").prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", make(), [near])
+    fill_whole(tmp_path / "other", make(), [near])
     me = Watched(tmp_path / "me", shared=[(make(), "r")])
     neighbour = search(Wanted.of(wanted), me.store, me.session.chain).neighbour
     assert neighbour.record is None
@@ -138,18 +146,28 @@ def test_what_is_found_can_be_fetched(tmp_path, make):
 def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
+    fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     here = publish(me.store, made_from(wanted, **{"training.max_seq_length": 256}))
     found = search(Wanted.of(wanted), me.store, me.session.chain)
     assert found.neighbour.known.key == here.key
     assert tier.calls == [], "nothing nearer can be there"
+    # Further away, where the shared cache is asked: still the one in the store.
+    two = {"training.optim": "sgd", "training.max_seq_length": 64}
+    (tmp_path / "second").mkdir()
+    second = FolderTier(tmp_path / "second")
+    fill(second, [made_from(wanted, **{**two, "training.max_seq_length": 65})])
+    other = Watched(tmp_path / "you", shared=[(tier := Counted(second), "r")])
+    here = publish(other.store, made_from(wanted, **two))
+    found = search(Wanted.of(wanted), other.store, other.session.chain)
+    assert "list" in tier.calls
+    assert (found.neighbour.tier, found.neighbour.known.key) == ("local", here.key)
 
 
 def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", shared(), [near])
+    fill(shared(), [near])
     publish(me.store, others(wanted, 1)[0])
     assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour.known.key == near[0].key
 
@@ -165,16 +183,25 @@ def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
 def test_a_record_in_another_folder_is_found_where_nothing_is_nearer(tmp_path, shared, changes, differing):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), [made_from(wanted, **changes)])
+    fill(shared(), [made_from(wanted, **changes)])
     assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == differing
     assert tier.calls.count("list") == 2
+
+
+def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder(tmp_path, shared):
+    me = Watched(tmp_path / "me", shared=[(shared(), "r")])
+    wanted = me.prepare()
+    fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    far = made_from(wanted, **{f"model.config.{name}": 7 for name in fields})
+    fill(shared(), [far, made_from(wanted, **{"toolchain.standin": "0.9"})])
+    assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == ["toolchain.standin"]
 
 
 def test_which_come_into_question_can_be_said(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
     far = others(wanted, 1)[0]
-    fill(tmp_path / "other", shared(), [made_from(wanted, **{"toolchain.standin": "0.9"}), far])
+    fill(shared(), [made_from(wanted, **{"toolchain.standin": "0.9"}), far])
     found = search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda hard: hard["toolchain.standin"] == "1.0")
     assert found.neighbour.known.key == far[0].key
     assert search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda _: False).neighbour is None
@@ -185,7 +212,7 @@ def test_commands_and_imported_modules_are_no_neighbours_of_a_recipe(tmp_path, s
     wanted = me.prepare()
     for kind in (COMMAND, IMPORTED):
         made = made_from(wanted, **{"model.type": kind})
-        fill(tmp_path / kind, shared(), [made])
+        fill(shared(), [made])
         publish(me.store, made)
     assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour is None
 
@@ -193,7 +220,7 @@ def test_commands_and_imported_modules_are_no_neighbours_of_a_recipe(tmp_path, s
 def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), others(wanted, 9))
+    fill(shared(), others(wanted, 9))
     found = search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(read=4))
     (looked,) = found.looked
     assert (looked.records, looked.compared, tier.calls.count("read")) == (9, 4, 4)
@@ -207,7 +234,7 @@ def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
 def test_a_large_record_is_left_out(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), others(wanted, 2))
+    fill(shared(), others(wanted, 2))
     assert search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(largest=10)).neighbour is None
     assert "read" not in tier.calls
 
@@ -216,8 +243,8 @@ def test_a_large_record_is_left_out(tmp_path, shared):
 def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
     me = Watched(tmp_path / "me", shared=[(Broken(shared(), failing), "r"), (other := FolderTier(tmp_path), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
-    fill(tmp_path / "third", other, (made := others(wanted, 1)))
+    fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
+    fill(other, (made := others(wanted, 1)))
     found = search(Wanted.of(wanted), me.store, me.session.chain)
     assert found.neighbour.known.key == made[0][0].key
     assert [bool(one.problem) for one in found.looked] == [True, False]
@@ -239,7 +266,7 @@ def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
 
     me = Watched(tmp_path / "me", shared=[(Ends(shared()), "r")])
     wanted = me.prepare()
-    fill(tmp_path / "other", shared(), others(wanted, 8))
+    fill(shared(), others(wanted, 8))
     found = search(Wanted.of(wanted), me.store, me.session.chain)
     assert found.neighbour is not None
     assert [one.problem for one in found.looked] == ["reset by peer"]
@@ -249,7 +276,7 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := shared(), "r")])
     wanted = me.prepare()
     near, far = made_from(wanted, **{"training.max_seq_length": 64}), others(wanted, 1)[0]
-    fill(tmp_path / "other", shared(), [near, far])
+    fill(shared(), [near, far])
     path = layout.path_of(near[0])
     folder = path.rpartition("/")[0]
     token = tier.read(path, "", 1 << 20).token
@@ -262,7 +289,7 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
 def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
     wanted = Watched(tmp_path / "any").prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", shared(), [near])
+    fill(shared(), [near])
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     search(Wanted.of(wanted), me.store, me.session.chain)
     spoilt = [path for path in me.store.layout.remotes.rglob("*.json") if path.is_file()]
@@ -280,5 +307,5 @@ def test_without_a_writable_store_it_works_all_the_same(tmp_path, shared):
     me = Watched(tmp_path / "me", compiler=StandIn(), shared=[(shared(), "r")])
     wanted = me.prepare(recipe())
     near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(tmp_path / "other", shared(), [near])
+    fill(shared(), [near])
     assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour.known.key == near[0].key

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 from neuron_machine import Machine
 from standins import PROVENANCE, StandIn, Watched, make_record, publish
+from test_run import TRAIN, User
 
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
@@ -218,3 +219,17 @@ def test_a_graph_that_the_trial_run_did_not_reach_is_named_on_neuron(tmp_path):
     told = machine("why", "--run", "last")
     assert (told["verb"], told["planned"], told["compiled"], told["found"]) == ("train", "hit", 1, 2)
     assert [(module["name"], module["differs"]) for module in told["modules"]] == [(new, "graph")]
+
+
+def test_a_users_own_command_that_compiled_all_the_same(tmp_path):
+    """What it reads at run time is in no key; Inductor's name for what is new is none, so it is counted."""
+    user = User(tmp_path / "one")
+    (user.work / "parts.py").write_text("GRAPHS = open('graphs').read().split()\n")
+    (user.work / "graphs").write_text("forward")
+    user.run(*TRAIN)
+    assert json.loads(user("why", "--run", "last", "-f", "json").stdout)["planned"] == "miss"
+    (user.work / "graphs").write_text("forward backward")
+    assert user.run(*TRAIN)["status"] == "hit"
+    found = json.loads(user("why", "--run", "last", "-f", "json").stdout)
+    assert (found["verb"], found["recipe"], found["planned"]) == ("run", "train.py", "hit")
+    assert (found["compiled"], found["built"], found["modules"]) == (1, 1, [])

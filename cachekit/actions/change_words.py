@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from cachekit.compilers.explain import SIDES, explain
-from cachekit.key import ABSENT, Change
+from cachekit.key import Change
 
 # By name; what stands here needs no more than to be named in the words of people.
 _MEANING = {
@@ -75,9 +75,6 @@ def words_of(change: Change, compiler: str = "", sides: tuple[str, str] = SIDES)
         said.append(_versions(change.old, change.new))
     if isinstance(change.old, list) and isinstance(change.new, list):
         said += _members(change.old, change.new, sides)
-    for value, side in ((change.old, sides[0]), (change.new, sides[1])):
-        if value is ABSENT:
-            said.append(f"{side} has none")
     return tuple(filter(None, said))
 
 

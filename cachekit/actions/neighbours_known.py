@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.actions.prepare import Prepared
-from cachekit.key import Change, distance, key_of
+from cachekit.key import Change, distance
 from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.tiers import layout
 from cachekit.tiers.port import Entry
@@ -134,12 +134,12 @@ class Memory:
         self._listings = folder / hashlib.sha256(name.encode()).hexdigest()[:16] / "listings"
 
     def known(self, key: str) -> Known | None:
-        """A record's ingredients."""
+        """A record's ingredients; that they give its key is to be seen by who uses them, which takes longer."""
         try:
             known = msgspec.json.decode((self._records / f"{key}.json").read_bytes(), type=Known)
-            return known if known.key == key == key_of(known.hard) else None
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
+        return known if known.key == key else None
 
     def keep(self, known: Known) -> None:
         """Remember a record."""

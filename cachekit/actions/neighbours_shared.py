@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import PurePosixPath
 
 from cachekit.actions.neighbours_known import Fits, Known, Memory, Neighbour, Wanted, comparable
 from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError
-from cachekit.key import nearest
+from cachekit.key import key_of, nearest
 from cachekit.record import DamagedRecordError
 from cachekit.store import Store
 from cachekit.tiers import document, layout
@@ -93,6 +93,7 @@ class _Seen:
         self.best: Neighbour | None = None
         self.listed: set[str] = set()
         self.compared = 0
+        self._here: dict[tuple[str, str], frozenset[str]] = {}
         self.problem = ""
 
     def folder(self, folder: str) -> None:
@@ -104,8 +105,8 @@ class _Seen:
         entries.sort(key=self._order)
         self.listed.update(entry.path for entry in entries)
         remembered = {entry.path: known for entry in entries if (known := self._memory.known(_key(entry.path)))}
-        self._compare(remembered.values())
-        unknown = [entry for entry in entries if entry.path not in remembered]
+        spoilt = self._compare(remembered.values())
+        unknown = [entry for entry in entries if entry.path not in remembered or _key(entry.path) in spoilt]
         chosen = self._afford(unknown)
         fresh: list[Known] = []
         try:
@@ -122,15 +123,20 @@ class _Seen:
         above, *names = entry.path.removeprefix(layout.RECORDS).split("/")
         if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
             return False
-        directory, model_type, key = names[0], names[1], _key(entry.path)
-        if not comparable(model_type, self._wanted) or key == self._wanted.key:
+        directory, model_type, name = names
+        if not comparable(model_type, self._wanted) or _key(entry.path) == self._wanted.key:
             return False
-        return not self._store.layout.record(directory, model_type, key).exists()
+        if (directory, model_type) not in self._here:
+            here: list[str] = []
+            with suppress(OSError):
+                here = os.listdir(self._store.layout.records / directory / model_type)  # noqa: PTH208 - names only
+            self._here[directory, model_type] = frozenset(here)
+        return name not in self._here[directory, model_type]
 
     def _order(self, entry: Entry) -> tuple[bool, bool, str]:
-        path = PurePosixPath(entry.path)
-        other_type = path.parent.name != self._wanted.model_type
-        return other_type, path.parent.parent.name != self._wanted.directory, entry.path
+        directory, model_type, _ = entry.path.rsplit("/", 2)
+        wanted = self._wanted
+        return model_type != wanted.model_type, not directory.endswith(f"/{wanted.directory}"), entry.path
 
     def _afford(self, entries: Iterable[Entry]) -> list[Entry]:
         number, size = self._left
@@ -156,15 +162,21 @@ class _Seen:
         with self._remote.call() as tier:
             parallel([partial(one, entry, tier) for entry in entries], LANES, f"{self._remote.name}: read")
 
-    def _compare(self, known: Iterable[Known]) -> None:
+    def _compare(self, known: Iterable[Known]) -> set[str]:
+        """Look for a nearer one; returns the keys of those that were remembered wrongly."""
         fitting = {one.key: one for one in known if self._fits is None or self._fits(one.hard)}
+        spoilt: set[str] = set()
+        while near := nearest(self._wanted.hard, {key: one.hard for key, one in fitting.items()}):
+            one = fitting[near[0]]
+            if key_of(one.hard) != one.key:
+                spoilt.add(fitting.pop(one.key).key)
+                continue
+            neighbour = Neighbour(one, tuple(near[1]), remote=self._remote)
+            if self.best is None or neighbour.rank < self.best.rank:
+                self.best = neighbour
+            break
         self.compared += len(fitting)
-        near = nearest(self._wanted.hard, {key: one.hard for key, one in fitting.items()})
-        if near is None:
-            return
-        neighbour = Neighbour(fitting[near[0]], tuple(near[1]), remote=self._remote)
-        if self.best is None or neighbour.rank < self.best.rank:
-            self.best = neighbour
+        return spoilt
 
 
 def with_key(remote: Remote, store: Store, beginning: str, budget: Budget = DEFAULT) -> list[Known]:
@@ -208,4 +220,4 @@ def _known(tier: Tier, path: str, revision: str, budget: Budget) -> Known | None
 
 
 def _key(path: str) -> str:
-    return PurePosixPath(path).stem
+    return path.rpartition("/")[2].removesuffix(".json")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ from cachekit.bypass import EVENT as BYPASS
 from cachekit.compilers.explain import explain_module, flags_of
 from cachekit.errors import UnknownNameError
 from cachekit.journal import Event, read
-from cachekit.record import Record
+from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store import Store
 
 LAST = "last"
+KEY = re.compile("[0-9a-f]{64}")
 VERBS = frozenset({"warm", "train", "run"})
 # Told by `train` and by `run` where something compiled although a record was restored.
 COMPILED = frozenset({"train.compiled", "command.compiled"})
@@ -171,6 +174,14 @@ def _read(path: Path, verbs: frozenset[str] | None = VERBS) -> list[Event]:
         return []
     verb = next((event.get("verb") for event in events if event.get("event") == "run"), None)
     return events if verbs is None or verb in verbs else []
+
+
+def _record(store: Store, key: str) -> Record | None:
+    """A key's record as it is now, wherever it lies; its files are not checked."""
+    for path in store.layout.records.glob(f"*/*/{key}.json") if KEY.fullmatch(key) else ():
+        with suppress(OSError, DamagedRecordError):
+            return decode(path.read_bytes())
+    return None
 
 
 def _modules(store: Store, record: Record | None, event: Event) -> list[Module]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit.cli import options, out, why_text
 from cachekit.cli import plan as plan_verb
 
 NAME = "train"
@@ -115,4 +115,4 @@ def human(document: dict[str, Any]) -> list[str]:
         f"cachekit itself took {out.duration(document['overhead_seconds'])}"
     )
     lines.append(f"  took {out.duration(document['seconds'])} in all; the model is in {document['output_dir']}")
-    return lines
+    return [*lines, *why_text.bypassed(document)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit.cli import options, out, why_text
 from cachekit.cli import plan as plan_verb
 
 if TYPE_CHECKING:
@@ -168,4 +168,4 @@ def human(document: dict[str, Any]) -> list[str]:
         lines.append(f"  {what} came from a neighbour, {near['key'][:16]}")
     waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
     lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
-    return lines
+    return [*lines, *why_text.bypassed(document)]

@@ -93,6 +93,9 @@ def _recipe(
     check_data(loaded, absent_ok=True)
     with options.session(config, loaded, NAME, offline=offline, **machine) as session:
         found = why(session, prepare(loaded, session.compiler, source))
+    for one in found.looked:
+        if one.records and one.problem:  # one that was never reached has been told of
+            out.note(f"{one.tier} was not searched to the end: {one.problem}")
     out.data(
         found.as_dict(),
         human,

@@ -9,6 +9,7 @@ from typing import Any
 from cachekit.cli import out
 
 SHORTEST = 60  # columns
+CHOSEN = frozenset({"recache", "tier-offline", "tier-read-only", "tier-write-only"})  # by who gave the command
 
 
 def of_recipe(document: dict[str, Any]) -> list[str]:
@@ -34,7 +35,7 @@ def of_two(document: dict[str, Any]) -> list[str]:
     """What differs between two."""
     old, new = document["old"], document["new"]
     if document["same"]:
-        return out.labelled("", f"{old['name']} and {new['name']} have the same key, {old['key'][:16]}")
+        return out.labelled("", f"{old['name']} and {new['name']}: same key {old['key'][:16]}")
     return [*out.labelled("", f"{old['name']} → {new['name']}"), *_changes(document["changes"])]
 
 
@@ -63,6 +64,13 @@ def of_run(document: dict[str, Any]) -> list[str]:
     if document["failure"]:
         lines += out.labelled("", f"it failed: {document['failure']}", 2)
     return lines
+
+
+def bypassed(document: dict[str, Any]) -> list[str]:
+    """A line of a run's summary, where the run went without the cache or a part of it, and nobody wanted that."""
+    found = {reason: count for reason, count in (document.get("bypassed") or {}).items() if reason not in CHOSEN}
+    told = ", ".join(reason if count == 1 else f"{reason} ({count} times)" for reason, count in found.items())
+    return out.labelled("went without the cache: ", told, 2) if told else []
 
 
 def _bypass(reason: str, count: int) -> str:

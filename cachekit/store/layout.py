@@ -105,7 +105,7 @@ class Layout:
 
     @property
     def remotes(self) -> Path:
-        """What is remembered of shared caches between runs: outages, absent records, pushes that are pending."""
+        """What is remembered of shared caches between runs: outages, absent and near records, pending pushes."""
         return self.root / "state" / "remotes"
 
     @property
