@@ -28,9 +28,9 @@ from measure import limit, process
 
 from cachekit import recipe, tiny, zoo
 from cachekit.actions.estimate import Job, estimate
+from cachekit.actions.known import Timed
 from cachekit.actions.prepare import Prepared, prepare
 from cachekit.compilers import select
-from cachekit.record import Provenance, Record
 
 AT_MOST = 25.0  # per cent
 CONFIG = "model.config."
@@ -57,7 +57,7 @@ def variation(name: str, changes: list[str]) -> Prepared:
 
 def replayed(column: int) -> list[float]:
     """Errors of the recorded measurements, by their wall (0) or processor (1) seconds."""
-    known: list[Record] = []
+    known: list[Timed] = []
     errors = []
     for name, changes, *seconds in MEASURED:
         one = variation(name, changes)
@@ -68,9 +68,8 @@ def replayed(column: int) -> list[float]:
             print(
                 f"  {name} {' '.join(changes)}: {found.seconds:.0f} s said, {taken:.0f} s taken, {errors[-1]:.0f} % off"
             )
-        made = Provenance("2026-11-21T22:30:00+00:00", "0", "", "", "")
-        place = (one.key, "inductor", one.fingerprint.directory, one.model_type, name)
-        known.append(Record(*place, hard, {}, (), 3, taken, made))
+        place = ("inductor", one.fingerprint.directory, one.model_type)
+        known.append(Timed(one.key, name, *place, hard, taken, ""))
     return errors
 
 

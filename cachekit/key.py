@@ -131,9 +131,14 @@ def canonical_or_absent(value: Any) -> bytes:
     return b"" if value is ABSENT else canonical_json(value)
 
 
+def weight(name: str) -> int:
+    """What a change of an ingredient counts for."""
+    return WEIGHTS.get(name.split(".", 1)[0], 10)
+
+
 def distance(changes: Iterable[Change]) -> int:
     """How far apart two sets are: the sum of their changes' weights."""
-    return sum(WEIGHTS.get(change.name.split(".", 1)[0], 10) for change in changes)
+    return sum(weight(change.name) for change in changes)
 
 
 def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
@@ -148,10 +153,28 @@ def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any
         so that the answer does not depend on reading order.
     """
     best: tuple[int, int, str] | None = None
-    best_changes: list[Change] = []
     for name, hard in candidates.items():
-        changes = difference(hard, wanted)
-        rank = (distance(changes), len(changes), name)
-        if best is None or rank < best:
-            best, best_changes = rank, changes
-    return (best[2], best_changes) if best else None
+        gap = _gap(hard, wanted, best[0] if best else None)
+        if gap is not None and (best is None or (*gap, name) < best):
+            best = (*gap, name)
+    return (best[2], difference(candidates[best[2]], wanted)) if best else None
+
+
+def _gap(old: Mapping[str, Any], new: Mapping[str, Any], most: int | None) -> tuple[int, int] | None:
+    """Distance and number of the changes between two sets, which need not be made for it; None beyond `most`."""
+    far = count = 0
+    for name, value in old.items():
+        if name not in new or not _alike(value, new[name]):
+            far, count = far + weight(name), count + 1
+            if most is not None and far > most:
+                return None
+    for name in new.keys() - old.keys():
+        far, count = far + weight(name), count + 1
+    return far, count
+
+
+def _alike(one: Any, other: Any) -> bool:
+    kind = type(one)
+    if kind in _FLAT and type(other) in _FLAT:
+        return kind is type(other) and one == other  # True and 1 differ
+    return canonical_json(one) == canonical_json(other)

@@ -9,10 +9,9 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
-from standins import make_record
 
 from cachekit.actions.estimate import Job, estimate
+from cachekit.actions.known import Timed
 from cachekit.actions.linear import cholesky, solve
 from cachekit.actions.measures import measures
 from cachekit.key import key_of
@@ -38,17 +37,8 @@ def hard(layers=2, width=32, batch=8, length=32, **more):
 
 
 def record(seconds, ingredients, *, compiler="inductor", directory=DIRECTORY, model_type="bert", instance=""):
-    base, _ = make_record()
-    return structs.replace(
-        base,
-        key=key_of({**ingredients, "in": directory}),
-        compiler=compiler,
-        directory=directory,
-        model_type=model_type,
-        hard=ingredients,
-        compile_seconds=seconds,
-        provenance=structs.replace(base.provenance, instance=instance),
-    )
+    key = key_of({**ingredients, "in": directory})
+    return Timed(key, "toy", compiler, directory, model_type, ingredients, seconds, instance)
 
 
 def job(ingredients, *, compiler="inductor", directory=DIRECTORY, model_type="bert", machine=""):

@@ -43,7 +43,7 @@ _LOOKS = ("task", *_TARGET, *NAMES)
 
 
 class Known(Protocol):
-    """What is asked of a record, so that a row of an index will do."""
+    """What an estimate asks of a record; see `record.Record`."""
 
     @property
     def key(self) -> str: ...  # noqa: D102
@@ -59,6 +59,8 @@ class Known(Protocol):
     def hard(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
     def compile_seconds(self) -> float: ...  # noqa: D102
+    @property
+    def instance(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +121,14 @@ class Job:
     """What is to be estimated; see `record.Record` for the fields.
 
     Attributes:
-        machine: Its type, empty where that is not known.
+        instance: The machine's type, empty where that is not known.
     """
 
     compiler: str
     directory: str
     model_type: str
     hard: Mapping[str, Any]
-    machine: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +149,17 @@ def estimate(job: Job, records: Iterable[Known]) -> Estimate | None:
             commands say nothing of each other.
     """
     rule = law(job.compiler)
-    wanted = _point(job, rule, job.machine)
+    wanted = _point(job, rule)
     known: dict[tuple[Any, ...], float] = {}  # of thousands of records most look like another from here
 
     def far(one: Known) -> float:
-        machine = _machine(one)
-        looks = (one.directory, one.model_type, machine, *map(one.hard.get, _LOOKS))
+        looks = (one.directory, one.model_type, one.instance, *map(one.hard.get, _LOOKS))
         try:
             if looks not in known:
-                known[looks] = _apart(wanted, _point(one, rule, machine), rule)
+                known[looks] = _apart(wanted, _point(one, rule), rule)
             return known[looks]
         except TypeError:  # a list, of convolutions' stages
-            return _apart(wanted, _point(one, rule, machine), rule)
+            return _apart(wanted, _point(one, rule), rule)
 
     near = (
         one
@@ -169,21 +170,17 @@ def estimate(job: Job, records: Iterable[Known]) -> Estimate | None:
         and (one.model_type == COMMAND) == (job.model_type == COMMAND)
     )
     chosen = heapq.nsmallest(NEAREST, ((far(one), one.key, one) for one in near), key=itemgetter(0, 1))
-    return _fit(wanted, [_point(one, rule, _machine(one)) for _, _, one in chosen], rule) if chosen else None
+    return _fit(wanted, [_point(one, rule) for _, _, one in chosen], rule) if chosen else None
 
 
-def _machine(one: Known) -> str:
-    return str(getattr(getattr(one, "provenance", None), "instance", ""))
-
-
-def _point(job: Job | Known, rule: Law, machine: str) -> _Point:
+def _point(job: Job | Known, rule: Law) -> _Point:
     hard = job.hard
     kinds = {
         "family": job.model_type,
         "task": hard.get("task"),
         "directory": job.directory,
         "target": tuple(map(hard.get, _TARGET)),
-        "machine": machine,
+        "machine": job.instance,
     }
     return _Point(kinds, measures(hard, rule.layers), hard, None if isinstance(job, Job) else job)
 

@@ -23,23 +23,23 @@ SHORTEST = 4  # digits of a key that name it
 
 def ls(store: Store) -> list[dict[str, Any]]:
     """Every record, youngest first."""
-    found = [
+    rows = [
         {
-            "key": record.key,
-            "recipe": record.recipe,
-            "compiler": record.compiler,
-            "directory": record.directory,
-            "model_type": record.model_type,
-            "graphs": record.graphs,
-            "modules": len(record.modules),
-            "bytes": record.size,
-            "compile_seconds": record.compile_seconds,
-            "created": record.provenance.created,
-            "by": f"{record.provenance.user}@{record.provenance.host}",
+            "key": found.key,
+            "recipe": found.recipe,
+            "compiler": found.compiler,
+            "directory": found.directory,
+            "model_type": found.model_type,
+            "graphs": found.graphs,
+            "modules": found.modules,
+            "bytes": found.bytes,
+            "compile_seconds": found.compile_seconds,
+            "created": found.created,
+            "by": f"{found.user}@{found.host}",
         }
-        for record in store.records()
+        for found in store.summaries()
     ]
-    return sorted(found, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
+    return sorted(rows, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
 
 
 def find(store: Store, name: str) -> Record:
@@ -50,10 +50,14 @@ def find(store: Store, name: str) -> Record:
     """
     if len(name) < SHORTEST:
         raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
-    found = [record for record in store.records() if record.key.startswith(name.lower())]
+    begin = name.lower()
+    found = [each for each in store.summaries(glance=True) if each.key.startswith(begin)]
     if len(found) == 1:
-        return found[0]
-    keys = ", ".join(record.key[:16] for record in found[:5])
+        record = store.read(found[0].directory, found[0].model_type, found[0].key)
+        if record is not None:
+            return record
+        found = []  # damaged, or gone since it was listed
+    keys = ", ".join(each.key[:16] for each in found[:5])
     raise UnknownNameError(
         f"{len(found) or 'no'} records begin with {name!r}",
         cause=keys,

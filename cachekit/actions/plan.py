@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cachekit.actions.estimate import Estimate, Job, estimate
+from cachekit.actions.estimate import Estimate
+from cachekit.actions.known import KnownRecords
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.price import Price
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
-from cachekit.key import ABSENT, Change, nearest
-from cachekit.record import COMMAND, IMPORTED, File, Module, Record
+from cachekit.key import ABSENT, Change, difference
+from cachekit.record import File, Module, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL
@@ -152,10 +153,12 @@ class Plans:
     Attributes:
         plans: In the order of the recipes.
         beside: Of what was looked up beside them, the records that are somewhere.
+        known: What misses were compared with; None without a miss.
     """
 
     plans: tuple[Plan, ...]
     beside: Mapping[Place, Record]
+    known: KnownRecords | None
 
 
 def plans(
@@ -178,7 +181,7 @@ def plans(
     here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
     absent = [place for place, record in here.items() if record is None]
     found = chain.find_all(absent, anew=anew) if chain and absent else {}
-    near: Neighbours | None = None
+    known: KnownRecords | None = None
     planned = []
     for one in wanted:
         record = here[place_of(one)]
@@ -188,46 +191,25 @@ def plans(
             shared = found[one.key].shared.record
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
-            near = near or Neighbours(store, [other.shared.record for other in found.values()])
-            planned.append(near.miss(one, store.flaw(one.key)))
+            known = known or KnownRecords(store, [other.shared.record for other in found.values()])
+            planned.append(_miss(one, known, store.flaw(one.key)))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
-    known = {place: record for place, record in here.items() if record is not None} | there
-    return Plans(tuple(planned), {place: known[place] for place in map(place_of, beside) if place in known})
+    somewhere = {place: record for place, record in here.items() if record is not None} | there
+    looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
+    return Plans(tuple(planned), looked_up, known)
+
+
+def _miss(prepared: Prepared, known: KnownRecords, flaw: str) -> Plan:
+    near, seconds = known.nearest(prepared), known.estimate(prepared)
+    if near is None:
+        return Plan(prepared, None, flaw=flaw, estimate=seconds)
+    changes = tuple(difference(near.hard, prepared.ingredients.hard))
+    return Plan(prepared, None, near, changes, flaw=flaw, estimate=seconds)
 
 
 def place_of(prepared: Prepared) -> Place:
     """Where the record of a recipe lies, here and on shared caches."""
     return Place(prepared.fingerprint.directory, prepared.model_type, prepared.key)
-
-
-class Neighbours:
-    """The records that misses are compared with, read once for all of them.
-
-    Args:
-        store: The local store.
-        others: Records of elsewhere, which say how long compiling takes.
-    """
-
-    def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
-        self.records = list(store.records(without=IMPORTED))
-        self._timed = [*self.records, *others]
-
-    def miss(self, prepared: Prepared, flaw: str = "") -> Plan:
-        """The plan of a recipe without a record: what is nearest, and how long compiling will take."""
-        fingerprint, hard = prepared.fingerprint, prepared.ingredients.hard
-        job = Job(fingerprint.compiler, fingerprint.directory, prepared.model_type, hard, fingerprint.instance)
-        expected = estimate(job, self._timed)
-        alike = (other for other in self.records if _kind(other.model_type) == _kind(prepared.model_type))
-        others = {other.key: other for other in alike if other.key != prepared.key}
-        near = nearest(hard, {key: other.hard for key, other in others.items()})
-        if near is None:
-            return Plan(prepared, None, flaw=flaw, estimate=expected)
-        return Plan(prepared, None, others[near[0]], tuple(near[1]), flaw=flaw, estimate=expected)
-
-
-def _kind(model_type: str) -> bool:
-    """Recipes and commands have no ingredients in common."""
-    return model_type == COMMAND
 
 
 def miss_error(planned: Plan) -> MissError:

@@ -83,7 +83,7 @@ def plain(words: str) -> str:
 
 
 def _one_line(line: str) -> str:
-    return plain(line).replace("\n", "\\n")
+    return line if line.isprintable() else plain(line).replace("\n", "\\n")
 
 
 def text(line: str) -> None:
@@ -262,11 +262,6 @@ def table(rows: list[list[str]], header: list[str], right: Collection[int] = ())
         right: Columns of numbers, which end at one edge.
     """
     everything = [header, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(header))]
-    return [
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in everything
-    ]
+    widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    form = "  ".join(f"{{:{'>' if column in right else '<'}{width}}}" for column, width in enumerate(widths))
+    return [form.format(*row).rstrip() for row in everything]

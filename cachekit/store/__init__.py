@@ -6,5 +6,17 @@ from cachekit.store.partial import Partial, receiving
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.scratch import Scratch
 from cachekit.store.store import Store
+from cachekit.store.summary import Summaries, Summary
 
-__all__ = ["Flight", "Holder", "Partial", "Scratch", "Store", "receiving", "store_error", "sweep_partials"]
+__all__ = [
+    "Flight",
+    "Holder",
+    "Partial",
+    "Scratch",
+    "Store",
+    "Summaries",
+    "Summary",
+    "receiving",
+    "store_error",
+    "sweep_partials",
+]

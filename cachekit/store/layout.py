@@ -3,6 +3,7 @@
     <home>/v1/
       blobs/ab/<sha256>                                  bytes under their digest, read-only
       records/<compiler dir>/<model type>/<key>.json     the index: key to record
+      catalogue                                          what the records say, in short; only saves reading them
       verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
@@ -43,6 +44,11 @@ class Layout:
     def records(self) -> Path:
         """The index from keys to records."""
         return self.root / "records"
+
+    @property
+    def catalogue(self) -> Path:
+        """The records in few words; see `store.catalogue`."""
+        return self.root / "catalogue"
 
     @property
     def verified(self) -> Path:

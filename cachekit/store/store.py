@@ -18,8 +18,10 @@ from cachekit.errors import IntegrityError, StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store import durable
+from cachekit.store.catalogue import Catalogue
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import Scratch
+from cachekit.store.summary import Summaries
 from cachekit.store.verify import MISSING, Verifier
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Store:
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
         self._verifier = Verifier(self.layout)
+        self._catalogue = Catalogue(self.layout)
         self._journal = journal
         self._told: set[Path] = set()
         self._changes: dict[str, FileLock] = {}
@@ -70,6 +73,25 @@ class Store:
             record = self._load(path, path.stem, check_blobs=False)
             if record is not None:
                 yield record
+
+    def summaries(self, without: str = "", *, glance: bool = False) -> Summaries:
+        """All readable records in few words, in the order of their paths, as `records` would read them this moment.
+
+        Args:
+            without: A model type whose records are not even looked at.
+            glance: Look whether they are there, not whether they have changed: enough for finding one by its key or
+                its ingredients, which are what its name says, before it is read.
+        """
+        self._restore_index()
+        return self._catalogue.summaries(self._read, without, glance=glance)
+
+    def read(self, directory: str, model_type: str, key: str) -> Record | None:
+        """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
+        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
+
+    def _read(self, path: Path) -> tuple[Record | None, bool]:
+        record = self._load(path, path.stem, check_blobs=False)
+        return record, record is not None or path.stem not in self._flaws
 
     def missing(self, record: Record) -> list[File]:
         """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
