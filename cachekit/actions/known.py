@@ -64,12 +64,14 @@ class KnownRecords:
         """How long compiling takes; None is unknown."""
         place, hard = prepared.fingerprint, prepared.ingredients.hard
         ranked = self._found.ranked(hard, lambda other: other.compiler == place.compiler and other.compile_seconds > 0)
+        # The same recipe under another toolchain says more than its many differences tell.
+        chosen = {one.key: one for one in (*islice(ranked, ASKED), *self._found.same_but(hard, "toolchain"))}
         near = [
             Timed(
                 *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
                 *(self._found.hard(one), one.compile_seconds, one.instance),
             )
-            for one in islice(ranked, ASKED)
+            for one in chosen.values()
         ]
         job = Job(place.compiler, place.directory, prepared.model_type, hard, place.instance)
         return estimate(job, [*near, *self._others])
