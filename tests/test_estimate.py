@@ -9,10 +9,10 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
-from standins import make_record
 
 from cachekit.actions.estimate import Job, estimate
+from cachekit.actions.known import Timed
+from cachekit.actions.linear import cholesky, solve
 from cachekit.actions.measures import measures
 from cachekit.key import key_of
 from cachekit.record import COMMAND, IMPORTED
@@ -37,17 +37,8 @@ def hard(layers=2, width=32, batch=8, length=32, **more):
 
 
 def record(seconds, ingredients, *, compiler="inductor", directory=DIRECTORY, model_type="bert", instance=""):
-    base, _ = make_record()
-    return structs.replace(
-        base,
-        key=key_of({**ingredients, "in": directory}),
-        compiler=compiler,
-        directory=directory,
-        model_type=model_type,
-        hard=ingredients,
-        compile_seconds=seconds,
-        provenance=structs.replace(base.provenance, instance=instance),
-    )
+    key = key_of({**ingredients, "in": directory})
+    return Timed(key, "toy", compiler, directory, model_type, ingredients, seconds, instance)
 
 
 def job(ingredients, *, compiler="inductor", directory=DIRECTORY, model_type="bert", machine=""):
@@ -120,9 +111,12 @@ def test_one_neighbour_is_scaled_and_several_are_fitted():
 
 def test_the_same_job_is_what_was_measured():
     wanted = hard(4, optimizer="x")
-    found = estimate(job(wanted), [record(77.0, wanted), *(record(77.0 * n, hard(n, 768)) for n in (1, 20))])
-    assert found.seconds == pytest.approx(77.0, rel=0.1)
-    assert found.low < 77.0 < found.high
+    shapes = [hard(layers, 768) for layers in (1, 20)]
+    own = measured(wanted) * 1.3
+    found = estimate(job(wanted), [record(own, wanted), *(record(measured(shape), shape) for shape in shapes)])
+    assert found.seconds == pytest.approx(own, rel=0.1)
+    assert found.low < own < found.high
+    assert found.sources[0].seconds == own
 
 
 @pytest.mark.parametrize(
@@ -233,3 +227,15 @@ def test_images_are_counted_in_patches():
     shape = {"training.image_size": 224, "model.config.patch_size": 16, "training.per_device_train_batch_size": 2}
     assert measures(shape, 3)["length"] == pytest.approx(math.log(196 / 128))
     assert measures(shape, 3)["tokens"] == pytest.approx(math.log(392 / 2048))
+
+
+@given(
+    st.lists(st.lists(st.floats(-3, 3), min_size=4, max_size=4), min_size=4, max_size=4),
+    st.lists(st.floats(-9, 9), min_size=4, max_size=4),
+)
+def test_a_system_of_equations_is_solved(rows, values):
+    """Of `rows · rowsᵀ + 1`, which is symmetric and positive whatever the rows are."""
+    table = [[sum(a * b for a, b in zip(one, two, strict=True)) + (one is two) for two in rows] for one in rows]
+    found = solve(cholesky(table), values)
+    back = [sum(a * b for a, b in zip(row, found, strict=True)) for row in table]
+    assert back == pytest.approx(values, abs=1e-6)

@@ -17,6 +17,7 @@ from cachekit.actions.price import Price
 from cachekit.actions.push import push
 from cachekit.actions.warm import warm
 from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.recipe.schema import Model
 from cachekit.tiers import layout
 from cachekit.tiers.remote import Place
 
@@ -237,6 +238,24 @@ def test_what_goes_cold_is_what_misses_after_the_upgrade(tmp_path, log):
     assert totals["goes_cold_expected_seconds"] == pytest.approx(90.0)
     assert totals["goes_cold_dollars"] == pytest.approx(90.0 * 1.2 / 3600, rel=1e-4)
     assert rows["toy-1"].before.directory == "standin-1.0"
+
+
+@pytest.mark.feature("P3", "F8")
+def test_the_old_compile_of_a_recipe_is_heard_among_many_of_others(tmp_path):
+    """Although each of those differs from it in less than a whole toolchain."""
+    old, new = (Watched(tmp_path / "home", compiler=StandIn(version)) for version in ("1.0", "2.0"))
+    record, contents = make_record()
+    asked = old.prepare(recipe(4))
+    for number in range(140):
+        watched, seconds = (new, 10.0) if number else (old, 300.0)
+        deep = Model(id=recipe().model.id, config={"num_hidden_layers": 24 + number})
+        one = watched.prepare(structs.replace(recipe(4), model=deep) if number else recipe(4))
+        place = {"key": one.key, "directory": one.fingerprint.directory, "model_type": one.model_type}
+        said = structs.replace(record, **place, hard=dict(one.ingredients.hard), compile_seconds=seconds)
+        publish(new.store, (said, contents))
+    estimate = plan(new.prepare(recipe(4)), new.store).estimate
+    assert estimate is not None
+    assert asked.key in {one.key for one in estimate.sources}
 
 
 @pytest.mark.feature("F8")

@@ -10,12 +10,15 @@ Only arithmetic of small matrices: neither numpy nor torch is needed.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Protocol
 
-from cachekit.actions.measures import READ, Measures, measures
+from cachekit.actions.linear import cholesky, solve
+from cachekit.actions.measures import NAMES, READ, Measures, measures
 from cachekit.compilers.laws import Law, law
 from cachekit.key import canonical_or_absent
 from cachekit.record import COMMAND, IMPORTED
@@ -30,12 +33,17 @@ _KINDS = {"family": 0.30, "task": 0.12, "directory": 0.15, "target": 0.25, "mach
 _REST = 0.12  # what the measures do not tell
 _REACH = 1.0  # measures this far apart (a factor of e) share a third of that rest
 _OTHER = 0.35  # each other ingredient that differs leaves this much less of it
-_NOISE = 0.08  # the same compile twice
+_NOISES = (0.06, 0.12, 0.25)  # the same compile twice: on a quiet machine, a used one, a crowded one
+_TELLING = 4  # records from which it can be told how much compiles scatter
 _FEWEST = 0.02  # share of an estimate below which a record is not named
 
 
+_TARGET = ("target.chip", "target.machine")
+_LOOKS = ("task", *_TARGET, *NAMES)
+
+
 class Known(Protocol):
-    """What is asked of a record, so that a row of an index will do."""
+    """What an estimate asks of a record; see `record.Record`."""
 
     @property
     def key(self) -> str: ...  # noqa: D102
@@ -51,6 +59,8 @@ class Known(Protocol):
     def hard(self) -> Mapping[str, Any]: ...  # noqa: D102
     @property
     def cold_seconds(self) -> float: ...  # noqa: D102
+    @property
+    def instance(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +121,14 @@ class Job:
     """What is to be estimated; see `record.Record` for the fields.
 
     Attributes:
-        machine: Its type, empty where that is not known.
+        instance: The machine's type, empty where that is not known.
     """
 
     compiler: str
     directory: str
     model_type: str
     hard: Mapping[str, Any]
-    machine: str = ""
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +149,38 @@ def estimate(job: Job, records: Iterable[Known]) -> Estimate | None:
             commands say nothing of each other.
     """
     rule = law(job.compiler)
-    wanted = _point(job, rule, job.machine)
-    points = [
-        _point(one, rule, _machine(one))
+    wanted = _point(job, rule)
+    known: dict[tuple[Any, ...], float] = {}  # of thousands of records most look like another from here
+
+    def far(one: Known) -> float:
+        looks = (one.directory, one.model_type, one.instance, *map(one.hard.get, _LOOKS))
+        try:
+            if looks not in known:
+                known[looks] = _apart(wanted, _point(one, rule), rule)
+            return known[looks]
+        except TypeError:  # a list, of convolutions' stages
+            return _apart(wanted, _point(one, rule), rule)
+
+    near = (
+        one
         for one in records
         if one.compiler == job.compiler
         and one.cold_seconds > 0
         and one.model_type != IMPORTED
         and (one.model_type == COMMAND) == (job.model_type == COMMAND)
-    ]
-    if not points:
-        return None
-    points.sort(key=lambda point: (_apart(wanted, point, rule), point.known.key if point.known else ""))
-    return _fit(wanted, points[:NEAREST], rule)
+    )
+    chosen = heapq.nsmallest(NEAREST, ((far(one), one.key, one) for one in near), key=itemgetter(0, 1))
+    return _fit(wanted, [_point(one, rule) for _, _, one in chosen], rule) if chosen else None
 
 
-def _machine(one: Known) -> str:
-    return str(getattr(getattr(one, "provenance", one), "instance", ""))
-
-
-def _point(job: Job | Known, rule: Law, machine: str) -> _Point:
+def _point(job: Job | Known, rule: Law) -> _Point:
     hard = job.hard
     kinds = {
         "family": job.model_type,
         "task": hard.get("task"),
         "directory": job.directory,
-        "target": tuple(sorted((name, repr(value)) for name, value in hard.items() if name.startswith("target."))),
-        "machine": machine,
+        "target": tuple(map(hard.get, _TARGET)),
+        "machine": job.instance,
     }
     return _Point(kinds, measures(hard, rule.layers), hard, None if isinstance(job, Job) else job)
 
@@ -184,11 +199,10 @@ def _square(a: _Point, b: _Point) -> float:
 def _others(point: _Point) -> dict[str, bytes]:
     """The ingredients that neither a measure nor a kind tells, in the one form in which they compare."""
     if not point.others:
-        told = ("target.", "toolchain.")
         point.others.update(
             (name, canonical_or_absent(value))
             for name, value in point.hard.items()
-            if name not in READ and name not in {"task", "model.type"} and not name.startswith(told)
+            if name not in READ and name not in _LOOKS and not name.startswith("toolchain.")
         )
     return point.others
 
@@ -208,22 +222,18 @@ def _mean(point: _Point, rule: Law) -> float:
 
 def _fit(wanted: _Point, points: Sequence[_Point], rule: Law) -> Estimate | None:
     size = len(points)
-    table = [[0.0] * size for _ in range(size)]
-    for row in range(size):
-        for column in range(row + 1):
-            table[row][column] = _covariance(points[row], points[column], rule)
-        table[row][row] += _NOISE**2
-    lower = _cholesky(table)
-    toward = [_covariance(wanted, point, rule) for point in points]
-    weights = _solve(lower, toward)
+    table = [[_covariance(points[row], points[column], rule) for column in range(row + 1)] for row in range(size)]
     seconds = [point.known.cold_seconds for point in points if point.known]
     beyond = [math.log(value) - _mean(point, rule) for value, point in zip(seconds, points, strict=True)]
     level = sum(beyond) / size  # so that nothing is drawn towards a level that nobody measured
+    noise, lower = _quietest(table, [value - level for value in beyond])
+    toward = [_covariance(wanted, point, rule) for point in points]
+    weights = solve(lower, toward)
     centre = _mean(wanted, rule) + level
     centre += sum(weight * (value - level) for weight, value in zip(weights, beyond, strict=True))
     told = sum(weight * value for weight, value in zip(weights, toward, strict=True))
-    variance = _covariance(wanted, wanted, rule) + _NOISE**2 - told
-    spread = math.sqrt(max(variance, _NOISE**2))
+    variance = _covariance(wanted, wanted, rule) + noise**2 - told
+    spread = math.sqrt(max(variance, noise**2))
     if spread > UNKNOWN:
         return None
     total = sum(map(abs, weights)) or 1.0
@@ -244,33 +254,20 @@ def _fit(wanted: _Point, points: Sequence[_Point], rule: Law) -> Estimate | None
     )
 
 
+def _quietest(table: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[float, list[list[float]]]:
+    """How much compiles scatter on these machines, by which the records are the likeliest; few of them cannot tell."""
+    best: tuple[float, float, list[list[float]]] | None = None
+    for noise in _NOISES if len(values) >= _TELLING else _NOISES[1:2]:
+        lower = cholesky([[*row[:-1], row[-1] + noise**2] for row in table])
+        solved = solve(lower, values)
+        likely = -sum(a * b for a, b in zip(values, solved, strict=True)) / 2
+        likely -= sum(math.log(row[number]) for number, row in enumerate(lower))
+        if best is None or likely > best[0]:
+            best = likely, noise, lower
+    assert best is not None  # there is a first one
+    return best[1], best[2]
+
+
 def _plain(seconds: float) -> float:
     """Without the last digits, which are nothing but rounding."""
     return float(f"{seconds:.9g}")
-
-
-def _cholesky(table: Sequence[Sequence[float]]) -> list[list[float]]:
-    """The lower triangle whose product with its own transpose is the table, of which only the lower half is read."""
-    size = len(table)
-    lower = [[0.0] * size for _ in range(size)]
-    for row in range(size):
-        for column in range(row + 1):
-            rest = table[row][column] - sum(a * b for a, b in zip(lower[row][:column], lower[column], strict=False))
-            if row == column:
-                lower[row][row] = math.sqrt(max(rest, 1e-12))
-            else:
-                lower[row][column] = rest / lower[column][column]
-    return lower
-
-
-def _solve(lower: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Solve `lower · lowerᵀ · x = values`."""
-    half: list[float] = []
-    for row, value in enumerate(values):
-        half.append((value - sum(a * b for a, b in zip(lower[row], half, strict=False))) / lower[row][row])
-    size = len(half)
-    found = [0.0] * size
-    for row in reversed(range(size)):
-        later = sum(lower[other][row] * found[other] for other in range(row + 1, size))
-        found[row] = (half[row] - later) / lower[row][row]
-    return found

@@ -10,8 +10,7 @@ from cachekit.actions.plan import Plan, place_of, plans
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.price import Price
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
-from cachekit.key import canonical_json
-from cachekit.record import IMPORTED, Record
+from cachekit.record import Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 
@@ -176,7 +175,6 @@ def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = No
             prices.append(request.price)
             former.append(_before(request, one))
     planned = plans(prepared, store, chain, beside=[one for many in former for one in many])
-    warm = _Former(store)
     seen: dict[str, str] = {}
     numbers = iter(range(len(prepared)))
     for place, row in enumerate(rows):
@@ -187,7 +185,8 @@ def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = No
         before = None
         if not plan.hit:
             others = (planned.beside.get(place_of(one)) for one in former[number])
-            before = next((record for record in others if record), None) or warm.find(prepared[number])
+            before = next((record for record in others if record), None)
+            before = before or (planned.known.former(prepared[number]) if planned.known else None)
         price = prices[number](prepared[number].fingerprint.instance)
         rows[place] = replace(row, plan=plan, same_as=seen.get(key, ""), before=before, price=price)
         seen.setdefault(key, row.name)
@@ -201,27 +200,3 @@ def _before(request: Request, prepared: Prepared) -> Sequence[Prepared]:
         raise
     except CachekitError:  # it is no recipe for those toolchains
         return ()
-
-
-class _Former:
-    """The records of the store by everything but the toolchain, for what was warm under any other."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._by_rest: dict[bytes, list[Record]] | None = None
-
-    def find(self, prepared: Prepared) -> Record | None:
-        """The youngest whole record of the same recipe under another toolchain."""
-        if self._by_rest is None:
-            self._by_rest = {}
-            for record in self._store.records(without=IMPORTED):
-                self._by_rest.setdefault(_rest(record.hard), []).append(record)
-        alike = self._by_rest.get(_rest(prepared.ingredients.hard), ())
-        for record in sorted(alike, key=lambda one: one.provenance.created, reverse=True):
-            if record.key != prepared.key and not self._store.missing(record):
-                return record
-        return None
-
-
-def _rest(hard: Any) -> bytes:
-    return canonical_json({name: value for name, value in hard.items() if not name.startswith("toolchain.")})

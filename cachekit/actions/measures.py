@@ -41,19 +41,24 @@ def measures(hard: Mapping[str, Any], base_layers: float) -> Measures:
     return logs
 
 
-# What `measures` reads: a difference of these alone is told by the measures.
+# Jobs that agree in these have the same measures.
+NAMES = (
+    *(f"model.config.{name}" for name in (*_WIDTH, *_DEPTH)),
+    *(f"model.config.{name}" for name in ("hidden_sizes", "depths", "num_block_repeats", "vocab_size", "patch_size")),
+    *(f"model.config.{name}" for name in ("encoder_layers", "decoder_layers", "num_decoder_layers")),
+    *(f"training.{name}" for name in ("max_seq_length", "max_target_length", "image_size")),
+    *(f"training.{name}" for name in ("per_device_train_batch_size", "gradient_accumulation_steps")),
+    "model.type",
+)
+# What follows from these, or hardly matters beside them: a difference of these alone is told by the measures.
 READ = frozenset(
     {
-        *(f"model.config.{name}" for name in (*_WIDTH, *_DEPTH)),
-        *(f"model.config.{name}" for name in ("hidden_sizes", "depths", "num_block_repeats", "vocab_size")),
-        *(f"model.config.{name}" for name in ("encoder_layers", "decoder_layers", "num_decoder_layers")),
+        *NAMES,
         *(f"model.config.{name}" for name in ("intermediate_size", "n_inner", "encoder_ffn_dim", "decoder_ffn_dim")),
         *(f"model.config.{name}" for name in ("d_ff", "max_position_embeddings", "n_positions", "n_ctx")),
         *(f"model.config.{name}" for name in ("num_attention_heads", "n_head", "n_heads", "num_heads", "head_dim")),
         *(f"model.config.{name}" for name in ("num_key_value_heads", "d_kv")),
-        *(f"training.per_device_{kind}_batch_size" for kind in ("train", "eval")),
-        *(f"training.{name}" for name in ("max_seq_length", "max_target_length", "image_size")),
-        "training.gradient_accumulation_steps",
+        "training.per_device_eval_batch_size",
         "model.num_labels",
     }
 )

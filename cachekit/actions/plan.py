@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cachekit.actions.estimate import Estimate, Job, estimate
-from cachekit.actions.nearest_here import nearest_here
+from cachekit.actions.estimate import Estimate
+from cachekit.actions.known import KnownRecords
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.price import Price
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, difference
-from cachekit.record import COMMAND, IMPORTED, File, Module, Record
-from cachekit.store import Store, Summary
+from cachekit.record import File, Module, Record
+from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL, Place
 
 if TYPE_CHECKING:
     from cachekit.tiers.remote import Found
-
-ASKED = 128  # near records that an estimate chooses from
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +155,12 @@ class Plans:
     Attributes:
         plans: In the order of the recipes.
         beside: Of what was looked up beside them, the records that are somewhere.
+        known: What misses were compared with; None without a miss.
     """
 
     plans: tuple[Plan, ...]
     beside: Mapping[Place, Record]
+    known: KnownRecords | None
 
 
 def plans(
@@ -184,7 +183,7 @@ def plans(
     here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
     absent = [place for place, record in here.items() if record is None]
     found = chain.find_all(absent, anew=anew) if chain and absent else {}
-    near: Neighbours | None = None
+    known: KnownRecords | None = None
     planned = []
     for one in wanted:
         record = here[place_of(one)]
@@ -194,60 +193,25 @@ def plans(
             shared = found[one.key].shared.record
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
-            near = near or Neighbours(store, [other.shared.record for other in found.values()])
-            planned.append(near.miss(one, store.flaw(one.key)))
+            known = known or KnownRecords(store, [other.shared.record for other in found.values()])
+            planned.append(_miss(one, known, store.flaw(one.key)))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
-    known = {place: record for place, record in here.items() if record is not None} | there
-    return Plans(tuple(planned), {place: known[place] for place in map(place_of, beside) if place in known})
+    somewhere = {place: record for place, record in here.items() if record is not None} | there
+    looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
+    return Plans(tuple(planned), looked_up, known)
+
+
+def _miss(prepared: Prepared, known: KnownRecords, flaw: str) -> Plan:
+    near, seconds = known.nearest(prepared), known.estimate(prepared)
+    if near is None:
+        return Plan(prepared, None, flaw=flaw, estimate=seconds)
+    changes = tuple(difference(near.hard, prepared.ingredients.hard))
+    return Plan(prepared, None, near, changes, flaw=flaw, estimate=seconds)
 
 
 def place_of(prepared: Prepared) -> Place:
     """Where the record of a recipe lies, here and on shared caches."""
     return Place(prepared.fingerprint.directory, prepared.model_type, prepared.key)
-
-
-class Neighbours:
-    """The records that misses are compared with, looked up once for all of them.
-
-    Args:
-        store: The local store.
-        others: Records of elsewhere, which say how long compiling takes.
-    """
-
-    def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
-        self._store = store
-        self._summaries = store.summaries(without=IMPORTED, glance=True)
-        self._others = tuple(others)
-
-    def miss(self, prepared: Prepared, flaw: str = "") -> Plan:
-        """The plan of a recipe without a record: what is nearest, and how long compiling will take."""
-        fingerprint, hard, key = prepared.fingerprint, prepared.ingredients.hard, prepared.key
-        kind = _kind(prepared.model_type)
-        job = Job(fingerprint.compiler, fingerprint.directory, prepared.model_type, hard, fingerprint.instance)
-        expected = estimate(job, [*self._timed(job), *self._others])
-        near = nearest_here(self._store, hard, lambda one: _kind(one.model_type) == kind and one.key != key)
-        if near is not None:
-            return Plan(prepared, None, near, tuple(difference(near.hard, hard)), flaw=flaw, estimate=expected)
-        return Plan(prepared, None, flaw=flaw, estimate=expected)
-
-    def _timed(self, job: Job) -> Iterator[_Timed]:
-        """Those of the same compiler that took time, the nearest of them."""
-        near = self._summaries.ranked(job.hard, lambda one: one.compiler == job.compiler and one.cold_seconds > 0)
-        return (_Timed(one, self._summaries.hard(one)) for one in islice(near, ASKED))
-
-
-class _Timed:
-    """A summary as the estimate reads records."""
-
-    def __init__(self, summary: Summary, hard: Mapping[str, Any]) -> None:
-        self.key, self.recipe, self.compiler = summary.key, summary.recipe, summary.compiler
-        self.directory, self.model_type, self.instance = summary.directory, summary.model_type, summary.instance
-        self.cold_seconds, self.hard = summary.cold_seconds, hard
-
-
-def _kind(model_type: str) -> bool:
-    """Recipes and commands have no ingredients in common."""
-    return model_type == COMMAND
 
 
 def miss_error(planned: Plan) -> MissError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -106,7 +107,8 @@ def command(
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
         prepared = reader.prepare(names[0], loaded, session.compiler)
         planned = plan(prepared, session.store, session.chain)
-    return show(planned, require_warm=require_warm, price=priced.of(prepared.fingerprint.instance))
+    hourly = priced.of(prepared.fingerprint.instance)
+    return show(planned, require_warm=require_warm, price=hourly, modules=verbose > 0)
 
 
 def _of_zoo(recipes: list[str] | None, priced: Prices, task: str, model: str, max_price: float | None) -> list[str]:
@@ -179,12 +181,13 @@ def _several(requests: list[Request], config: Config, offline: bool, *, require_
     return 0
 
 
-def show(planned: Plan, *, require_warm: bool, price: Price | None = None) -> int:
+def show(planned: Plan, *, require_warm: bool, price: Price | None = None, modules: bool = False) -> int:
     """Print a plan, for `--dry-run` as well."""
     from cachekit.actions.plan import miss_error
 
     missed = require_warm and not planned.hit
-    out.data(planned.as_dict(price), plan_text.one, lambda document: str(document["status"]), fails=missed)
+    lines = partial(plan_text.one, modules=modules)
+    out.data(planned.as_dict(price), lines, lambda document: str(document["status"]), fails=missed)
     if missed:
         raise miss_error(planned)
     return 0

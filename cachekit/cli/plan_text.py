@@ -12,19 +12,25 @@ CAUSE = 160  # characters of one that is worth reading in a list
 LONGEST = 14  # characters of a cache's name in the table; a longer one stands below it
 
 
-def one(document: dict[str, Any]) -> list[str]:
-    """A plan."""
+def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
+    """A plan.
+
+    Args:
+        document: The plan.
+        modules: Each of them as well, with the cache that it comes from.
+    """
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
     if document["status"] == "hit":
-        modules = out.count(len(document["modules"]), "module")
+        count = out.count(len(document["modules"]), "module")
         graphs = out.count(document["graphs"], "graph")
         where = "in the local store"
         if document["tier"] != LOCAL:
             where = f"on {document['tier']}; {out.size(document['fetch_bytes'])} to fetch"
         return [
             head,
-            f"  {graphs} in {modules}, {out.size(document['bytes'])}, {where}",
+            f"  {graphs} in {count}, {out.size(document['bytes'])}, {where}",
             f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
+            *(_modules(document) if modules else ()),
         ]
     lines = [head]
     near = document["nearest"]
@@ -45,6 +51,11 @@ def one(document: dict[str, Any]) -> list[str]:
     where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
     lines.append(f"  next{where}: cachekit warm {document['source']}")
     return lines
+
+
+def _modules(document: dict[str, Any]) -> list[str]:
+    rows = [[out.size(one["bytes"]), one["tier"], one["name"]] for one in document["modules"]]
+    return [f"    {line}" for line in out.table(rows, ["size", "cache", "module"], right={0})]
 
 
 def _time(document: dict[str, Any]) -> list[str]:

@@ -183,6 +183,19 @@ class Summaries(Sequence[Summary]):
             if where is None or where(found):
                 yield found
 
+    def same_but(self, wanted: Mapping[str, Any], group: str) -> Iterator[Summary]:
+        """The records with these ingredients, whatever they have of one group: of `toolchain`, `toolchain.torch`.
+
+        Args:
+            wanted: Hard ingredients.
+            group: What the names that do not matter begin with, up to the dot.
+        """
+        parts = self._vocabulary.add(wanted)
+        pairs, members = self._vocabulary.pairs, self._vocabulary.parts
+        left_out = {n for n, part in enumerate(members) if part and pairs[part[0]][0].split(".", 1)[0] == group}
+        rest = set(parts) - left_out
+        return (found for found in self._found if set(found.parts) - left_out == rest)
+
 
 def summarise(record: Record, vocabulary: Vocabulary) -> Summary:
     """A record in few words; its ingredients are added to `vocabulary`."""

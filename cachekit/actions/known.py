@@ -1,0 +1,93 @@
+"""What the records that are known say of a miss: the nearest one, how long compiling takes, what was warm before.
+
+The store's summaries are looked at once, for any number of misses; only records that are told of are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from cachekit.actions.estimate import Estimate, Job, estimate
+from cachekit.actions.nearest_here import nearest_here
+from cachekit.actions.prepare import Prepared
+from cachekit.record import COMMAND, IMPORTED, Record
+from cachekit.store import Store
+from cachekit.store.summary import Summary
+
+ASKED = 128  # records, the nearest ones, of which those are chosen that say most about the time
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A record as an estimate needs it; see `record.Record`."""
+
+    key: str
+    recipe: str
+    compiler: str
+    directory: str
+    model_type: str
+    hard: Mapping[str, Any]
+    cold_seconds: float
+    instance: str
+
+
+class KnownRecords:
+    """The records that misses are compared with.
+
+    Args:
+        store: The local store.
+        others: Records of elsewhere, which say how long compiling takes.
+    """
+
+    def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
+        self._store = store
+        self._found = store.summaries(without=IMPORTED, glance=True)
+        self._others = [
+            Timed(
+                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
+                *(one.hard, one.cold_seconds, one.provenance.instance),
+            )
+            for one in others
+        ]
+
+    def nearest(self, prepared: Prepared) -> Record | None:
+        """The record with the least difference to a recipe."""
+        key, command = prepared.key, _is_command(prepared.model_type)
+        return nearest_here(
+            self._store,
+            prepared.ingredients.hard,
+            lambda other: _is_command(other.model_type) == command and other.key != key,
+        )
+
+    def estimate(self, prepared: Prepared) -> Estimate | None:
+        """How long compiling takes; None is unknown."""
+        place, hard = prepared.fingerprint, prepared.ingredients.hard
+        ranked = self._found.ranked(hard, lambda other: other.compiler == place.compiler and other.cold_seconds > 0)
+        # The same recipe under another toolchain says more than its many differences tell.
+        chosen = {one.key: one for one in (*islice(ranked, ASKED), *self._found.same_but(hard, "toolchain"))}
+        near = [
+            Timed(
+                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
+                *(self._found.hard(one), one.cold_seconds, one.instance),
+            )
+            for one in chosen.values()
+        ]
+        job = Job(place.compiler, place.directory, prepared.model_type, hard, place.instance)
+        return estimate(job, [*near, *self._others])
+
+    def former(self, prepared: Prepared) -> Record | None:
+        """The youngest whole record of the same recipe under another toolchain."""
+        alike = [one for one in self._found.same_but(prepared.ingredients.hard, "toolchain") if one.key != prepared.key]
+        records = map(self._read, sorted(alike, key=lambda one: one.created, reverse=True))
+        return next((record for record in records if record and not self._store.missing(record)), None)
+
+    def _read(self, one: Summary) -> Record | None:
+        return self._store.read(one.directory, one.model_type, one.key)
+
+
+def _is_command(model_type: str) -> bool:
+    """Recipes and commands have no ingredients in common."""
+    return model_type == COMMAND
