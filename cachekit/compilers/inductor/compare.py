@@ -110,7 +110,7 @@ def _code(raw: bytes) -> tuple[bytes, bytes, int]:
                     fixed.append(_text(body))
                 parts += [name.encode(), _text(body)]
                 fixed.append(name.encode())
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, IndexError, ValueError, OverflowError):
         return raw, b"", 0  # no such file as linkers make: then its bytes are what it is
     return _joined(parts), _joined(fixed) if length else b"", length
 
@@ -123,10 +123,12 @@ def _pickle(raw: bytes) -> bytes:
     """A pickle's opcodes with their arguments, in a normal form; the bytes where it is none."""
     digest = hashlib.sha256()
     memo: list[Any] = []
+    end = 0
     last: Any = None  # the string before, if it was one
     try:
-        for opcode, argument, _ in pickletools.genops(raw):
+        for opcode, argument, at in pickletools.genops(raw):
             name = opcode.name
+            end = (at or 0) + 1
             if name in {"FRAME", "PROTO"}:
                 continue
             if name == "MEMOIZE":
@@ -143,6 +145,7 @@ def _pickle(raw: bytes) -> bytes:
             last = argument if isinstance(argument, str) else None
     except (ValueError, IndexError, UnicodeDecodeError):
         return raw
+    digest.update(_text(raw[end:]))
     return digest.digest()
 
 
