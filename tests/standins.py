@@ -30,7 +30,7 @@ from cachekit.actions.live import live_root
 from cachekit.actions.prepare import prepare
 from cachekit.actions.session import Session
 from cachekit.archive import UnsafeArchiveError
-from cachekit.compilers import Harvest, Restored, Unwatched
+from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.ingredients import Fingerprint, precision
 from cachekit.journal import Journal
@@ -97,6 +97,13 @@ class StandIn:
     def contents(self, live_root):
         finished = (mark.parent for mark in Path(live_root).glob("MODULE_*/model.done"))
         return frozenset(path.relative_to(live_root).as_posix() for folder in finished for path in folder.iterdir())
+
+    def compare(self, old, new):
+        before, after = ({name: (root / name).read_bytes() for name in self.contents(root)} for root in (old, new))
+        both = before.keys() & after.keys()
+        differ = tuple(sorted(name for name in both if before[name] != after[name]))
+        gone, fresh = (tuple(sorted(one.keys() - both)) for one in (before, after))
+        return Compared(len(both) - len(differ), differ, gone, fresh)
 
     def failed(self, live_root, names):
         return {}

@@ -226,8 +226,3 @@ def _int(value: Any) -> int:
 
 def _list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
-
-
-def _record(store: Store, key: str) -> Record | None:
-    known = next((one for one in store.summaries(glance=True) if one.key == key), None)
-    return store.read(known.directory, known.model_type, known.key) if known else None

@@ -218,7 +218,8 @@ class Progress:
     def _on_neighbour_restored(self, event: dict[str, Any]) -> None:
         differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
         what = f"{event['neighbour'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
-        self._line(f"beginning with the nearest record, {what}; it differs in {differs}")
+        self._line(f"beginning with the nearest record, {what}")
+        self._line(f"  it differs in {differs}")
 
     def _on_neighbour_helped(self, event: dict[str, Any]) -> None:
         kernels = f" and {out.count(event['kernels'], 'kernel')}" if event["kernels"] else ""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cachekit.actions.matrix import Entry
+    from cachekit.actions.prepare import Prepared
+    from cachekit.actions.session import Session
 
 NAME = "warm"
 
@@ -28,6 +30,9 @@ Matrix = Annotated[
     Optional[Path],
     typer.Option("--matrix", metavar="FILE", help="Warm a list: YAML of {recipe, set}, or optimum-neuron's shapes."),
 ]
+CheckBuild = Annotated[
+    bool, typer.Option("--check-build", help="Compile although it is stored, keep nothing, exit 5 where it differs.")
+]
 
 
 def command(
@@ -37,6 +42,7 @@ def command(
     matrix: Matrix = None,
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
+    check_build: CheckBuild = False,
     dry_run: options.DryRun = False,
     wait: options.Wait = None,
     format: options.Format = "human",  # noqa: A002
@@ -70,6 +76,12 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     options.check_contradiction(require_warm=require_warm, recache=recache)
     overrides = options.with_nodes(overrides, nnodes)
+    if check_build and (recache or require_warm or dry_run or matrix):
+        raise UsageError(
+            "--check-build compiles one recipe, and keeps nothing",
+            cause="--recache, --require-warm, --dry-run and --matrix want something else",
+            hint="leave them out",
+        )
     node = Node(node_rank, master_addr, master_port)
     config = options.load_config(home, compiler, wait, cache)
     if matrix is not None:
@@ -95,6 +107,8 @@ def command(
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         if dry_run:
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
+        if check_build:
+            return _checked(session, prepared)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
         place = str(Path(path).absolute())
         remember(session.store, Path.cwd(), Last(place, tuple(overrides or ()), compiler or "auto", tiny))
@@ -105,6 +119,32 @@ def command(
         lambda document: str(document["key"]),
     )
     return 0
+
+
+def _checked(session: Session, prepared: Prepared) -> int:
+    from cachekit.actions.check_build import check_build
+
+    done = check_build(session, prepared)
+    problem = done.error()
+    out.data(done.as_dict(), human_checked, lambda document: str(document["status"]), fails=problem is not None)
+    if problem is not None:
+        raise problem
+    return 0
+
+
+def human_checked(document: dict[str, Any]) -> list[str]:
+    """A comparison for people."""
+    graphs = out.count(document["compiled"], "graph")
+    lines = [
+        f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}",
+        f"  compiled {graphs} anew; {document['same']} parts are the same, {len(document['differ'])} differ",
+        f"  took {out.duration(document['seconds'])}; nothing of it is kept",
+    ]
+    lines += [f"    differs  {name}" for name in document["differ"][:12]]
+    for name, words in (("not_rebuilt", "the record has more"), ("not_in_record", "the record lacks")):
+        if document[name]:
+            lines.append(f"  {words}: {out.count(len(document[name]), 'part')}")
+    return lines
 
 
 def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> int:

@@ -1,6 +1,29 @@
 """Compilers: one port, and an adapter each."""
 
-from cachekit.compilers.port import Compiler, Failed, Guest, Harvest, Node, Observed, Restored, Unwatched, Watch
+from cachekit.compilers.port import (
+    Compared,
+    Compiler,
+    Failed,
+    Guest,
+    Harvest,
+    Node,
+    Observed,
+    Restored,
+    Unwatched,
+    Watch,
+)
 from cachekit.compilers.select import select
 
-__all__ = ["Compiler", "Failed", "Guest", "Harvest", "Node", "Observed", "Restored", "Unwatched", "Watch", "select"]
+__all__ = [
+    "Compared",
+    "Compiler",
+    "Failed",
+    "Guest",
+    "Harvest",
+    "Node",
+    "Observed",
+    "Restored",
+    "Unwatched",
+    "Watch",
+    "select",
+]

@@ -77,6 +77,23 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """What two compiles of the same graphs have in common, but for what no two compiles share.
+
+    Attributes:
+        same: Parts that are the same: files, graphs, modules, as the compiler has them.
+        differ: Parts that both have, and that differ.
+        gone: Parts that only the first one has.
+        new: Parts that only the second one has.
+    """
+
+    same: int
+    differ: tuple[str, ...]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What a compiler did in a run, as seen from outside of the worker.
 
@@ -316,6 +333,13 @@ class Compiler(Protocol):
 
     def contents(self, live_root: Path) -> frozenset[str]:
         """The finished files in a live root, by relative path; whole modules where the compiler keeps such."""
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """Compare what two runs left in their live roots.
+
+        Raises:
+            OSError: One of them cannot be read.
+        """
 
     def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """Of these modules, the ones of which a failure is known."""

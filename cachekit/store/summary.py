@@ -190,11 +190,14 @@ class Summaries(Sequence[Summary]):
             wanted: Hard ingredients.
             group: What the names that do not matter begin with, up to the dot.
         """
-        parts = self._vocabulary.add(wanted)
+        ours = self._vocabulary.add(wanted)
         pairs, members = self._vocabulary.pairs, self._vocabulary.parts
         left_out = {n for n, part in enumerate(members) if part and pairs[part[0]][0].split(".", 1)[0] == group}
-        rest = set(parts) - left_out
-        return (found for found in self._found if set(found.parts) - left_out == rest)
+        rest = set(ours) - left_out
+        for shelf in self._shelves:
+            for number, parts in enumerate(shelf.parts):
+                if set(parts) - left_out == rest:
+                    yield shelf.summaries[number]
 
 
 def summarise(record: Record, vocabulary: Vocabulary) -> Summary:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Blob, Failed, Harvest, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
@@ -159,6 +159,12 @@ class Inductor:
                 if not name.endswith(facts.EPHEMERAL_SUFFIXES) and not name.startswith(".") and not path.is_symlink():
                     names.add(path.relative_to(live_root).as_posix())
         return frozenset(names)
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """See the port."""
+        from cachekit.compilers.inductor import compare
+
+        return compare.compare(old, new, self.contents(old), self.contents(new))
 
     def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
         """See the port: nothing is kept of a failure."""

@@ -16,7 +16,7 @@ from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Blob, Failed, Harvest, Node, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, RecipeError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
@@ -231,6 +231,12 @@ class Neuron:
     def contents(self, live_root: Path) -> frozenset[str]:
         """See the port: names of finished modules."""
         return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """See the port."""
+        from cachekit.compilers.neuron import compare
+
+        return compare.compare(old, new, self.contents(old), self.contents(new))
 
     def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
