@@ -39,6 +39,8 @@ VERBS = (
     "push",
     "ls",
     "show",
+    "stats",
+    "report",
     "neff",
     "import",
     "export",
