@@ -188,3 +188,16 @@ def test_other_old_files_of_the_journal_are_removed(tmp_path):
     assert retire(layout, DAYS, NOW) == 3
     assert retire(Layout(tmp_path / "none"), DAYS, NOW) == 0
     assert not (tmp_path / "none").exists()
+
+
+def test_who_counts_while_journals_are_removed_counts_every_run_once(layout):
+    expected = said(layout)
+
+    def work(number):
+        if number == 0:
+            for days in range(100, -1, -2):
+                retire(layout, days, NOW)
+            return []
+        return [document for _ in range(40) if (document := said(layout)) != expected]
+
+    assert side_by_side(3, work) == [[], [], []]
