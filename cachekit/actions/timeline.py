@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One run: what it was, who ran it, and rows of spans; no two of a row are at the same time."""
+    """One run: what it was, where and who ran it, and rows of spans; no two of a row are at the same time."""
 
     name: str
+    host: str
     who: str
     rows: tuple[tuple[Span, ...], ...]
 
@@ -187,8 +188,9 @@ def _lane(events: list[dict[str, Any]], zero: float) -> Lane:
     if any(span.kind == "compile" and span.label != COMPILING for span in spans):
         # The modules tell it better than the phase that they compiled in.
         spans = [Span("train", s.start, s.end, "trial run") if s.label == COMPILING else s for s in spans]
-    who = f"{_words(events[0].get('host')) or 'somebody'}, process {_number(events[0].get('pid')):.0f}"
-    return Lane(f"{verb} {recipe}".strip(), who, tuple(map(tuple, _rows(spans))))
+    host = _words(events[0].get("host"))
+    who = f"{host}, process {_number(events[0].get('pid')):.0f}".removeprefix(", ")
+    return Lane(f"{verb} {recipe}".strip(), host, who, tuple(map(tuple, _rows(spans))))
 
 
 COMPILING = "trial run: compiling"
@@ -240,12 +242,3 @@ def _together(spans: Iterable[Span]) -> tuple[int, float]:
         if now == 0:
             busy += time - since
     return most, busy
-
-
-def hosts(lanes: Iterable[Lane]) -> Mapping[str, int]:
-    """How many runs each machine had."""
-    found: dict[str, int] = {}
-    for lane in lanes:
-        name = lane.who.partition(",")[0]
-        found[name] = found.get(name, 0) + 1
-    return found

@@ -16,7 +16,9 @@ Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", hel
 RunName = Annotated[
     str, typer.Option("--run", metavar="ID", help="Whose time line; by default the last that compiled.")
 ]
-Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="Whose price; by default this machine's.")]
+Instance = Annotated[
+    str, typer.Option("--instance", metavar="TYPE", help="Whose price; by default this machine's, if known.")
+]
 OwnPrice = Annotated[
     Optional[list[str]], typer.Option("--price", metavar="[TYPE=]DOLLARS", help="What you pay for an hour. Repeatable.")
 ]

@@ -15,7 +15,7 @@ SHOWN = 8  # rows of a table, for people
 RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Of one run only, by its name or a part of it.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Of runs that began then or later, in UTC.")]
 Cost = Annotated[bool, typer.Option("--cost", help="In dollars too, at this machine's price or trn1.2xlarge's.")]
-Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In dollars, at this machine's price.")]
+Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In dollars, at the price of that machine.")]
 OwnPrice = Annotated[
     Optional[list[str]],
     typer.Option("--price", metavar="[TYPE=]DOLLARS", help="In dollars, at what you pay for an hour. Repeatable."),
@@ -85,7 +85,9 @@ def human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
         lines = [f"{out.count(total['runs'], 'run')}, {days}"]
         if last:
             lines.append(f"last: {last['verb']} {last['run']}")
-        lines += ["", *_columns([*([("last run", last["figures"])] if last else []), ("all runs", total)])]
+        columns = [("last run", last["figures"])] if last else []
+        columns.append((f"since {scope['since']}" if scope["since"] else "all runs", total))
+        lines += ["", *_columns(columns)]
     if document["price"]:
         lines += out.labelled("", _price_words(document["price"]))
     if not scope["run"]:
@@ -163,7 +165,7 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
     lines = _aligned(rows, [heading.removesuffix("s"), *(name for name, _ in columns)])
     left = len(parts) - len(shown)
-    return [*lines, *([f"  ... and {left} more (-v)"] if left else [])]
+    return [*lines, *([f"  ... and {left} {'earlier' if heading == 'days' else 'more'} (-v)"] if left else [])]
 
 
 def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:

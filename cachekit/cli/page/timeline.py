@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cachekit.actions.timeline import Lane, Span, Timeline, hosts
+from cachekit.actions.timeline import Lane, Span, Timeline
 from cachekit.cli import out
 from cachekit.cli.page.draw import (
     LETTER,
@@ -40,12 +40,13 @@ TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 2
 
 def timeline(found: Timeline | None) -> str:
     """Who did what, when, and how parallel."""
-    name, heading = "timeline", "The last warm"
+    name, heading = "timeline", "Who compiled what, when"
     if found is None:
         return section(name, heading, "Nothing was compiled by a run whose journal is still there.")
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found.start))
-    machines = hosts(found.lanes)
-    who = next(iter(machines)) if len(machines) == 1 else out.count(len(machines), "machine")
+    machines = {lane.host for lane in found.lanes}
+    one = min(machines) if len(machines) == 1 else ""
+    who = one or out.count(len(machines), "machine")
     lead = f"{began}, {out.duration(found.seconds)}: {out.count(len(found.lanes), 'run')} on {who}. "
     if found.compiling:
         each = found.compiling / found.busy if found.busy else 1.0
