@@ -18,6 +18,8 @@ VALUES = {
     "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
+    "gc_max_size": (1, "2", 3, 4),
+    "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
 }
 
 
@@ -91,6 +93,8 @@ def typed(name, value):
         return tuple(value.split(",") if isinstance(value, str) else value)
     if name == "tiers":
         return {"t": {"url": "/env"}, "u": {"url": "s3://b"}} if isinstance(value, str) else value
+    if name == "gc_max_age":
+        return float(value.removesuffix("s"))
     return Path(value).absolute() if name in {"home", "live_dir"} else type(VALUES[name][0])(value)
 
 
