@@ -129,7 +129,7 @@ def test_each_setting_has_its_own_origin(place):
         "compiler": str(project),
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
-        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds"), "default"),
+        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "gc_max_size", "gc_max_age"), "default"),
     }
     assert loaded.live_dir == Path("/x/v1/live").absolute()
 
