@@ -19,6 +19,8 @@ VALUES = {
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
     "neighbour_bytes": (0, "2", 300, "4"),
+    "gc_max_size": (1, "2", 3, 4),
+    "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
 }
 
 
@@ -92,6 +94,8 @@ def typed(name, value):
         return tuple(value.split(",") if isinstance(value, str) else value)
     if name == "tiers":
         return {"t": {"url": "/env"}, "u": {"url": "s3://b"}} if isinstance(value, str) else value
+    if name == "gc_max_age":
+        return float(value.removesuffix("s"))
     return Path(value).absolute() if name in {"home", "live_dir"} else type(VALUES[name][0])(value)
 
 
@@ -127,6 +131,7 @@ def test_each_setting_has_its_own_origin(place):
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
         **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "neighbour_bytes"), "default"),
+        **dict.fromkeys(("gc_max_size", "gc_max_age"), "default"),
     }
     assert loaded.live_dir == Path("/x/v1/live").absolute()
 

@@ -11,7 +11,7 @@ from standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, 
 
 from cachekit.actions.gc import Limits, gc
 from cachekit.actions.obtain import obtain
-from cachekit.actions.pins import Named, pin
+from cachekit.actions.pins import Named, pin, unpin
 from cachekit.actions.push import push
 from cachekit.actions.remove import remove
 from cachekit.actions.verify import verify
@@ -89,8 +89,18 @@ class Roles:
         self.count += 1
 
     def gc(self):
-        gc(self.session, Limits(max_size=LIMIT))
+        gc(self.session, Limits(max_size=self.chosen.choice([0, LIMIT, LIMIT])))
         time.sleep(self.chosen.choice([0, 0.01, 0.1]))
+        self.count += 1
+
+    def pin(self):
+        """Pin what is there: from then on it stays."""
+        record = publish(self.store, made(KEYS + 10 + self.chosen.randrange(8)))
+        pin(self.store, [Named(record.key)])
+        for _ in range(3 if find(self.store, record) else 0):
+            time.sleep(0.02)
+            assert find(self.store, record) == record
+        unpin(self.store, [Named(record.key)])
         self.count += 1
 
     def lead(self):
@@ -111,7 +121,7 @@ class Roles:
         self.count += 1
 
 
-CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "lead", "lead", "rm")
+CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "lead", "lead", "rm", "pin")
 
 
 def stress(tmp_path, seconds):

@@ -209,7 +209,8 @@ class _Plan:
         self._press()
         self._records = list(self._choose())
         self.victims = [victim for victim, _ in self._records]
-        stay = [entry for path, entry in reach.entries.items() if path not in {v.entry.path for v in self.victims}]
+        going = {victim.entry.path for victim in self.victims}
+        stay = [entry for path, entry in reach.entries.items() if path not in going]
         self.pinned = _bytes(self._state, (entry for entry in stay if entry.key in self._pins))
         self.used = _bytes(self._state, (entry for entry in stay if entry.key in self._held.keys - self._pins))
 

@@ -23,6 +23,7 @@ from cachekit.store.layout import Layout
 from cachekit.store.leftovers import leftovers, quarantined
 from cachekit.store.reach import Entry, blobs, judged, read_entry
 from cachekit.store.verify import MISSING, Verifier
+from cachekit.tiers.layout import file_path
 
 LANES = 4  # blobs hashed at once, at most
 
@@ -317,7 +318,7 @@ def _named(entry: Entry) -> Iterator[tuple[str, int]]:
 def _names(entry: Entry) -> dict[str, str]:
     record = record_of(entry)
     modules = reversed(record.modules) if record else ()
-    return {file.sha256: f"{module.name}/{file.path}" for module in modules for file in reversed(module.files)}
+    return {file.sha256: file_path(module, file) for module in modules for file in reversed(module.files)}
 
 
 def _amiss(found: int | None, wanted: int) -> str:

@@ -35,9 +35,10 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
 ) -> int:
-    """Remove what nobody needs: what no record names, and records beyond limits.
+    """Remove what nobody needs from the store.
 
-    Pinned records stay, and those in use. Without options the limits are gc_max_size and gc_max_age of the settings.
+    What no record names, and records beyond limits; pinned ones stay, and those in use. Without options the limits are
+    gc_max_size and gc_max_age of the settings.
 
     Example:  cachekit gc --max-size 50GB --max-age 30d --dry-run
 

@@ -23,6 +23,7 @@ PHASES = {
 }
 # What the Trainer adds to an evaluation's figures: how fast it was.
 SPEED = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
+MANY = 1_000  # records; fewer are read in a moment
 EVERY = 30.0  # seconds between two plain lines about the same thing
 
 
@@ -267,19 +268,23 @@ class Progress:
             self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
     def _on_store_reading(self, event: dict[str, Any]) -> None:
-        self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
+        if event["of"] >= MANY:
+            self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
 
     def _on_verify_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"checked {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
+        if event["bytes"] < event["total"]:
+            self._now(f"checked {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
 
     def _on_verify_graphs(self, event: dict[str, Any]) -> None:
-        self._now(f"looking into compiled graphs: record {event['done'] + 1} of {event['of']}", rarely=True)
+        if event["of"] >= MANY:
+            self._now(f"looking into compiled graphs: record {event['done'] + 1} of {event['of']}", rarely=True)
 
     def _on_verify_repairing(self, event: dict[str, Any]) -> None:
         self._now(f"repairing {event['key'][:12]} {event['file']}", rarely=True)
 
     def _on_gc_removing(self, event: dict[str, Any]) -> None:
-        self._now(f"removed {out.count(event['files'], 'file')}", rarely=True)
+        if event["files"] % MANY == 0:
+            self._now(f"removed {out.count(event['files'], 'file')}", rarely=True)
 
     def _on_import_reading(self, event: dict[str, Any]) -> None:
         self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)

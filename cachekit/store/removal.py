@@ -26,7 +26,7 @@ from cachekit.store.pins import pinned
 from cachekit.store.reach import Entry, Reach
 from cachekit.store.scratch import hold
 
-SLICE = 1_000  # files that are removed while others wait
+SLICE = 3_000  # files that are removed while others wait
 WAIT = 300.0  # seconds for a moment in which nobody publishes
 
 
