@@ -38,7 +38,7 @@ from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.bundle import INDEX, Member, Reader, Writer, header, index
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.record import RelativePath
+from cachekit.record import File, Module, RelativePath
 from cachekit.tiers.folder import FolderTier
 
 pytest_plugins = ["bundle_files"]
@@ -226,6 +226,26 @@ def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
     assert [state for _, state in done.records] == ["added", "added"]
     store = Watched(tmp_path / "home").store
     assert [served(store, record) for record in records] == [expected(one) for one in made]
+
+
+@pytest.mark.feature("F4")
+def test_files_that_many_modules_share_come_to_each(tmp_path):
+    """As Neuron's flags and empty marks do."""
+    record, contents = make_record(artifacts=("a",))
+    contents[hashlib.sha256(b"").hexdigest()] = b""
+    mark = File("model.done", 0, hashlib.sha256(b"").hexdigest())
+    files = (*record.modules[0].files, mark)
+    modules = tuple(Module(f"standin-1.0/MODULE_{number}", files) for number in range(5))
+    record = structs.replace(record, modules=modules)
+    watched = Watched(tmp_path / "maker")
+    publish(watched.store, (record, contents))
+    bundled = export_bundle(watched.session, [record], str(tmp_path / "x.tar"))
+    assert len(bundled.members) == 1 + 2 * 5
+    done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
+    assert (done.records[0][1], done.size) == ("added", 3000)
+    store = Watched(tmp_path / "home").store
+    assert find(store, record) == record
+    assert served(store, record) == served(watched.store, record)
 
 
 @pytest.mark.feature("F4")

@@ -146,7 +146,6 @@ INDEXES = {name: sealed(body) for name, body in LISTS.items()} | {
     "half a pair": json.dumps(
         {"bundle": LISTS["no members"] | {"members": [{"path": "\udc80"}]}, "sha256": ""}
     ).encode(),
-    "spaces": sealed(LISTS["no members"]).replace(b": ", b":  "),
 }
 
 
@@ -173,6 +172,9 @@ CONTENTS = {
     "a record last": lambda record, *files: crafted([*files, record]),
     "one twice": lambda record, *files: crafted([record, *files, files[-1]]),
     "not in the index": lambda *own: crafted([*own, ("more", b"more")], listed=listing(own)),
+    "an index written otherwise": lambda *own: crafted(
+        own, raw_index=sealed({"schema": 1, "members": listing(own)}).replace(b": ", b":  ")
+    ),
     "swapped": lambda record, one, two: crafted([record, (one[0], two[1]), (two[0], one[1])]),
     "another key's place": lambda record, *files: crafted([(record[0].replace("/bert/", "/vit/"), record[1]), *files]),
     "no record's json": lambda record, *files: crafted([(record[0], b"{}"), *files]),

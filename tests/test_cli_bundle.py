@@ -113,3 +113,17 @@ def test_from_one_command_to_the_other(machine, home, work):
     done = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["records"][0]["state"] == "added"
     assert "1 record, 1 file" in done.stderr
+
+
+def test_nobody_reads_on(machine, home):
+    record = publish(home)
+    line = f"{sys.executable} -m cachekit export - {record.key} | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_folder_is_no_place_for_what_is_not_neurons(command, machine, home):
+    record = publish(home)
+    assert "export NAME.tar" in the_error(command("export", "tiny", record.key[:12], code=2))[3]

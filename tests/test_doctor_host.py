@@ -61,6 +61,21 @@ def test_another_cachekit_on_the_path(tmp_path, monkeypatch):
     assert fixed.startswith(f"{Path(sys.executable).parent}:")
 
 
+def test_this_cachekit_on_the_path_in_other_places(tmp_path, monkeypatch):
+    """Scripts of a user's own, or links to a tool's environment, are run by the same Python."""
+    other = program(tmp_path / "other", "cachekit")
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    other.write_text(f"#!{sys.executable}\n")
+    assert fine("program")
+    other.write_text("#!/usr/bin/other/python3\n")
+    assert the_problem("program")
+    other.unlink()
+    real = program(tmp_path / "venv", "cachekit")
+    other.symlink_to(real)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert fine("program")
+
+
 @pytest.mark.feature("U1")
 def test_a_temporary_folder_that_cannot_be_used(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
+import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
@@ -91,6 +93,24 @@ def own(path: Path, depth: int = 2) -> int:
                     count += entry.stat(follow_symlinks=False).st_uid != me
                     count += own(Path(entry.path), depth - 1) if depth > 1 else 0
     return count
+
+
+def of_this_environment(program: Path) -> bool:
+    """Whether a program on PATH is one of this Python's: beside it, linked to there, or run by it."""
+    ours = {Path(sys.executable).parent.resolve()}
+    for scheme in {sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")}:
+        ours.add(Path(sysconfig.get_path("scripts", scheme)).resolve())
+    try:
+        with program.open("rb") as source:
+            first = source.readline(4096)
+    except OSError:
+        first = b""
+    runner = Path(os.fsdecode(first[2:].strip())).parent.resolve() if first.startswith(b"#!/") else None
+    if runner in ours:
+        return True
+    if runner is not None and b"python" in first:
+        return False  # where it lies says less than who runs it
+    return program.parent.resolve() in ours or program.resolve().parent in ours
 
 
 def age(seconds: float) -> str:

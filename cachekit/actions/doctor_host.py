@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cachekit.actions.doctor import Finding
-from cachekit.actions.doctor_folders import barred, full, trouble
+from cachekit.actions.doctor_folders import barred, full, of_this_environment, trouble
 from cachekit.compilers.inductor import host as inductor
 from cachekit.compilers.neuron import host
 from cachekit.config import Config
@@ -58,7 +58,7 @@ def twice(_: Config) -> Iterator[Finding]:
 def program(_: Config) -> Iterator[Finding]:
     """The command that a shell finds may be another environment's, with other versions and so other keys."""
     found, here = shutil.which("cachekit"), Path(sys.executable).parent
-    if found and Path(found).parent.resolve() != here.resolve():
+    if found and not of_this_environment(Path(found)):
         said = f"cachekit on PATH is {found}; this one runs in {sys.executable}"
         yield Finding("problem", said, run=f"export PATH={shlex.quote(str(here))}:$PATH")
     else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cachekit.actions.doctor import Finding
-from cachekit.actions.doctor_folders import age, own, trouble
+from cachekit.actions.doctor_folders import age, of_this_environment, own, trouble
 from cachekit.compilers.neuron import facts, flags, host, locks
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import classify
@@ -57,7 +57,7 @@ def path(_: Config) -> Iterator[Finding]:
     run = f"export PATH={shlex.quote(str(wanted))}:$PATH"
     if found is None:
         yield Finding("problem", f"{facts.COMPILER_PACKAGE} is not on PATH", run=run)
-    elif Path(found).parent.resolve() != wanted.resolve():
+    elif not of_this_environment(Path(found)):
         said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, that of another environment than {sys.executable}"
         yield Finding("problem", said, run=run)
     else:

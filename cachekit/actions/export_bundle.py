@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -167,10 +168,17 @@ def _check(target: str) -> None:
 def _opened(target: str) -> Iterator[IO[bytes]]:
     """Write beside, and rename at the end."""
     if target == "-":
-        import sys
-
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():
+            raise UsageError("a bundle is nothing for a terminal", hint="name a file, or pipe it: cachekit export - …")
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            # What waits to be written would fail once more while Python exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise UsageError(
+                "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
+            ) from error
         return
     path = Path(target)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")

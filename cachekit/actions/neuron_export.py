@@ -114,7 +114,9 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
                     check_module(module)
                 except UnsafeArchiveError as error:
                     raise UsageError(
-                        f"record {record.key[:16]} is no Neuron cache's", cause=str(error), hint="cachekit ls"
+                        f"record {record.key[:16]} is no Neuron cache's",
+                        cause=str(error),
+                        hint="for a bundle of it name a file: cachekit export NAME.tar KEY",
                     ) from error
     else:
         records = [record for record in store.records() if _of_neuron(record)]

@@ -165,7 +165,7 @@ def human(document: dict[str, Any]) -> list[str]:
     """A lock for people."""
     would = "would be " if document["dry_run"] else ""
     did = f"{would}written" if document["changed"] else "up to date"
-    kept = f"; {document['kept']} others stay" if document["kept"] else ""
+    kept = f"; {document['kept']} more in it" if document["kept"] else ""
     lines = [f"{document['file']}: {out.count(len(document['locked']), 'recipe')} locked, {did}{kept}"]
     for one in document["locked"]:
         where = f"{one['tier']}{' at ' + one['revision'][:12] if one['revision'] else ''}"
