@@ -28,7 +28,7 @@ def options_of(parser) -> dict[str, object]:
 
 def problem(line: str) -> str:
     """What is wrong with `cachekit ...`; empty where it could be typed. Words in capitals stand for anything."""
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.partition(" | ")[0], comments=True)
     assert words[0] == "cachekit", line
     words = words[1:]
     if not words or words[0] in {"--help", "--version", "-h", "--install-completion", "--show-completion"}:
@@ -51,7 +51,7 @@ def problem(line: str) -> str:
             return ""
         if name == "run" and not word.startswith("-"):
             return ""  # the command's own words
-        if not word.startswith("-") or re.fullmatch(r"-\d+", word):
+        if word == "-" or not word.startswith("-") or re.fullmatch(r"-\d+", word):
             continue
         option, equals, _ = word.partition("=")
         if option in {"--help", "-h"}:

@@ -357,7 +357,7 @@ def test_no_value_can_leave_its_comment(tmp_path):
 
 def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     (work / "train.sh").write_text(textwrap.dedent(GLUE))
-    told = command("zoo", "new", "--from", "train.sh", "--out", "mine.yaml")
+    told = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml")
     assert "not carried over: --weird a b: no field of a recipe stands for it" in told.err
     assert "next: cachekit plan mine.yaml" in told.out
     assert load(work / "mine.yaml").data.config == "mrpc"
@@ -365,8 +365,8 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     assert load_text(document["text"]).name == document["name"] == "train"
     assert {"what": "--weird a b", "why": "no field of a recipe stands for it"} in document["not_carried_over"]
     assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
-    assert "there already" in the_error(command("zoo", "new", "--from", "train.sh", "--out", "mine.yaml", code=2))[1]
-    command("zoo", "new", "--from", "train.sh", "--out", "mine.yaml", "--force")
+    assert "there already" in the_error(command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2))[1]
+    command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", "--force")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ Source = Annotated[
     ),
 ]
 Target = Annotated[
-    Optional[Path], typer.Option("--out", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")
+    Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 
@@ -39,14 +39,14 @@ def command(
 
     What could not be carried over is told on stderr, and stands in the recipe as comments.
 
-    Example:  cachekit zoo new --from train.sh --out recipe.yaml
+    Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """
     from cachekit.actions.new_recipe import new_recipe
     from cachekit.recipe.importing.draft import grouped
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if target is not None and target.exists() and not force:
-        raise UsageError(f"{target} is there already", hint="name another file with --out, or say --force")
+        raise UsageError(f"{target} is there already", hint="name another file with --output, or say --force")
     made = new_recipe(source)
     for title, todo in (("to be done", True), ("not carried over", False)):
         for words in grouped(note for note in made.notes if note.todo is todo):
@@ -56,7 +56,9 @@ def command(
             target.write_text(made.text, encoding="utf-8")
         except OSError as error:
             raise UsageError(
-                f"{target} cannot be written", cause=error.strerror or str(error), hint="name another file with --out"
+                f"{target} cannot be written",
+                cause=error.strerror or str(error),
+                hint="name another file with --output",
             ) from error
     document: dict[str, Any] = {
         "name": made.recipe.name,

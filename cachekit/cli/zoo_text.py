@@ -73,7 +73,7 @@ def in_full(document: dict[str, Any]) -> list[str]:
         model = document["model"]
         if model is not None:
             size = f"{model['parameters'] / 1e6:.0f}M parameters"
-            lines.append(f"  model    {model['name']}, {model['type']}, {size}, {model['licence']}")
+            lines += out.labelled("  model    ", f"{model['name']}, {model['type']}, {size}, {model['licence']}")
         for expected in document["expect"]:
             lines += _expected(expected)
         return [*lines, f"  file     {document['path']}", "", *yaml_fold.folded(document["text"], out.columns())]
