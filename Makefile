@@ -67,7 +67,10 @@ VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubser
 	test_tier_hub_trouble test_sharing_corruption test_pull_modules test_recipe_import test_neuron_contract test_neuron_fit \
 	test_neuron_logs test_neuron_locks test_neuron_devices test_neuron_flags test_neuron_failures test_neuron_entries \
 	test_neuron_adapter test_crash test_corruption test_cli_sharing \
-	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out
+	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out \
+	test_gc test_gc_beside test_gc_crash test_verify test_bundle test_bundle_hostile test_lock test_report test_report_browser \
+	test_stats test_stats_counting test_stats_history test_docs test_screens test_estimate test_forecast test_why_edits \
+	test_neighbours test_speculate test_plan_equals_warm
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:

@@ -36,13 +36,6 @@ COMMANDS = [
 NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
-# Documented ahead; once a verb is there, its commands are checked like all others.
-COMING = {
-    *(f"{verb} is no verb" for verb in ("coverage", "gc", "lock", "pin", "report", "rm", "stats", "verify", "why")),
-    "pull has no --locked",
-}
-
-
 def generated() -> dict[str, str]:
     return {**generate.pages(), generate_facts.PAGE: generate_facts.neuron_facts()}
 
@@ -59,8 +52,6 @@ def test_there_are_commands_to_look_at():
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
 def test_a_command_could_be_typed(path, command):
     problem = command_words.problem(command)
-    if problem in COMING:
-        pytest.skip(f"{problem}: it comes with another piece of work")
     assert problem == "", path
 
 

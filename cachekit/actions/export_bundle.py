@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from cachekit.actions.push import offer
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
 from cachekit.errors import UsageError
 from cachekit.record import File, Record
@@ -69,6 +69,7 @@ class _Empty:
         return {}
 
 
+@holding
 def export_bundle(session: Session, records: Sequence[Record], target: str, *, dry_run: bool = False) -> Bundled:
     """Write records and their files as a bundle. The file appears whole, or not at all.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.bundle import Member, Reader, Totals
 from cachekit.errors import StoreError, UsageError
 from cachekit.record import DamagedRecordError, File, Record
@@ -82,6 +82,7 @@ class _Taken:
     pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@holding
 def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bool = False) -> Unbundled:
     """Take the records of a bundle into the store.
 

@@ -10,7 +10,7 @@ from cachekit.actions.plan import change_dict, miss_error, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.pull import pull
 from cachekit.actions.pull_recipes import Outcome
-from cachekit.actions.session import Session
+from cachekit.actions.session import Session, holding
 from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.key import Change, difference
 from cachekit.lockfile import Locked, anonymous, digest_of
@@ -62,6 +62,7 @@ def summary(locked: Locked) -> dict[str, Any]:
     }
 
 
+@holding
 def lock(
     session: Session,
     prepared: Prepared,
@@ -115,6 +116,7 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
+@holding
 def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> Outcome:
     """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -13,8 +12,7 @@ from cachekit.actions.stats import Stats, stats
 from cachekit.actions.timeline import Timeline, timeline
 from cachekit.actions.zoo_coverage import Coverage, zoo_coverage
 from cachekit.errors import UnknownNameError
-from cachekit.record import Record
-from cachekit.store import Store
+from cachekit.store import Store, Summaries
 
 if TYPE_CHECKING:
     from cachekit.actions.price import Price
@@ -61,7 +59,7 @@ def report(store: Store, *, run: str = "", price: Price | None = None, now: date
         if len(known) != 1:
             raise UnknownNameError(f"no run is called {run[:80]!r}", hint="cachekit stats --run last")
         (run,) = known
-    records = list(store.records())
+    records = store.summaries()
     return Report(
         made=now or datetime.now(timezone.utc),
         host=os.uname().nodename,
@@ -72,13 +70,13 @@ def report(store: Store, *, run: str = "", price: Price | None = None, now: date
     )
 
 
-def _sizes(records: Iterable[Record]) -> Sizes:
+def _sizes(records: Summaries) -> Sizes:
     found: dict[str, dict[str, int]] = {}
     number = 0
     for record in records:
         number += 1
         sums = found.setdefault(record.recipe, {})
-        sums[record.directory] = sums.get(record.directory, 0) + record.size
+        sums[record.directory] = sums.get(record.directory, 0) + record.bytes
     compilers = sorted({name for sums in found.values() for name in sums})
     order = sorted(found, key=lambda name: (-sum(found[name].values()), name))
     return Sizes(

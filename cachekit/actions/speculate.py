@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cachekit.actions.live import LiveRoot
+from cachekit.actions.nearest_here import nearest_here
 from cachekit.actions.obtain import obtain
 from cachekit.actions.plan import Plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
 from cachekit.errors import AuthError, CachekitError, RemoteError
-from cachekit.key import Change, difference, distance, nearest
+from cachekit.key import Change, difference, distance
 from cachekit.record import COMMAND, IMPORTED, DamagedRecordError, Help, Record
 from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found
@@ -194,13 +195,15 @@ def _local(session: Session, prepared: Prepared, planned: Plan, limit: int) -> N
     first = planned.neighbour
     if first is not None and first.size <= limit and (changes := akin(prepared, foreign, first)) is not None:
         return Neighbour(first, changes)
-    others = {
-        record.key: record
-        for record in session.store.records(without=IMPORTED)
-        if record.size <= limit and akin(prepared, foreign, record) is not None
-    }
-    near = nearest(prepared.ingredients.hard, {key: record.hard for key, record in others.items()})
-    return Neighbour(others[near[0]], tuple(near[1])) if near else None
+    hard = prepared.ingredients.hard
+    near = nearest_here(
+        session.store,
+        hard,
+        lambda one: one.directory == prepared.fingerprint.directory and one.bytes <= limit and one.key != prepared.key,
+        lambda other: _fits(difference(other, hard), foreign),
+    )
+    changes = akin(prepared, foreign, near) if near else None
+    return Neighbour(near, changes) if near is not None and changes is not None else None
 
 
 def tell_failure(session: Session, prepared: Prepared, error: Exception) -> None:

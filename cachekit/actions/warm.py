@@ -226,6 +226,7 @@ def _done(session: Session, warmed: Warmed, tier: str) -> Warmed:
         seconds=round(warmed.seconds, 3),
         waited_seconds=round(warmed.waited_seconds, 3),
         compile_seconds=warmed.record.compile_seconds,
+        cold_seconds=warmed.record.cold_seconds,
         bytes=warmed.record.size,
     )
     return replace(warmed, bypassed=bypassed(session.journal))

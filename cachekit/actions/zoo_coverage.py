@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cachekit import recipe, zoo
@@ -10,7 +9,7 @@ from cachekit.actions.prepare import prepare
 from cachekit.compilers import Compiler, select
 from cachekit.errors import CachekitError
 from cachekit.recipe import Recipe
-from cachekit.record import Record
+from cachekit.store import Summaries
 
 WARM, OTHER, COLD, NEVER = "warm", "other", "cold", "never"
 Place = tuple[str, str]  # a compiler's directory, and what it compiles for
@@ -30,13 +29,13 @@ class Coverage:
     rows: dict[str, tuple[str, ...]]
 
 
-def zoo_coverage(records: Iterable[Record]) -> Coverage:
+def zoo_coverage(records: Summaries) -> Coverage:
     """Compare the zoo's recipes with records: for the toolchains that these are of, and for the newest."""
     keys: set[str] = set()
     named: set[tuple[str, Place]] = set()
     for record in records:
         keys.add(record.key)
-        named.add((record.recipe, (record.directory, _target(record.hard))))
+        named.add((record.recipe, (record.directory, _target(records.hard(record)))))
     places = {place for _, place in named}
     columns: dict[Place, Compiler | None] = {}
     newest = [*zoo.toolchains()][-1:]
