@@ -195,11 +195,11 @@ def _local(session: Session, prepared: Prepared, planned: Plan, limit: int) -> N
     first = planned.neighbour
     if first is not None and first.size <= limit and (changes := akin(prepared, foreign, first)) is not None:
         return Neighbour(first, changes)
-    hard = prepared.ingredients.hard
+    hard, key, directory = prepared.ingredients.hard, prepared.key, prepared.fingerprint.directory
     near = nearest_here(
         session.store,
         hard,
-        lambda one: one.directory == prepared.fingerprint.directory and one.bytes <= limit and one.key != prepared.key,
+        lambda one: one.directory == directory and one.bytes <= limit and one.key != key,
         lambda other: _fits(difference(other, hard), foreign),
     )
     changes = akin(prepared, foreign, near) if near else None
