@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cachekit.actions.estimate import Estimate, Job, estimate
 from cachekit.actions.nearest_here import nearest_here
 from cachekit.actions.prepare import Prepared
 from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.store import Store
 from cachekit.store.summary import Summary
+
+if TYPE_CHECKING:
+    from cachekit.actions.estimate import Estimate
 
 ASKED = 128  # records, the nearest ones, of which those are chosen that say most about the time
 
@@ -75,6 +77,10 @@ class KnownRecords:
             )
             for one in chosen.values()
         ]
+        if not near and not self._others:
+            return None
+        from cachekit.actions.estimate import Job, estimate
+
         job = Job(place.compiler, place.directory, prepared.model_type, hard, place.instance)
         return estimate(job, [*near, *self._others])
 

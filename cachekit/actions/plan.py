@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cachekit.actions.estimate import Estimate
 from cachekit.actions.known import KnownRecords
 from cachekit.actions.prepare import Prepared
-from cachekit.actions.price import Price
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, difference
@@ -19,6 +17,8 @@ from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL, Place
 
 if TYPE_CHECKING:
+    from cachekit.actions.estimate import Estimate
+    from cachekit.actions.price import Price
     from cachekit.tiers.remote import Found
 
 

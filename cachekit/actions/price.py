@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit import zoo
-from cachekit.actions.provenance import PRODUCT
 from cachekit.errors import UsageError
 
 
@@ -82,6 +81,8 @@ def machine(prices: Prices, instance: str = "") -> Price:
     """
     if instance:
         zoo.instance(instance)
+    from cachekit.actions.provenance import PRODUCT
+
     here = PRODUCT.read_text(encoding="utf-8", errors="replace").strip() if PRODUCT.is_file() else ""
     named = next(iter(name for name in prices.own if name), "")
     names = [instance] if instance else [prices.instance or named or here, USUAL]

@@ -13,20 +13,21 @@ from cachekit.bypass import bypass
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import builds, durable, uses
+from cachekit.store import durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.gate import Gate, Holds
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.reach import Reach
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summaries
 from cachekit.store.verify import MISSING, Verifier
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+    from cachekit.store.reach import Reach
 
 
 class Store:
@@ -111,6 +112,8 @@ class Store:
         Raises:
             StoreError: One cannot be read.
         """
+        from cachekit.store.reach import Reach
+
         self._index.restore()
         found = Reach(self.layout)
         found.refresh(tell)
@@ -330,6 +333,8 @@ class Store:
         with suppress(OSError, DamagedRecordError):
             before = decode(self.layout.record(record.directory, record.model_type, record.key).read_bytes())
             if before is not None:
+                from cachekit.store import builds
+
                 builds.tell(self.layout, self._journal, record, before, builds.HERE)
 
     def _write(self, raw: bytes, target: Path) -> None:
