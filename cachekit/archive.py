@@ -123,7 +123,7 @@ def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = No
 
 
 def _make(archive: Path, folder: Path) -> list[_Place]:
-    """Make all folders and files of an archive, empty; returns where in it each file's bytes are, in order."""
+    """Make all folders of an archive, and its empty files; returns where in it each file's bytes are, in order."""
     made: set[Path] = {folder}
     places: list[_Place] = []
     for member in _members(archive):
@@ -133,11 +133,16 @@ def _make(archive: Path, folder: Path) -> list[_Place]:
             parent.mkdir(parents=True, exist_ok=True)
             made.add(parent)
         if member.isreg():
-            # O_EXCL: never through a link that something put there, never twice.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
-            os.close(os.open(path, flags, 0o755 if member.mode & 0o100 else 0o644))
-            places.append(_Place(member.offset_data, member.offset_data + member.size, path))
+            mode = 0o755 if member.mode & 0o100 else 0o644
+            places.append(_Place(member.offset_data, member.offset_data + member.size, path, mode))
+            if not member.size:
+                os.close(_create(places[-1]))
     return places
+
+
+def _create(place: _Place) -> int:
+    # O_EXCL: never through a link that something put there, never twice.
+    return os.open(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, place.mode)
 
 
 def _members(archive: Path) -> list[tarfile.TarInfo]:
@@ -158,15 +163,21 @@ class _Place(NamedTuple):
     start: int
     end: int
     path: Path
+    mode: int
 
 
 class _Contents:
-    """Files that take their bytes out of an archive's, as those come by."""
+    """Files that take their bytes out of an archive's, as those come by.
+
+    Each is made when the first of its bytes come: that can take longer than to write them, and so threads share it.
+    """
 
     def __init__(self, places: list[_Place]) -> None:
         self._places = [place for place in places if place.end > place.start]
         self._starts = [place.start for place in self._places]
         self._open: dict[int, tuple[int, int]] = {}  # by thread: the file that it writes, and that one's handle
+        self._making: dict[int, threading.Lock] = {}
+        self._made: set[int] = set()
         self.size = sum(place.end - place.start for place in places)
 
     def write(self, offset: int, block: memoryview) -> None:
@@ -189,7 +200,12 @@ class _Contents:
         standing = self._open.get(thread)
         if standing is not None and standing[0] == number:
             return standing[1]
-        handle = os.open(self._places[number].path, os.O_WRONLY | _NOFOLLOW)
+        with self._making.setdefault(number, threading.Lock()):
+            if number in self._made:
+                handle = os.open(self._places[number].path, os.O_WRONLY | _NOFOLLOW)
+            else:
+                handle = _create(self._places[number])
+                self._made.add(number)
         self._open[thread] = number, handle
         if standing is not None:
             os.close(standing[1])

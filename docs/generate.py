@@ -47,7 +47,7 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 def verbs() -> str:
     """Every verb with its options, as its parser has them."""
-    from cachekit.cli.verbs import MODULES, Commands
+    from cachekit.cli.verbs import VERBS, Commands
 
     commands = Commands()
     lines = [
@@ -56,7 +56,7 @@ def verbs() -> str:
         "As each verb's `--help` has it. Common habits: stdout carries data, stderr everything else;",
     ]
     lines += ["`--format json` for programs; errors are three lines, and [exit codes](errors.md) mean something.", ""]
-    for name in MODULES:
+    for name in VERBS:
         parser = commands[name]
         lines += _verb(f"cachekit {name}", parser, "##")
         for inner, command in getattr(parser, "commands", {}).items():

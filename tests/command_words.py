@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from cachekit.cli.verbs import MODULES, Commands
+from cachekit.cli.verbs import VERBS, Commands
 
 COMMANDS = Commands()
 
 
 def walk() -> Iterator[tuple[tuple[str, ...], object]]:
     """All verbs with their parsers: `("plan",)`, `("zoo", "ls")`; hidden ones are left out."""
-    for name in MODULES:
+    for name in VERBS:
         parser = COMMANDS[name]
         yield (name,), parser
         for inner, command in sorted(getattr(parser, "commands", {}).items()):
@@ -33,7 +33,7 @@ def problem(line: str) -> str:
     words = words[1:]
     if not words or words[0] in {"--help", "--version", "-h", "--install-completion", "--show-completion"}:
         return ""
-    if words[0] not in MODULES:
+    if words[0] not in VERBS:
         return "" if words[0].isupper() else f"{words[0]} is no verb"
     parser, name = COMMANDS[words[0]], words[0]
     words = words[1:]

@@ -22,10 +22,10 @@ from cli_session import (
 import cachekit
 from cachekit import zoo
 from cachekit.cli import help_topics
-from cachekit.cli.verbs import MODULES
+from cachekit.cli import verbs
 from cachekit.errors import CachekitError, every_error
 
-VERBS = tuple(MODULES)
+VERBS = tuple(verbs.VERBS)
 
 pytest_plugins = ["cli_session"]
 

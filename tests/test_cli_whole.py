@@ -9,7 +9,7 @@ import pytest
 from cli_session import golden
 
 from cachekit.cli.app import app
-from cachekit.cli.verbs import MODULES
+from cachekit.cli.verbs import VERBS
 
 pytest_plugins = ["cli_session"]
 
@@ -38,7 +38,7 @@ def named(path: tuple[str, ...]) -> str:
 
 
 def test_the_walk_finds_verbs_and_their_verbs():
-    assert {path[0] for path in WALKED} == set(MODULES)
+    assert {path[0] for path in WALKED} == set(VERBS)
     assert {("zoo", "ls"), ("hub", "use"), ("plan",)} <= set(WALKED)
 
 
@@ -146,4 +146,4 @@ def test_a_format_that_is_none_is_refused_before_anything_else(command, path):
 def test_the_top_has_no_verb_without_a_module():
     assert app.info.name == "cachekit"
     for path in WALKED:
-        assert path[0] in MODULES
+        assert path[0] in VERBS

@@ -15,7 +15,7 @@ import pytest
 from cli_session import DEADLINE, environment, process, publish_record, small_record
 
 from cachekit import zoo
-from cachekit.cli.verbs import MODULES
+from cachekit.cli.verbs import VERBS
 
 pytest_plugins = ["cli_session"]
 pytestmark = pytest.mark.feature("U2")
@@ -63,11 +63,11 @@ def test_a_word_is_completed(work, home, words, expected):
 
 
 def test_all_verbs_are_offered(work, home):
-    assert ask("") == list(MODULES)
+    assert ask("") == list(VERBS)
     fish = process(
         _CACHEKIT_COMPLETE="complete_fish", _TYPER_COMPLETE_ARGS="cachekit ", _TYPER_COMPLETE_FISH_ACTION="get-args"
     )
-    assert [line.split("\t")[0] for line in fish.out.splitlines()] == list(MODULES)
+    assert [line.split("\t")[0] for line in fish.out.splitlines()] == list(VERBS)
     assert '"plan"' in process(_CACHEKIT_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS="cachekit pl").out
 
 

@@ -32,6 +32,7 @@ ALLOWED = {
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
     ("compilers/neuron/contract/installed.py", "neuron-monitor"),
 }
+OWN = {"--target", "--output"}  # options that cachekit's own verbs have as well
 
 
 def values(value: object) -> Iterator[str]:
@@ -92,5 +93,6 @@ def test_no_other_module_repeats_a_fact():
         for line, text in literals(path)
         for word in sorted(repeated(text))
         if (path.relative_to(PACKAGE).as_posix(), word) not in ALLOWED
+        and not (word in OWN and path.parent.name in {"cli", "actions"})
     ]
     assert leaks == []

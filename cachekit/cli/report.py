@@ -12,7 +12,7 @@ from cachekit.cli import options, out
 
 NAME = "report"
 
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where the page goes.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes, as HTML.")]
 RunName = Annotated[
     str, typer.Option("--run", metavar="ID", help="Whose time line; by default the last that compiled.")
 ]
@@ -34,7 +34,7 @@ def command(
     verbose: options.Verbose = 0,
     home: options.Home = None,
 ) -> int:
-    """Write a page about the store: what was compiled when, what was found, what that saved, what is warm.
+    """Write a page about the store: when what was compiled, what hit, what that saved.
 
     One file, to look at on a laptop or a phone, to mail, to keep: it loads nothing and runs nothing.
 

@@ -204,6 +204,7 @@ class Chain:
             found |= answer.found
             for key, damage in answer.damaged.items():
                 self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(damage))
+                bypass(self._journal, "tier-damaged", remote.name)
             if answer.error is not None:
                 self.failed(remote, answer.error)
         return found
