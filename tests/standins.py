@@ -230,8 +230,9 @@ class Watched:
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 
     def limit(self, neighbour):
-        """Another largest size of a neighbour's record."""
+        """Another largest size of a neighbour's record; returns itself."""
         self.session = replace(self.session, config=replace(self.session.config, neighbour_bytes=neighbour))
+        return self
 
     def prepare(self, wanted=None):
         return prepare(wanted or recipe(), self.compiler)

@@ -21,8 +21,7 @@ from cli_session import (
 
 import cachekit
 from cachekit import zoo
-from cachekit.cli import help_topics
-from cachekit.cli import verbs
+from cachekit.cli import help_topics, verbs
 from cachekit.errors import CachekitError, every_error
 
 VERBS = tuple(verbs.VERBS)

@@ -47,7 +47,7 @@ class Campaign:
 
     def watched(self):
         """A new process's view of the store."""
-        return Watched(self.home, wait=0, compiler=self.compiler)
+        return Watched(self.home, wait=0, compiler=self.compiler).limit(0)
 
     def victims(self):
         """Every file that an entry consists of: records, blobs, and the copies of records among the blobs."""

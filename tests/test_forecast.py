@@ -57,7 +57,7 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
     with serve("folder", tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
         warm(ann.session, ann.prepare(recipe(1)))
-        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")]).limit(0)  # what helps a warm is fetched, and here then
         warm(bob.session, bob.prepare(recipe(2)))
         found, rows = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
         named = [recipe(batch, name=f"toy-{batch}") for batch in (1, 2, 3)]

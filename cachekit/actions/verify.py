@@ -243,10 +243,11 @@ class Judge:
         found: dict[tuple[str, str], Problem] = {}
         for entry in entries if bad else ():
             hit = [(digest, size) for digest, size in _named(entry) if (digest, size) in bad]
-            if not hit or not self._is_as(entry):  # removed or replaced since
+            reasons = self._again(entry, hit) if hit else {}
+            if not reasons:
                 continue
             names = _names(entry)
-            for digest, size in hit:
+            for (digest, _), reason in reasons.items():
                 kind = "copy" if digest == entry.copy else "blob"
                 known = found.get((kind, digest))
                 if known is not None:
@@ -254,8 +255,32 @@ class Judge:
                     continue
                 name = "the copy of its record" if kind == "copy" else names.get(digest, "")
                 path = self._layout.blob(digest)
-                found[kind, digest] = Problem(kind, entry, (entry.key,), name, path, digest, bad[digest, size])
+                found[kind, digest] = Problem(kind, entry, (entry.key,), name, path, digest, reason)
         return list(found.values())
+
+    def _again(self, entry: Entry, hit: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
+        """What is wrong with blobs of a record, looked at again while it lies there.
+
+        It may have been removed since, with its blobs, and published once more, byte for byte. Blobs come before their
+        record and go after it: those of one that is the same file before and after the look were meant to be there.
+        """
+        reasons = {}
+        with suppress(OSError):
+            before = read_entry(entry.path)
+            for digest, size in hit:
+                if self._quick:
+                    try:
+                        found = self._layout.blob(digest).stat().st_size
+                    except FileNotFoundError:
+                        found = None
+                    reason = _amiss(found, size) if found != size else ""
+                else:
+                    reason = self._verifier.damage(File(digest, size, digest), memo=False)
+                if reason:
+                    reasons[digest, size] = reason
+            if before.copy == entry.copy and read_entry(entry.path).stamp == before.stamp:
+                return reasons
+        return {}
 
     def _is_as(self, entry: Entry) -> bool:
         try:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+
 class Verb(NamedTuple):
     """A verb: the module of `cachekit.cli` that has it, and the first sentence of what it says about itself."""
 
