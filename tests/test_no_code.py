@@ -1,0 +1,104 @@
+"""Looking up a hit and restoring it runs nothing that came out of a cache: bytes are compared, parsed and copied."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from msgspec import structs
+from standins import Watched, make_record
+
+from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.ingredients import Fingerprint
+
+# What turns bytes into code or objects with code of their own; each import of it would show in the load path.
+BARRED = ("pickle", "_pickle", "cPickle", "dill", "cloudpickle", "shelve", "joblib", "torch")
+
+SCRIPT = """
+import sys
+for name in {barred!r}:
+    sys.modules[name] = None  # importing it raises
+
+import builtins, concurrent.futures.thread, marshal  # the one module that a restore loads late
+from pathlib import Path
+from cachekit import archive
+from cachekit.journal import Journal
+from cachekit.store import Store
+from cachekit.compilers.inductor.adapter import Inductor
+
+key, directory, model_type, home, live = sys.argv[1:]
+store = Store(Path(home), Journal(None, "test"))
+record = store.lookup(key, directory, model_type)
+
+def refuse(*_, **__):
+    raise AssertionError("code was made of bytes")
+
+builtins.eval = builtins.exec = builtins.compile = marshal.loads = refuse
+for module in record.modules:
+    with store.reading(module.files[0]) as blob:
+        Inductor().restore(module, [blob], Path(live))
+print(len(record.modules))
+"""
+
+
+@pytest.mark.feature("S8")
+def test_a_hit_is_restored_without_any_code(tmp_path):
+    home, tree, live = tmp_path / "home", tmp_path / "tree", tmp_path / "live"
+    (tree / "ab").mkdir(parents=True)
+    live.mkdir()
+    # A pickle that would leave a trace, and Python that would, as an Inductor cache holds both.
+    (tree / "ab" / "graph").write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
+    (tree / "ab" / "cab.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    watched = Watched(home)
+    record = _publish(watched, tree)
+    answer = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.format(barred=BARRED),
+            record.key,
+            record.directory,
+            record.model_type,
+            home,
+            live,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() == "1"
+    assert {path.relative_to(live): path.read_bytes() for path in live.rglob("*") if path.is_file()} == {
+        path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()
+    }
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.feature("S8")
+def test_a_record_is_data(tmp_path):
+    """A plan of a hit imports none of what makes objects out of bytes."""
+    script = "import sys\nfrom cachekit.cli import main\ntry:\n    main()\nfinally:\n    print(sorted(sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", script, "plan", "bert", "--home", str(tmp_path), "--offline"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+    )
+    modules = answer.stdout.splitlines()[-1]
+    assert "'cachekit.store.store'" in modules, answer.stderr
+    assert [name for name in BARRED if f"'{name}'" in modules] == []
+
+
+def _publish(watched, tree):
+    fingerprint = Fingerprint("inductor", "inductor-2.13.0", {"torch": "2.13.0"}, {"machine": "x"}, {}, bf16=False)
+    with watched.store.workspace() as workspace:
+        harvest = Inductor().harvest(tree, frozenset(), fingerprint, workspace)
+        record = structs.replace(make_record()[0], directory="inductor-2.13.0", modules=harvest.modules)
+        watched.store.publish(record, harvest.files)
+    return record
