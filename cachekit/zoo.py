@@ -137,10 +137,10 @@ def recipe_path(name: str) -> Path:
         return path
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1)
+    near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
         f"no recipe is called {name!r}",
-        cause=f"the zoo has {', '.join(known)}",
+        cause=f"`cachekit zoo` lists the {len(known)} that there are",
         hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
     )
 

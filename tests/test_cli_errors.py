@@ -35,7 +35,7 @@ BAD_INPUT = {
     "no such recipe file": ("plan missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe file, train": ("train missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
-    "no recipe like it": ("warm zzz", 2, "unknown-name", "'zzz'", "bert", "cachekit zoo"),
+    "no recipe like it": ("warm zzz", 2, "unknown-name", "'zzz'", "cachekit zoo", "cachekit zoo"),
     "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
     "nobody's home": ("plan ~nobody-here/x.yaml", 2, "unknown-name", "~nobody-here", "home", ""),
     "a folder": ("plan data", 2, "bad-recipe", "data is a folder", "", "YAML file"),

@@ -442,7 +442,10 @@ def test_an_unknown_recipe_name_gives_the_nearest(tmp_path, monkeypatch):
     with pytest.raises(UnknownNameError, match="no recipe is called 'brt'") as caught:
         zoo.recipe_path("brt")
     assert "bert" in caught.value.hint
-    assert "bert" in caught.value.cause
+    assert "cachekit zoo" in caught.value.cause
+    with pytest.raises(UnknownNameError) as caught:
+        zoo.recipe_path("gpt2")
+    assert "gpt2-clm" in caught.value.hint
 
 
 def test_an_unknown_recipe_name_like_no_other_still_gets_a_hint(tmp_path, monkeypatch):
