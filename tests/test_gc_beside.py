@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 from aged_store import managed
+from doctor_cases import another_user
 from standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
 
 from cachekit.actions.gc import Limits, gc
@@ -16,10 +17,12 @@ from cachekit.actions.push import push
 from cachekit.actions.remove import remove
 from cachekit.actions.verify import verify
 from cachekit.actions.warm import warm
-from cachekit.errors import UsageError, WaitedTooLongError
+from cachekit.errors import StoreError, UsageError, WaitedTooLongError
 from cachekit.store import gate, removal
 from cachekit.store.flight import Flight
 from cachekit.tiers.folder import FolderTier
+
+pytest_plugins = ["doctor_cases"]
 
 KEYS = 24
 SIZE = 2000
@@ -226,6 +229,15 @@ def test_a_removal_that_hangs_stops_nobody_for_ever(tmp_path, monkeypatch):
             assert warm(other.session, other.prepare()).compiled
         assert time.monotonic() - start < 5  # and each of them waited for it once, not each time
     assert find(watched.store, made(2)[0]) is not None
+
+
+def test_a_store_that_may_not_be_written_is_not_called_locked(public):
+    watched = Watched(public / "home")
+    publish(watched.store, made(1))
+    with another_user(), pytest.raises(StoreError, match="cannot be written") as caught:
+        gc(Watched(public / "home").session, Limits(max_size=0))
+    assert "CACHEKIT_HOME" in caught.value.hint
+    assert find(watched.store, made(1)[0]) is not None
 
 
 @pytest.mark.feature("G3")

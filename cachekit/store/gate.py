@@ -91,28 +91,7 @@ class Gate:
             StoreError: There is no store, or its file system has no locks.
         """
         deadline = time.monotonic() + wait_seconds
-        while True:
-            handles = [_opened(self._layout.blobs), _opened(self._layout.root)]
-            try:
-                turnstile, inside = handles
-                if turnstile is None or inside is None:
-                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
-                until = min(deadline, time.monotonic() + TURN)
-                if _lock(turnstile, fcntl.LOCK_EX, until, strict=True) and _lock(
-                    inside, fcntl.LOCK_EX, until, strict=True
-                ):
-                    yield
-                    return
-            except OSError as error:
-                raise StoreError(
-                    f"the store at {self._layout.home} cannot be locked",
-                    cause=error.strerror or str(error),
-                    hint="run this on the machine whose local disk it is",
-                ) from error
-            finally:
-                for handle in handles:
-                    if handle is not None:
-                        os.close(handle)
+        while (handles := self._alone(min(deadline, time.monotonic() + TURN))) is None:
             if time.monotonic() >= deadline:
                 raise WaitedTooLongError(
                     "others are writing to the store all the time",
@@ -120,6 +99,36 @@ class Gate:
                     hint="try again later",
                 )
             time.sleep(PAUSE)
+        try:
+            yield
+        finally:
+            _close(handles)
+
+    def _alone(self, until: float) -> list[int] | None:
+        """Both sides, locked; None where others were inside all the time."""
+        handles: list[int] = []
+        alone = False
+        try:
+            for folder in (self._layout.blobs, self._layout.root):
+                if (handle := _opened(folder)) is None:
+                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
+                handles.append(handle)
+            alone = all(_lock(handle, fcntl.LOCK_EX, until, strict=True) for handle in handles)
+        except OSError as error:
+            raise StoreError(
+                f"the store at {self._layout.home} cannot be locked",
+                cause=error.strerror or str(error),
+                hint="run this on the machine whose local disk it is",
+            ) from error
+        finally:
+            if not alone:
+                _close(handles)
+        return handles if alone else None
+
+
+def _close(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
 
 
 def _opened(folder: Path) -> int | None:
