@@ -212,16 +212,30 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     """
     for folder in (start, *start.parents):
         own = folder / "cachekit.toml"
-        if own.is_file():
+        if _is_file(own):
             return own, _read_toml(own)
         shared = folder / "pyproject.toml"
         # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
-        if shared.is_file() and re.search(_OURS, shared.read_text(encoding="utf-8", errors="replace")):
+        if _is_file(shared) and re.search(_OURS, _glance(shared)):
             tool = _read_toml(shared).get("tool")
             table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):
                 return shared, table
     return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that is closed to this user: after `sudo -u`, HOME may still be another's
+        return False
+
+
+def _glance(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # somebody else's, and most likely about other things
+        return ""
 
 
 def user_file() -> Path:
@@ -277,7 +291,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in _defaults().items()}
-    if (own := user_file()).is_file():
+    if _is_file(own := user_file()):
         found |= _from_file(own, _read_toml(own))
     if project := project_file(cwd or Path.cwd()):
         found |= _from_file(*project)

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from doctor_cases import another_user
 
 from cachekit import config
 from cachekit.errors import UsageError
+
+pytest_plugins = ["doctor_cases"]
 
 VALUES = {
     "home": ("/flag", "/env", "/project", "/user"),
@@ -217,6 +220,18 @@ def test_a_folder_of_that_name_is_no_file(place):
 
 
 # Folders
+
+
+def test_what_is_closed_to_this_user_is_passed_over(public, monkeypatch):
+    """As after `sudo -u`, which may leave HOME as it was."""
+    work = public / "closed" / "work"
+    work.mkdir(parents=True)
+    (public / "pyproject.toml").write_text("[tool.cachekit]\nkeep_logs = 7\n")
+    (public / "pyproject.toml").chmod(0o600)
+    (public / "closed").chmod(0o700)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(work))
+    with another_user():
+        assert config.load(environ={}, cwd=work).keep_logs == config.defaults().keep_logs
 
 
 def test_a_folder_may_hold_variables_and_a_tilde(place, tmp_path, monkeypatch):

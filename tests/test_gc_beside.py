@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 from aged_store import managed
+from doctor_cases import another_user
 from standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
 
 from cachekit.actions.gc import Limits, gc
@@ -15,9 +16,13 @@ from cachekit.actions.pins import Named, pin, unpin
 from cachekit.actions.push import push
 from cachekit.actions.remove import remove
 from cachekit.actions.verify import verify
-from cachekit.errors import UsageError, WaitedTooLongError
+from cachekit.actions.warm import warm
+from cachekit.errors import StoreError, UsageError, WaitedTooLongError
+from cachekit.store import gate, removal
 from cachekit.store.flight import Flight
 from cachekit.tiers.folder import FolderTier
+
+pytest_plugins = ["doctor_cases"]
 
 KEYS = 24
 SIZE = 2000
@@ -183,6 +188,56 @@ def test_gc_waits_for_a_publish_and_gives_up_after_a_while(tmp_path):
             pass
     with watched.store.gate.exclusive(0.1):
         pass
+
+
+def test_readers_come_in_between_two_slices(tmp_path, monkeypatch):
+    """However many slices there are, and however short the time is between them."""
+    home = tmp_path / "home"
+    for number in range(12):
+        publish(Watched(home).store, made(number))
+    monkeypatch.setattr(removal, "SLICE", 1)
+    monkeypatch.setattr(removal, "pinned", lambda layout: time.sleep(0.25) or ())  # a slice takes its time
+
+    def act(number):
+        if number == 0:
+            keys = [made(each)[0].key for each in range(11)]
+            remove(Watched(home).session, keys)
+            return time.monotonic()
+        waits = []
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            store, start = Watched(home).store, time.monotonic()
+            with store.holding():
+                find(store, made(11)[0])
+            waits.append(time.monotonic() - start)
+        return max(waits)
+
+    _, longest = side_by_side(2, act)
+    assert longest < 1.5
+
+
+def test_a_removal_that_hangs_stops_nobody_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "PATIENCE", 0.3)
+    watched = Watched(tmp_path / "home")
+    publish(watched.store, made(1))
+    with watched.store.gate.exclusive(0.1):
+        start = time.monotonic()
+        other = Watched(tmp_path / "home")
+        with other.store.holding():
+            assert find(other.store, made(1)[0]) is not None
+            publish(other.store, made(2))
+            assert warm(other.session, other.prepare()).compiled
+        assert time.monotonic() - start < 5  # and each of them waited for it once, not each time
+    assert find(watched.store, made(2)[0]) is not None
+
+
+def test_a_store_that_may_not_be_written_is_not_called_locked(public):
+    watched = Watched(public / "home")
+    publish(watched.store, made(1))
+    with another_user(), pytest.raises(StoreError, match="cannot be written") as caught:
+        gc(Watched(public / "home").session, Limits(max_size=0))
+    assert "CACHEKIT_HOME" in caught.value.hint
+    assert find(watched.store, made(1)[0]) is not None
 
 
 @pytest.mark.feature("G3")

@@ -4,12 +4,16 @@ import errno
 import hashlib
 import os
 import random
+from contextlib import nullcontext
 
 import pytest
+from doctor_cases import another_user
 
 from cachekit.store import Store
 from cachekit.store.partial import receiving
 from cachekit.store.verify import PIECE
+
+pytest_plugins = ["doctor_cases"]
 
 SIZE = 3 * PIECE + 12_345  # above what is written without threads
 DATA = random.Random(1).randbytes(SIZE)
@@ -97,3 +101,29 @@ def test_small_ones_fail_too(layout, monkeypatch):
     with pytest.raises(OSError, match="No space left"), receiving(layout, DIGEST) as part:  # noqa: PT012
         part.write(b"few")
         part.finish()
+
+
+def test_one_that_was_read_only_when_its_owner_died_is_gone_on_with(public):
+    public.chmod(0o777)
+    layout = Store(public, None).layout
+    with nullcontext() if os.geteuid() else another_user():  # root may write whatever the mode says
+        with receiving(layout, DIGEST) as part:
+            part.write(DATA)
+            part.finish()
+        part.path.chmod(0o444)  # about to be published
+        with receiving(layout, DIGEST) as part:
+            assert part.path.name == DIGEST
+            assert part.size == SIZE
+            assert part.finish() == (DIGEST, PIECES)
+
+
+def test_another_users_is_left_alone(public):
+    layout = Store(public, None).layout
+    with receiving(layout, DIGEST) as part:
+        part.write(b"few")
+    layout.partial.chmod(0o777)
+    with another_user(), receiving(layout, DIGEST) as part:
+        assert part.path.name != DIGEST
+        part.write(DATA)
+        assert part.finish() == (DIGEST, PIECES)
+    assert (layout.partial / DIGEST).read_bytes() == b"few"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import time
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tier_processes import KINDS, serve
 
 from cachekit.actions.obtain import obtain
 from cachekit.actions.plan import plan
+from cachekit.actions.pull import pull
 from cachekit.actions.pull_recipes import pull_recipe
 from cachekit.actions.push import push
 from cachekit.actions.push_records import chosen
@@ -20,6 +22,7 @@ from cachekit.actions.train import train
 from cachekit.actions.warm import warm
 from cachekit.errors import AuthError, BusyError, ConflictError, MissError, RemoteError
 from cachekit.record import encode
+from cachekit.store.scratch import hold
 from cachekit.tiers import card, document, layout
 from cachekit.tiers.folder import FolderTier
 from cachekit.tiers.port import Change, Write
@@ -705,8 +708,6 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
                 if number == 0:
                     raise KeyboardInterrupt
 
-    from cachekit.actions.pull import pull
-
     bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
     place = made[0].directory, made[0].model_type, made[0].key
     with pytest.raises(KeyboardInterrupt):
@@ -719,6 +720,36 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     pull(again.session, again.session.chain.find(*place))
     assert starts == [1000]
     assert served(again.store, find(again.store, made[0])) == expected(made)
+
+
+def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    made = make_record(artifacts=("a", "b"), size=50_000)
+    first, second = made[0].files
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    place = made[0].directory, made[0].model_type, made[0].key
+
+    class Overtaken(Counted):
+        def chunks(self, path, revision, start=0):
+            if second.sha256 in path or path.endswith(second.path):
+                arrived = bob.store.layout.partial / first.sha256
+                end = time.monotonic() + 20
+                while (handle := hold(arrived, os.O_RDWR | os.O_CREAT)) is None or arrived.stat().st_size < first.size:
+                    assert time.monotonic() < end
+                    if handle is not None:
+                        os.close(handle)
+                    time.sleep(0.01)
+                os.close(handle)
+                pull(other.session, other.session.chain.find(*place))
+            yield from self._tier.chunks(path, revision, start)
+
+    other = Watched(tmp_path / "bob", shared=[(FolderTier(shared), "r")])
+    bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderTier(shared)), "r")])
+    assert pull(bob.session, bob.session.chain.find(*place)).files == 2
+    for one in (bob, other):
+        assert served(one.store, find(one.store, made[0])) == expected(made)
+    assert not list(bob.store.layout.partial.iterdir())
 
 
 def test_require_warm_fails_where_the_cache_has_it_not(member):

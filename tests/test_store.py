@@ -548,6 +548,20 @@ def test_restored_files_share_no_inode_with_a_blob(tmp_path, home, compiler):
     assert {path: (path.stat().st_ino, path.read_bytes()) for path in before} == before
 
 
+def test_a_place_that_vanishes_while_it_is_filled_is_no_damage_of_the_store(home):
+    """Somebody emptied the folder of temporary files."""
+    watched = Watched(home)
+    record = publish(watched.store, make_record())
+
+    def sink(*_):
+        raise FileNotFoundError(errno.ENOENT, "the live root is gone")
+
+    with pytest.raises(FileNotFoundError, match="live root"), watched.store.reading(record.files[0]) as blob:
+        blob.through(sink)
+    assert not watched.damage()
+    assert served(watched.store, record) == expected(make_record())
+
+
 # Many at once
 
 

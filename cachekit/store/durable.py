@@ -47,8 +47,8 @@ def publish(finished: Path, target: Path, root: Path, *, mode: int = 0o444) -> N
         mode: Permission bits; read-only by default, so that nothing writes to a published file by mistake.
     """
     with publishing(root, mode=mode) as one:
-        one.prepare([finished])
-        one.move(finished, target)
+        if one.prepare([finished]) or not one.move(finished, target):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(finished))
 
 
 class Publishing:
@@ -59,36 +59,45 @@ class Publishing:
         self._mode = mode
         self._folders: set[Path] = set()
 
-    def prepare(self, finished: Sequence[Path]) -> None:
-        """Make the bytes of closed files durable, several at once: a disk writes many in little more time than one."""
+    def prepare(self, finished: Sequence[Path]) -> set[Path]:
+        """Make the bytes of closed files durable, several at once: a disk writes many in little more time than one.
+
+        Returns:
+            Those that are not there.
+        """
         if len(finished) == 1:
-            self._prepare(finished[0])
-            return
+            return set() if self._prepare(finished[0]) else set(finished)
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(max_workers=LANES) as pool:
-            for _ in pool.map(self._prepare, finished):
-                pass
+            return {path for path, there in zip(finished, pool.map(self._prepare, finished), strict=True) if not there}
 
-    def _prepare(self, path: Path) -> None:
-        handle = os.open(path, os.O_RDONLY)
+    def _prepare(self, path: Path) -> bool:
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
         try:
             os.fchmod(handle, self._mode)
             os.fsync(handle)
         finally:
             os.close(handle)
+        return True
 
-    def move(self, finished: Path, target: Path) -> None:
-        """Give a prepared file its place."""
+    def move(self, finished: Path, target: Path) -> bool:
+        """Give a prepared file its place; returns whether it was there."""
         folder = target.parent
         if folder not in self._folders:
             make_folder(folder, self._root)
             self._folders.add(folder)
         try:
             finished.replace(target)
-        except FileNotFoundError:  # somebody removed the folder meanwhile
-            make_folder(folder, self._root)
+        except FileNotFoundError:
+            if not finished.exists():
+                return False
+            make_folder(folder, self._root)  # somebody removed it meanwhile
             finished.replace(target)
+        return True
 
     def finish(self) -> None:
         """Make the names durable."""

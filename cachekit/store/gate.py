@@ -26,9 +26,10 @@ from cachekit.errors import StoreError, WaitedTooLongError
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import hold
 
-PATIENCE = 60.0  # seconds that a reader waits for removal; then it goes on unprotected: at worst it meets a miss
+PATIENCE = 60.0  # seconds to wait for removal, which may hang; then one goes on unprotected: at worst to meet a miss
 TURN = 5.0  # seconds that removal makes newcomers wait for those who are inside; then it lets them by
 PAUSE = 0.5  # seconds until it tries again
+OFTEN = 0.02  # seconds between two looks at a lock that is taken
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
 _HELD = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
 
@@ -41,19 +42,18 @@ class Gate:
         self._mutex = threading.Lock()
         self._inside = 0
         self._handle: int | None = None
+        self._in_vain = False  # whether the last one waited to no end: the next one does not wait again
 
     @contextmanager
-    def shared(self, patience: float | None = None) -> Iterator[None]:
+    def shared(self) -> Iterator[None]:
         """Keep removal out for the moment that the block takes; may be nested.
 
-        A store that is not there yet, or a file system without locks, is passed as if nobody else were there.
-
-        Args:
-            patience: Seconds to wait while something is removed; then the block runs all the same. None waits on.
+        A store that is not there yet, or a file system without locks, is passed as if nobody else were there; and so is
+        a removal that does not come to an end: one that was suspended, or hangs on a dead disk.
         """
         with self._mutex:
             if self._inside == 0:
-                self._handle = self._enter(patience)
+                self._handle = self._enter()
             self._inside += 1
         try:
             yield
@@ -64,19 +64,23 @@ class Gate:
                     os.close(self._handle)
                     self._handle = None
 
-    def _enter(self, patience: float | None) -> int | None:
+    def _enter(self) -> int | None:
         # Through the turnstile first: while somebody waits for the exclusive side, nobody new comes in.
-        deadline = None if patience is None else time.monotonic() + patience
+        deadline = time.monotonic() + (0.0 if self._in_vain else PATIENCE)
         if (turnstile := _opened(self._layout.blobs)) is not None:
             try:
                 _lock(turnstile, fcntl.LOCK_SH, deadline)
             finally:
                 os.close(turnstile)
         handle = _opened(self._layout.root)
-        if handle is not None and not _lock(handle, fcntl.LOCK_SH, deadline):
-            os.close(handle)
+        if handle is None:
             return None
-        return handle
+        if _lock(handle, fcntl.LOCK_SH, deadline):
+            self._in_vain = False
+            return handle
+        self._in_vain = time.monotonic() >= deadline
+        os.close(handle)
+        return None
 
     @contextmanager
     def exclusive(self, wait_seconds: float) -> Iterator[None]:
@@ -87,28 +91,7 @@ class Gate:
             StoreError: There is no store, or its file system has no locks.
         """
         deadline = time.monotonic() + wait_seconds
-        while True:
-            handles = [_opened(self._layout.blobs), _opened(self._layout.root)]
-            try:
-                turnstile, inside = handles
-                if turnstile is None or inside is None:
-                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
-                until = min(deadline, time.monotonic() + TURN)
-                if _lock(turnstile, fcntl.LOCK_EX, until, strict=True) and _lock(
-                    inside, fcntl.LOCK_EX, until, strict=True
-                ):
-                    yield
-                    return
-            except OSError as error:
-                raise StoreError(
-                    f"the store at {self._layout.home} cannot be locked",
-                    cause=error.strerror or str(error),
-                    hint="run this on the machine whose local disk it is",
-                ) from error
-            finally:
-                for handle in handles:
-                    if handle is not None:
-                        os.close(handle)
+        while (handles := self._alone(min(deadline, time.monotonic() + TURN))) is None:
             if time.monotonic() >= deadline:
                 raise WaitedTooLongError(
                     "others are writing to the store all the time",
@@ -116,6 +99,36 @@ class Gate:
                     hint="try again later",
                 )
             time.sleep(PAUSE)
+        try:
+            yield
+        finally:
+            _close(handles)
+
+    def _alone(self, until: float) -> list[int] | None:
+        """Both sides, locked; None where others were inside all the time."""
+        handles: list[int] = []
+        alone = False
+        try:
+            for folder in (self._layout.blobs, self._layout.root):
+                if (handle := _opened(folder)) is None:
+                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
+                handles.append(handle)
+            alone = all(_lock(handle, fcntl.LOCK_EX, until, strict=True) for handle in handles)
+        except OSError as error:
+            raise StoreError(
+                f"the store at {self._layout.home} cannot be locked",
+                cause=error.strerror or str(error),
+                hint="run this on the machine whose local disk it is",
+            ) from error
+        finally:
+            if not alone:
+                _close(handles)
+        return handles if alone else None
+
+
+def _close(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
 
 
 def _opened(folder: Path) -> int | None:
@@ -125,12 +138,9 @@ def _opened(folder: Path) -> int | None:
         return None
 
 
-def _lock(handle: int, kind: int, deadline: float | None, *, strict: bool = False) -> bool:
+def _lock(handle: int, kind: int, deadline: float, *, strict: bool = False) -> bool:
     """Lock a folder; False where the deadline passed first, or, unless strict, where there are no locks."""
     try:
-        if deadline is None:
-            fcntl.flock(handle, kind)
-            return True
         pause = 0.0005
         while True:
             try:
@@ -139,7 +149,7 @@ def _lock(handle: int, kind: int, deadline: float | None, *, strict: bool = Fals
                 if time.monotonic() >= deadline:
                     return False
                 time.sleep(pause)
-                pause = min(pause * 1.5, 0.02)
+                pause = min(pause * 1.5, OFTEN)
             else:
                 return True
     except OSError as error:
@@ -200,10 +210,13 @@ class Holds:
         if not self._depth:
             return
         lines = [*([f"key {key}"] if key else []), *digests]
-        with self._mutex, self._gate.shared(PATIENCE), suppress(OSError):
+        with self._mutex:
             fresh = [line for line in dict.fromkeys(lines) if line not in self._noted]
-            if not fresh:
-                return
+            if fresh:
+                self._write(fresh)
+
+    def _write(self, fresh: list[str]) -> None:
+        with self._gate.shared(), suppress(OSError):
             if self._handle is None:
                 self._open()
             assert self._handle is not None

@@ -161,7 +161,7 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
     """
     path = layout.partial / sha256
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = hold(path, os.O_RDWR | os.O_CREAT)
+    handle = _held(path)
     own = handle is None
     if handle is None:
         path = path.with_name(f"{sha256}.{uuid.uuid4().hex[:8]}")
@@ -179,6 +179,19 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
         raise
     finally:
         os.close(handle)
+
+
+def _held(path: Path) -> int | None:
+    """The file, locked; None where it is another's."""
+    try:
+        return hold(path, os.O_RDWR | os.O_CREAT)
+    except PermissionError:
+        # Whole and read-only, and whoever was about to publish it died; or another user's.
+        try:
+            path.chmod(0o644)
+            return hold(path, os.O_RDWR)
+        except OSError:
+            return None
 
 
 def sweep(layout: Layout) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import TypeVar
 from cachekit.errors import StoreError
 from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
-from cachekit.store.gate import Gate, Held, held
+from cachekit.store.gate import OFTEN, Gate, Held, held
 from cachekit.store.layout import Layout
 from cachekit.store.leftovers import Leftover, is_free
 from cachekit.store.pins import pinned
@@ -28,6 +29,7 @@ from cachekit.store.scratch import hold
 
 SLICE = 3_000  # files that are removed while others wait
 WAIT = 300.0  # seconds for a moment in which nobody publishes
+BREATH = 1.5 * OFTEN  # seconds between two slices, in which those who wait come in; without, they hardly ever do
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class Remover:
                     )
                 self._reach.refresh()
                 yield _Now(held(self._layout), frozenset(pinned(self._layout)))
+            time.sleep(BREATH)
         except OSError as error:
             raise store_error(self._layout.home, error) from error
 

@@ -311,11 +311,15 @@ class Store:
             self._write(b"", self._index.complete)
         try:
             with durable.publishing(self.layout.home) as publishing:
-                publishing.prepare(list(finished.values()))
+                # What two processes fetched into one file, the quicker one has moved by now. Whether it is here all the
+                # same is looked at below.
+                taken = publishing.prepare(list(finished.values()))
                 for sha256, path in finished.items():
+                    if path in taken:
+                        continue
                     pieces = hashed.get(sha256) or self._verifier.accept(path, files[sha256])
-                    publishing.move(path, self.layout.blob(sha256))
-                    self._verifier.remember(sha256, pieces)
+                    if publishing.move(path, self.layout.blob(sha256)):
+                        self._verifier.remember(sha256, pieces)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         for file in record.files:

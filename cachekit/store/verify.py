@@ -85,14 +85,15 @@ class Verifier:
         """
         for _ in range(2):
             try:
-                with self._layout.blob(file.sha256).open("rb", buffering=0) as source:
-                    note = self._noted(file.sha256)
-                    pieces = (file.sha256,) if file.size <= PIECE else note.pieces if note else ()
-                    whole = os.fstat(source.fileno()).st_size == file.size
-                    if whole and _pieces_fit(source.fileno(), file.size, pieces, sink):
-                        return ""
-            except FileNotFoundError:
+                source = self._layout.blob(file.sha256).open("rb", buffering=0)
+            except FileNotFoundError:  # the sink's own is the sink's
                 return MISSING
+            with source:
+                note = self._noted(file.sha256)
+                pieces = (file.sha256,) if file.size <= PIECE else note.pieces if note else ()
+                whole = os.fstat(source.fileno()).st_size == file.size
+                if whole and _pieces_fit(source.fileno(), file.size, pieces, sink):
+                    return ""
             if reason := self.damage(file, memo=False):
                 return reason
         return "it changes while it is read"
