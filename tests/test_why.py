@@ -142,6 +142,9 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert len(found.changes) == 2
     assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
+    other = Watched(tmp_path / "other", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
+    assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
 
 
 def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
