@@ -37,7 +37,7 @@ def by_hand(events):
     def total(figure, *names):
         return sum(number(e.get(figure)) for e in of(*names))
 
-    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore")
+    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore", "neighbour.restored")
     keys = {words(e.get("key")) for e in about}
     figures = dict.fromkeys(
         ["hits", "misses", "graphs_found", "graphs_compiled", "recorded_seconds", "retrieval_seconds"], 0
@@ -82,6 +82,7 @@ def by_hand(events):
                     took = number(e.get("compile_seconds"))
                     spared += max((number(e.get("cold_seconds")) or took) - took, 0)
             figures["recorded_seconds"] += spared
+        retrieval += sum(number(e.get("seconds")) for e in of("neighbour.restored", key=key))
         figures["retrieval_seconds"] += retrieval
 
     ended, failed = bool(of("run.end")), bool(of("run.failed"))
