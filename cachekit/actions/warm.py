@@ -155,20 +155,20 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *,
     near = None if replaces else reach(session, prepared, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
     try:
-        done = _try(session, prepared, planned, near, shared, begun)
+        done = _try(session, prepared, planned, near, shared, begun=begun)
     except CachekitError as error:
         # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
         if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
             raise
         tell_failure(session, prepared, error)
-        done = _try(session, prepared, planned, None, shared, begun)
+        done = _try(session, prepared, planned, None, shared, begun=begun)
     unshared(session)
     push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
     return done
 
 
 def _try(
-    session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None, begun: float
+    session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None, *, begun: float
 ) -> Warmed:
     """The trial run, with what a neighbour has or without, and its harvest.
 
