@@ -128,6 +128,7 @@ def plan(
     """
     from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.plan import plan as act
+    from cachekit.actions.plan_shared import with_shared
     from cachekit.ingredients import check_data
 
     loaded = load_recipe(recipe, overrides, tiny=tiny)
@@ -135,7 +136,7 @@ def plan(
     config = _opening.load_config(home, compiler, cache=cache)
     instance = Elsewhere(toolchain or "", target or "", instance or "").machine(loaded, guess=False)
     with _open(config, loaded, "plan", progress, offline=offline, toolchain=toolchain, instance=instance) as opened:
-        return act(_prepared(opened, loaded, recipe), opened.store, opened.chain)
+        return with_shared(opened, act(_prepared(opened, loaded, recipe), opened.store, opened.chain))
 
 
 def warm(
