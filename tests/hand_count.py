@@ -55,7 +55,8 @@ def by_hand(events):
         needed = [number(e.get("compiled")) + number(e.get("found")) for e in of("train.end", "command.done", key=key)]
         needed += [max(number(e.get("graphs")), number(e.get("compiled"))) for e in of("warm.end", key=key)]
         figures["graphs_compiled"] += compiled
-        figures["graphs_found"] += max(max(needed, default=0) - compiled, 0)
+        if not of("command.done", key=key) or of("restore", key=key):
+            figures["graphs_found"] += max(max(needed, default=0) - compiled, 0)
 
         def loading(e):
             return number(e["phases"].get("graphs")) if isinstance(e.get("phases"), dict) else 0

@@ -126,6 +126,16 @@ def test_a_train_that_warms_first_counts_its_graphs_once():
     assert found["saved_seconds"] == -5, "nothing was saved yet, and putting it to use took 5 s"
 
 
+def test_a_command_that_was_given_nothing_found_nothing_in_the_cache():
+    """One graph twice in a process: the second time Inductor finds what it has just written."""
+    done = {"compiled": 2, "found": 2, "compile_seconds": 160}
+    cold = counted(line("plan", status="miss"), line("command.done", **done, restored_bytes=0))
+    assert (cold["graphs_compiled"], cold.get("graphs_found")) == (2, None)
+    given = [line("plan", status="hit"), line("restore", bytes=7)]
+    warm = counted(*given, line("command.done", found=4, compiled=0, restored_bytes=7))
+    assert (warm["graphs_found"], warm["hits"]) == (4, 1)
+
+
 @pytest.mark.feature("D3")
 def test_getting_a_neighbour_is_subtracted_and_its_tier_saved_the_rest():
     """One that was fetched for nothing cost time."""

@@ -117,7 +117,8 @@ def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
         add(recipe or (known.pop() if len(known) == 1 else "" if names else main), tier, **{figure: value})
     for key in run.keys.values():
         tier = (key.tier or LOCAL) if key.hit else key.helper
-        graphs = max(key.graphs - key.compiled, 0)
+        # What a command that was given nothing found, it had compiled itself a moment before.
+        graphs = 0 if key.commanded and not key.restored else max(key.graphs - key.compiled, 0)
         add(key.recipe, tier, hits=int(key.hit))
         add(key.recipe, tier or LOCAL, graphs_found=graphs)
         add(key.recipe, "", misses=int(not key.hit), graphs_compiled=key.compiled)
