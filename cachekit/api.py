@@ -114,24 +114,29 @@ def plan(
     cache: str | None = None,
     offline: bool = False,
     toolchain: str | None = None,
+    target: str | None = None,
     instance: str | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
 
-    `toolchain` and `instance` plan for another machine. For the other arguments see `load_recipe` and the module.
+    `toolchain`, `target` and `instance` plan for another machine, as `--toolchain` and its like do. For the other
+    arguments see `load_recipe` and the module.
 
     Raises:
         CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
     """
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.plan import plan as act
+    from cachekit.actions.plan_shared import with_shared
     from cachekit.ingredients import check_data
 
     loaded = load_recipe(recipe, overrides, tiny=tiny)
     check_data(loaded, absent_ok=True)
     config = _opening.load_config(home, compiler, cache=cache)
+    instance = Elsewhere(toolchain or "", target or "", instance or "").machine(loaded, guess=False)
     with _open(config, loaded, "plan", progress, offline=offline, toolchain=toolchain, instance=instance) as opened:
-        return act(_prepared(opened, loaded, recipe), opened.store, opened.chain)
+        return with_shared(opened, act(_prepared(opened, loaded, recipe), opened.store, opened.chain))
 
 
 def warm(

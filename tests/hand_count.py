@@ -37,7 +37,7 @@ def by_hand(events):
     def total(figure, *names):
         return sum(number(e.get(figure)) for e in of(*names))
 
-    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore")
+    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore", "neighbour.restored")
     keys = {words(e.get("key")) for e in about}
     figures = dict.fromkeys(
         ["hits", "misses", "graphs_found", "graphs_compiled", "recorded_seconds", "retrieval_seconds"], 0
@@ -55,7 +55,8 @@ def by_hand(events):
         needed = [number(e.get("compiled")) + number(e.get("found")) for e in of("train.end", "command.done", key=key)]
         needed += [max(number(e.get("graphs")), number(e.get("compiled"))) for e in of("warm.end", key=key)]
         figures["graphs_compiled"] += compiled
-        figures["graphs_found"] += max(max(needed, default=0) - compiled, 0)
+        if not of("command.done", key=key) or of("restore", key=key):
+            figures["graphs_found"] += max(max(needed, default=0) - compiled, 0)
 
         def loading(e):
             return number(e["phases"].get("graphs")) if isinstance(e.get("phases"), dict) else 0
@@ -82,6 +83,7 @@ def by_hand(events):
                     took = number(e.get("compile_seconds"))
                     spared += max((number(e.get("cold_seconds")) or took) - took, 0)
             figures["recorded_seconds"] += spared
+        retrieval += sum(number(e.get("seconds")) for e in of("neighbour.restored", key=key))
         figures["retrieval_seconds"] += retrieval
 
     ended, failed = bool(of("run.end")), bool(of("run.failed"))

@@ -154,6 +154,19 @@ def overrides_words(overrides):
 def test_plan_for_another_machine():
     planned = cachekit.plan("bert", toolchain="neuron-2.31", instance="trn1.2xlarge")
     assert planned.as_dict()["elsewhere"] == "trn1.2xlarge"
+    assert cachekit.plan("bert", toolchain="neuron-2.31").prepared.key == planned.prepared.key, "as --toolchain alone"
+    assert cachekit.plan("bert", target="inf2").as_dict()["elsewhere"] == "inf2.xlarge"
+    with pytest.raises(cachekit.UsageError, match="inf2"):
+        cachekit.plan("bert", target="inf2", instance="trn1.2xlarge")
+
+
+def test_a_path_is_a_value_like_another(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\na,0\nb,1\n")
+    changes = {"data.id": None, "data.train_file": rows, "data.validation_file": rows}
+    assert cachekit.load_recipe("bert", changes).data.train_file == str(rows)
+    with pytest.raises(TypeError, match="has no JSON form"):
+        cachekit.load_recipe("bert", {"data.train_file": object()})
 
 
 @pytest.mark.usefixtures("home", "machine", "worker")

@@ -41,6 +41,11 @@ def answer(capsys, *arguments, code=0):
     return json.loads(capsys.readouterr().out)
 
 
+def json_of(command, *words):
+    """What a verb says to programs."""
+    return command(*words, "--format", "json").json
+
+
 def warm_under(store, name, toolchain, seconds, machine=MACHINE):
     """Put a record into a store, as a warm on such a machine makes it."""
     prepared = prepare(load(zoo.recipe_path(name)), Neuron(host.named(toolchain, machine)))
@@ -113,6 +118,42 @@ def test_an_upgrade_needs_no_instance_for_many_recipes(capsys, store):
     assert rows["demo"]["elsewhere"] == "trn1.2xlarge"
 
 
+@pytest.mark.feature("F3")
+@pytest.mark.parametrize("where", [("--toolchain", NEW), ("--target", "trn1"), ("--instance", MACHINE)])
+def test_coverage_and_why_take_another_machine_as_plan_does(command, store, where):
+    """Whoever has read a plan asks on with the same words."""
+    warm_under(store, "bert", NEW, 700.0)
+    key = json_of(command, "plan", "bert", *where)["key"]
+    (covered,) = json_of(command, "coverage", "bert", *where)["recipes"]
+    assert (covered["key"], covered["status"], covered["elsewhere"]) == (key, "covered", MACHINE)
+    assert json_of(command, "why", "bert", *where)["status"] == "hit"
+    (other,) = json_of(command, "coverage", "vit", *where)["recipes"]
+    assert f"next on a {MACHINE}: cachekit warm vit" in command("coverage", "vit", *where).out
+    assert other["status"] == "missing"
+    assert command("why", "bert", "bert", *where).out.startswith(f"bert → bert {' '.join(where)}\n")
+
+
+@pytest.mark.feature("F3")
+def test_coverage_of_the_zoo_needs_no_instance(command, monkeypatch, store):
+    monkeypatch.setenv("COLUMNS", "80")
+    warm_under(store, "bert", NEW, 700.0)
+    there = json_of(command, "coverage", "--all", "--toolchain", NEW)
+    planned = command("plan", "--all", "--toolchain", NEW, "--format", "json", code=2).json["plans"]
+    assert (
+        {one["recipe"] for one in there["recipes"] if one["status"] == "covered"}
+        == {one["recipe"] for one in planned if one["status"] == "hit"}
+        == {"bert"}
+    )
+    assert there["unusable"] == sum(one["status"] == "failed" for one in planned)
+    assert max(map(len, command("coverage", "--all", "--toolchain", NEW).out.splitlines())) <= 80
+
+
+def test_graphs_of_another_compiler_are_no_hint_of_what_is_needed(command, store):
+    warm_under(store, "bert", NEW, 700.0)
+    (found,) = json_of(command, "coverage", "bert", "--compiler", "inductor")["recipes"]
+    assert (found["basis"], found["graphs"]) == ("unknown", None)
+
+
 @pytest.mark.feature("F8")
 def test_what_only_the_team_has_goes_cold_as_well(capsys, store, tmp_path):
     record = warm_under(store, "bert", OLD, 700.0)
@@ -160,7 +201,7 @@ def test_dollars_are_seconds_times_the_price(capsys, store, said, per_hour, mach
 def test_without_a_price_nothing_is_said_of_dollars(capsys, store):
     document = answer(capsys, "bert", "--instance", "trn2.48xlarge")
     assert (document["price"], document["dollars"], document["elsewhere"]) == (None, None, "trn2.48xlarge")
-    assert answer(capsys, "bert", "--target", "inf2")["elsewhere"].startswith("inf2.")
+    assert answer(capsys, "bert", "--target", "inf2")["elsewhere"] == "inf2.xlarge", "the smallest"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from report_store import HOSTILE, NOW, Written, fill, train, warm
 from standins import Watched, make_record, publish
 
+import cachekit
 from cachekit import zoo
 from cachekit.actions.report import report
 from cachekit.actions.stats import stats
@@ -120,6 +122,22 @@ def test_whoever_cannot_see_it_is_told(hostile):
     rows = len(zoo.recipes())
     assert len(marks) % rows == 0
     assert marks
+
+
+@pytest.mark.parametrize(("name", "machine"), [("bert", "trn1.2xlarge"), ("gpt2-clm", "trn1.32xlarge")])
+def test_a_recipe_is_warm_on_whatever_size_of_machine_it_was_warmed(tmp_path, name, machine):
+    """As `plan` and `coverage` say of the machine that a recipe is meant for."""
+    toolchain = [*zoo.toolchains()][-1]
+    one = cachekit.plan(name, toolchain=toolchain, instance=machine, home=tmp_path).prepared
+    record, contents = make_record()
+    changed = {"key": one.key, "compiler": "neuron", "directory": one.fingerprint.directory}
+    changed |= {"model_type": one.model_type, "recipe": name, "hard": dict(one.ingredients.hard)}
+    store = Store(tmp_path, Journal(None, "test"))
+    publish(store, (structs.replace(record, **changed), contents))
+    found = report(store, now=WHEN).coverage
+    states = dict(zip(found.columns, found.rows[name], strict=True))
+    assert states[one.fingerprint.directory, "trn1"] == "warm"
+    assert "warm" not in {state for other, row in found.rows.items() if other != name for state in row}
 
 
 def luminance(colour):

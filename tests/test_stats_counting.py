@@ -126,6 +126,32 @@ def test_a_train_that_warms_first_counts_its_graphs_once():
     assert found["saved_seconds"] == -5, "nothing was saved yet, and putting it to use took 5 s"
 
 
+def test_a_command_that_was_given_nothing_found_nothing_in_the_cache():
+    """One graph twice in a process: the second time Inductor finds what it has just written."""
+    done = {"compiled": 2, "found": 2, "compile_seconds": 160}
+    cold = counted(line("plan", status="miss"), line("command.done", **done, restored_bytes=0))
+    assert (cold["graphs_compiled"], cold.get("graphs_found")) == (2, None)
+    given = [line("plan", status="hit"), line("restore", bytes=7)]
+    warm = counted(*given, line("command.done", found=4, compiled=0, restored_bytes=7))
+    assert (warm["graphs_found"], warm["hits"]) == (4, 1)
+
+
+@pytest.mark.feature("D3")
+def test_getting_a_neighbour_is_subtracted_and_its_tier_saved_the_rest():
+    """One that was fetched for nothing cost time."""
+    hub = {"tier": "hf://team/cache", "neighbour": "n", "bytes": 9, "seconds": 40}
+    begun = [line("plan", status="miss", recipe="toy", tier=""), line("compile.start")]
+    restored = line("neighbour.restored", recipe="other", **hub)
+    helped = line("neighbour.helped", recipe="other", graphs=2, of=3).replace(b'"key": "k"', b'"key": "n"')
+    end = line("warm.end", recipe="toy", graphs=3, compiled=1, compile_seconds=50, cold_seconds=250, seconds=120)
+    found = count(b"".join([*begun, restored, helped, end]))
+    by_tier = {cell.tier: cell.figures for cell in found.cells}
+    assert by_tier["hf://team/cache"] == {"graphs_found": 2, "recorded_seconds": 200, "retrieval_seconds": 40}
+    assert figures(found.cells).saved_seconds == 160
+    cold = line("warm.end", recipe="toy", graphs=3, compiled=3, compile_seconds=250, seconds=320)
+    assert counted(*begun, restored, cold)["saved_seconds"] == -40
+
+
 def test_every_line_that_is_skipped_undecoded_is_of_no_interest(monkeypatch):
     """Lines are told apart by how ours begin; other spellings of the same JSON count alike."""
     ours = line("plan", status="hit")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from cli_session import golden, publish, the_error
@@ -80,6 +81,23 @@ def test_with_an_empty_store_the_near_miss_on_a_shared_cache_is_named(command, h
     assert hit.split() == f"tiny: hit on {shared}, key {record.key[:16]}".split()
 
 
+@pytest.mark.feature("P3", "P4", "W4")
+def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, home, machine, shared, tmp_path):
+    """Before a machine is rented, on a laptop that never compiled."""
+    record = publish(tmp_path / "other")
+    share(shared, record)
+    words = ("plan", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r", "--price", "3600")
+    found = command(*words, "--format", "json").json
+    assert (found["status"], found["nearest"]["key"], found["nearest"]["tier"]) == ("miss", record.key, str(shared))
+    assert [change["name"] for change in found["nearest"]["changes"]] == ["training.max_seq_length"]
+    assert found["dollars"] == pytest.approx(found["expected_seconds"], abs=0.01)
+    assert f"({record.recipe}) on {shared}; it differs in 1:" in " ".join(command(*words).out.split())
+    assert command("plan", "tiny.yaml", *EDIT, "--format", "json").json["estimate"] is None
+    for there in filter(Path.is_file, shared.rglob("*.json")):
+        there.write_text("{")
+    assert command(*words, "--format", "json").json["status"] == "miss", "what is damaged there fails no plan"
+
+
 def test_without_any_record_it_says_where_it_looked(command, home, machine, shared):
     assert command("why", "tiny.yaml").out == "tiny: miss; there is no record to compare with in the store\n"
     asked = command("why", "tiny.yaml", "--cache", f"local:rw,{shared}:r").out
@@ -142,6 +160,9 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert len(found.changes) == 2
     assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
+    other = Watched(tmp_path / "other", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
+    assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
 
 
 def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):

@@ -233,3 +233,33 @@ def test_a_users_own_command_that_compiled_all_the_same(tmp_path):
     found = json.loads(user("why", "--run", "last", "-f", "json").stdout)
     assert (found["verb"], found["recipe"], found["planned"]) == ("run", "train.py", "hit")
     assert (found["compiled"], found["built"], found["modules"]) == (1, 1, [])
+
+
+def test_a_run_that_has_not_ended_is_not_said_to_have_compiled_nothing(home):
+    journal = Journal(home / "v1" / "journal", "warm")
+    journal.emit("plan", recipe="toy", key="f" * 64, status="miss")
+    store = Store(home, Journal(None, ""))
+    assert not why_run(store).untold, "nothing can have compiled yet"
+    journal.emit("worker.start", mode="trial")
+    found = why_run(store)
+    assert (found.ended, found.untold) == (False, True)
+    (line,) = [" ".join(" ".join(of_run(found.as_dict())).split())]
+    assert line.endswith("nobody knows what it compiled: it was killed, or runs still")
+    journal.emit("worker.end", mode="trial", counters={"found": 0, "compiled": 3})
+    text = " ".join(of_run(why_run(store).as_dict()))
+    assert "compiled 3 graphs" in text
+    assert "it was killed, or runs still" in text
+    journal.close()
+    assert "killed" not in " ".join(of_run(why_run(store).as_dict()))
+
+
+def test_a_run_that_failed_while_compiling_is_not_said_to_have_compiled_nothing(home):
+    journal = Journal(home / "v1" / "journal", "warm")
+    journal.emit("plan", recipe="toy", key="f" * 64, status="miss")
+    journal.emit("worker.start", mode="trial")
+    journal.emit("run.failed", error="CompileError", message="the compiler failed")
+    journal.close()
+    found = why_run(Store(home, Journal(None, "")))
+    assert (found.ended, found.untold) == (True, True)
+    text = " ".join(" ".join(of_run(found.as_dict())).split())
+    assert "nobody knows what it compiled: it ended before it told it failed: the compiler failed" in text

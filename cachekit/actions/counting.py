@@ -44,6 +44,7 @@ class _Key:
 
     recipe: str = ""
     tier: str = ""
+    helper: str = ""  # the tier of the neighbour that it began with
     found: bool = False
     compiling: bool = False
     commanded: bool = False
@@ -115,8 +116,9 @@ def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
         known = {run.keys[name].recipe for name in names if name in run.keys}
         add(recipe or (known.pop() if len(known) == 1 else "" if names else main), tier, **{figure: value})
     for key in run.keys.values():
-        tier = (key.tier or LOCAL) if key.hit else ""
-        graphs = max(key.graphs - key.compiled, 0)
+        tier = (key.tier or LOCAL) if key.hit else key.helper
+        # What a command that was given nothing found, it had compiled itself a moment before.
+        graphs = 0 if key.commanded and not key.restored else max(key.graphs - key.compiled, 0)
         add(key.recipe, tier, hits=int(key.hit))
         add(key.recipe, tier or LOCAL, graphs_found=graphs)
         add(key.recipe, "", misses=int(not key.hit), graphs_compiled=key.compiled)
@@ -233,7 +235,10 @@ def _restored(run: _Run, event: Mapping[str, Any]) -> None:
 
 
 def _neighbour(run: _Run, event: Mapping[str, Any]) -> None:
-    # The recipe that it names is the neighbour's.
+    # The recipe that it names is the neighbour's. What it spares is in `warm.end`; getting it is no part of that.
+    key = run.key(event)
+    key.helper = _text(event.get("tier")) or LOCAL
+    key.retrieval += _number(event.get("seconds"))
     run.add({"key": event.get("key")}, LOCAL, "bytes_restored", _number(event.get("bytes")))
 
 

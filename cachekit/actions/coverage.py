@@ -101,6 +101,7 @@ class Coverage:
             "key": prepared.key,
             "compiler": prepared.fingerprint.compiler,
             "directory": prepared.fingerprint.directory,
+            "elsewhere": prepared.fingerprint.instance if prepared.fingerprint.elsewhere else "",
             "model_type": prepared.model_type,
             "status": "covered" if self.whole else "failed" if self.of("failed") else "missing",
             "basis": self.basis,
@@ -233,7 +234,9 @@ def _basis(
     if attempt and attempt.needed:
         return "trial", len(attempt.needed)
     near = plan(prepared, session.store).neighbour
-    return ("nearest", near.graphs) if near is not None else ("unknown", None)
+    # Another compiler makes other graphs of the same recipe.
+    kin = near is not None and near.compiler == prepared.fingerprint.compiler
+    return ("nearest", near.graphs) if near is not None and kin else ("unknown", None)
 
 
 def _of_trial(attempt: Attempt) -> Failed:

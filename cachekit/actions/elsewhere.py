@@ -75,8 +75,8 @@ class Elsewhere:
         if not (guess or self.target):
             return ""
         # The smallest of which a price is known: what people begin with.
-        able = [(one.cores, one.price is None, name) for name, one in known.items() if one.target in fits]
-        priced = [found for found in able if not found[1]] or able
+        able = [(one.cores, one.vcpus or 0, name) for name, one in known.items() if one.target in fits]
+        priced = [found for found in able if known[found[2]].price is not None] or able
         return min(priced)[2] if priced else ""
 
     def select(self, recipe: Recipe, *, guess: bool = False) -> Compiler:

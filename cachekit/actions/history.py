@@ -25,6 +25,7 @@ from cachekit.store.layout import Layout
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
 SCHEMA = 1
+RULE = 2  # by which runs were counted: what was remembered by another is counted anew
 
 
 class _Known(Struct, frozen=True, array_like=True, gc=False):
@@ -156,12 +157,12 @@ def _memory(layout: Layout) -> dict[str, _Known]:
         memory = msgspec.json.decode((folder(layout) / "runs.json").read_bytes(), type=_Memory)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
-    return memory.runs if memory.schema == SCHEMA else {}
+    return memory.runs if memory.schema == RULE else {}
 
 
 def _remember(layout: Layout, runs: dict[str, _Known]) -> None:
     with suppress(OSError):  # a store that cannot be written is counted anew each time
-        _write(layout, "runs.json", msgspec.json.encode(_Memory(SCHEMA, runs)), durable=False)
+        _write(layout, "runs.json", msgspec.json.encode(_Memory(RULE, runs)), durable=False)
 
 
 def _write(layout: Layout, name: str, raw: bytes, *, durable: bool) -> None:

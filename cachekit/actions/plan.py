@@ -34,6 +34,7 @@ class Plan:
         changes: What differs, from the neighbour to this recipe.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
         estimate: On a miss, how long compiling will take; None is unknown.
+        near: Where the neighbour is: `local`, or the name of a shared cache.
     """
 
     prepared: Prepared
@@ -44,6 +45,7 @@ class Plan:
     lacking: tuple[File, ...] = ()
     flaw: str = ""
     estimate: Estimate | None = None
+    near: str = LOCAL
 
     @property
     def hit(self) -> bool:
@@ -109,6 +111,7 @@ class Plan:
             else {
                 "key": self.neighbour.key,
                 "recipe": self.neighbour.recipe,
+                "tier": self.near,
                 "changes": [change_dict(change, prepared.fingerprint.compiler) for change in self.changes],
             },
             "flaw": self.flaw,

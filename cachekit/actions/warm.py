@@ -150,27 +150,40 @@ def warm(
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
     shared = own_root(session, prepared.recipe)
+    begun = time.monotonic()
     # Who wants everything compiled anew wants no help with it.
     near = None if replaces else reach(session, prepared, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
     try:
-        done = _try(session, prepared, planned, near, shared)
+        done = _try(session, prepared, planned, near, shared, begun=begun)
     except CachekitError as error:
         # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
         if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
             raise
         tell_failure(session, prepared, error)
-        done = _try(session, prepared, planned, None, shared)
+        done = _try(session, prepared, planned, None, shared, begun=begun)
     unshared(session)
     push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
     return done
 
 
-def _try(session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None) -> Warmed:
-    """The trial run, with what a neighbour has or without, and its harvest."""
+def _try(
+    session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None, *, begun: float
+) -> Warmed:
+    """The trial run, with what a neighbour has or without, and its harvest.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        planned: Its plan.
+        near: The neighbour.
+        shared: The compiler's own root, where it is not a private one.
+        begun: When the neighbour was begun to be looked for, by the monotonic clock.
+    """
     with live_root(session, prepared.key, near.record if near else None, shared) as live:
         if near:
-            session.journal.emit("neighbour.restored", key=prepared.key, bytes=live.restored_bytes, **near.as_dict())
+            took = {"bytes": live.restored_bytes, "seconds": round(time.monotonic() - begun, 3)}
+            session.journal.emit("neighbour.restored", key=prepared.key, **took, **near.as_dict())
         result, seen = run_job(session, prepared, live, "trial", found=False)
         helped = assess(session, near, live, seen) if near else None
         record = _keep(session, prepared, live, seen, helped)

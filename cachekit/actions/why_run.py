@@ -22,6 +22,8 @@ KEY = re.compile("[0-9a-f]{64}")
 VERBS = frozenset({"warm", "train", "run"})
 # Told by `train` and by `run` where something compiled although a record was restored.
 COMPILED = frozenset({"train.compiled", "command.compiled"})
+BEGINS = frozenset({"worker.start", "command.start"})  # from here on something may compile
+ENDS = frozenset({"run.end", "run.failed", "train.end", "command.done"})  # a `warm` within a `train` is no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class RunWhy:
         words: What the compiler's own counters tell.
         bypassed: Why the run went without the cache, or a part of it, and how often.
         failure: What ended it, where it failed.
+        ended: It came to its end; one that was killed, or runs still, did not.
+        untold: It began to compile, and ended, or was read, before it told what it had compiled.
     """
 
     run: str
@@ -78,6 +82,8 @@ class RunWhy:
     words: tuple[str, ...] = ()
     bypassed: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
+    ended: bool = True
+    untold: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -95,6 +101,8 @@ class RunWhy:
             "words": list(self.words),
             "bypassed": dict(self.bypassed),
             "failure": self.failure,
+            "ended": self.ended,
+            "untold": self.untold,
         }
 
 
@@ -115,6 +123,7 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
     told = [event for event in events if event.get("event") in COMPILED]
     ends = [event for event in events if event.get("event") in {"worker.end", "command.done"}]
     failed = next((event for event in events if event.get("event") == "run.failed"), {})
+    names = {str(event.get("event")) for event in events}
     plan = plans[-1] if plans else {}
     key = str(plan.get("key", ""))
     numbers = _numbers(ends[-1] if ends else {})
@@ -137,6 +146,8 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
         words=_counted(numbers) if told else (),
         bypassed=dict(Counter(str(event.get("reason")) for event in events if event.get("event") == BYPASS)),
         failure=str(failed.get("message", "")),
+        ended=bool(names & ENDS) or (verb == "warm" and bool(warmed)),
+        untold=bool(names & BEGINS) and not (ends or told or warmed),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachekit import recipe, zoo
@@ -37,7 +38,7 @@ def zoo_coverage(records: Summaries) -> Coverage:
         keys.add(record.key)
         named.add((record.recipe, (record.directory, _target(records.hard(record)))))
     places = {place for _, place in named}
-    columns: dict[Place, Compiler | None] = {}
+    columns: dict[Place, list[Compiler]] = {}  # of each size of machine: on more cores a recipe has another key
     newest = [*zoo.toolchains()][-1:]
     for toolchain, release in reversed(zoo.toolchains().items()):
         for target in release.targets:
@@ -48,45 +49,49 @@ def zoo_coverage(records: Summaries) -> Coverage:
     if here is not None:
         columns.setdefault(*here)
     for place in sorted(places - columns.keys()):
-        columns[place] = None
+        columns[place] = []
     recipes = {name: recipe.load(path) for name, path in zoo.recipes().items()}
     rows = {
         name: tuple(
-            _state(loaded, compiler, keys, named={loaded.name, name} & {one for one, where in named if where == place})
-            for place, compiler in columns.items()
+            _state(loaded, compilers, keys, named={loaded.name, name} & {one for one, where in named if where == place})
+            for place, compilers in columns.items()
         )
         for name, loaded in recipes.items()
     }
     return Coverage(tuple(columns), rows)
 
 
-def _state(loaded: Recipe, compiler: Compiler | None, keys: set[str], *, named: set[str]) -> str:
-    if compiler is not None:
+def _state(loaded: Recipe, compilers: Sequence[Compiler], keys: set[str], *, named: set[str]) -> str:
+    taken = not compilers
+    for compiler in compilers:
         try:
             if prepare(loaded, compiler).key in keys:
                 return WARM
+            taken = True
         except CachekitError:
-            return OTHER if named else NEVER
-    return OTHER if named else COLD
+            continue
+    return OTHER if named else COLD if taken else NEVER
 
 
 def _target(hard: dict[str, object]) -> str:
     return str(hard.get("target.chip") or hard.get("target.machine") or "")
 
 
-def _neuron(toolchain: str, target: str) -> tuple[Place, Compiler] | None:
-    able = [(one.cores, name) for name, one in zoo.instances().items() if one.target == target]
+def _neuron(toolchain: str, target: str) -> tuple[Place, list[Compiler]] | None:
+    sizes: dict[int, str] = {}
+    for cores, name in sorted((one.cores, name) for name, one in zoo.instances().items() if one.target == target):
+        sizes.setdefault(cores, name)
     try:
-        compiler = select("neuron", "auto", toolchain=toolchain, instance=min(able)[1])
-        return (compiler.fingerprint(bare=True).directory, target), compiler
-    except (CachekitError, ValueError):
+        compilers = [select("neuron", "auto", toolchain=toolchain, instance=name) for name in sizes.values()]
+        return (compilers[0].fingerprint(bare=True).directory, target), compilers
+    except (CachekitError, IndexError):
         return None
 
 
-def _inductor() -> tuple[Place, Compiler] | None:
+def _inductor() -> tuple[Place, list[Compiler]] | None:
     try:
         compiler = select("inductor", "auto")
         found = compiler.fingerprint()
     except CachekitError:
         return None
-    return (found.directory, str(found.target.get("machine", ""))), compiler
+    return (found.directory, str(found.target.get("machine", ""))), [compiler]

@@ -10,8 +10,8 @@ import typer
 from cachekit.cli import options, out
 
 if TYPE_CHECKING:
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.session import Session
-    from cachekit.config import Config
 
 NAME = "coverage"
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
@@ -39,6 +39,7 @@ def command(
     cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
+    target: options.Target = None,
     instance: options.Instance = None,
 ) -> int:
     """Say what of a recipe is cached, what failed, what is missing.
@@ -53,6 +54,7 @@ def command(
     """
     from cachekit import zoo
     from cachekit.actions.coverage import not_covered, summary
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
@@ -62,11 +64,13 @@ def command(
             hint="cachekit coverage RECIPE, or --all",
         )
     config = options.load_config(home, compiler, cache=cache)
+    machine = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
+    names = list(zoo.recipes() if everything else recipes or ())
     with options.session(config, None, NAME, offline=offline) as session:
         documents = [
-            _one(session, config, name, overrides, everything=everything, tiny=tiny, elsewhere=(toolchain, instance),
+            _one(session, machine, name, overrides, everything=everything, several=len(names) > 1, tiny=tiny,
                  where=(home, compiler))
-            for name in (zoo.recipes() if everything else recipes or ())
+            for name in names
         ]  # fmt: skip
     missed = not_covered(documents) if require_warm else None
     out.data(
@@ -79,25 +83,23 @@ def command(
 
 def _one(
     session: Session,
-    config: Config,
+    machine: Elsewhere,
     name: str,
     overrides: list[str] | None,
     *,
     everything: bool,
+    several: bool,
     tiny: bool,
-    elsewhere: tuple[str | None, str | None],
     where: tuple[Any, str | None],
 ) -> dict[str, Any]:
     """A recipe's coverage; of the whole zoo one that cannot be used here does not hide the others."""
     from cachekit.actions.coverage import coverage, unusable
     from cachekit.actions.prepare import prepare
-    from cachekit.compilers import select
     from cachekit.errors import CachekitError
 
     try:
         loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
-        toolchain, instance = elsewhere
-        chosen = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
+        chosen = machine.select(loaded, guess=several)  # as `plan` does
         prepared = prepare(loaded, chosen, options.named(name, overrides, *where, tiny=tiny))
         return coverage(replace(session, compiler=chosen), prepared).as_dict()
     except CachekitError as error:
@@ -114,7 +116,8 @@ def human(document: dict[str, Any]) -> list[str]:
     rows = [[one["recipe"], _count(one), one["status"], _where(one)] for one in found]
     lines = out.table(rows, ["recipe", "modules", "", "where"])
     for one in found:
-        lines += [f"  {line}" for line in ([one["recipe"], *_trouble(one)] if _trouble(one) else [])]
+        if trouble := _trouble(one, 2):
+            lines += [f"  {one['recipe']}", *trouble]
     kinds = [f"{document[kind]} {kind}" for kind in ("covered", "failed", "missing", "unusable") if document[kind]]
     return [*lines, ", ".join(kinds)]
 
@@ -146,36 +149,39 @@ def _full(one: dict[str, Any]) -> list[str]:
         lines.append("  what is needed was told by a trial that failed; there may be more")
     lines += _trouble(one)
     if one["status"] != "covered":
-        lines.append(f"  next: cachekit warm {one['source']}")
+        where = f" on a {one['elsewhere']}" if one["elsewhere"] else ""
+        lines.append(f"  next{where}: cachekit warm {one['source']}")
     return lines
 
 
-def _trouble(one: dict[str, Any]) -> list[str]:
-    """What is not cached, by name, and what else should be known."""
+def _trouble(one: dict[str, Any], indent: int = 0) -> list[str]:
+    """What is not cached, by name, and what else should be known; folded to the terminal's width."""
+    left = " " * indent
     lines: list[str] = []
     for status in ("failed", "missing"):
         listed = [module for module in one.get("modules", ()) if module["status"] == status]
         for module in listed[:SHOWN]:
-            lines.append(f"  {status}  {module['name'] or 'the trial'}")
+            lines.append(f"{left}  {status}  {module['name'] or 'the trial'}")
             if failed := module["failed"]:
-                lines += out.labelled("", f"{failed['kind']}: {failed['message']}", 10)
-                lines.append(f"          log {failed['log']}")
-                lines += out.labelled("", failed["advice"], 10) if failed["advice"] else []
+                lines += out.labelled("", f"{failed['kind']}: {failed['message']}", 10 + indent)
+                lines.append(f"{left}          log {failed['log']}")
+                lines += out.labelled("", failed["advice"], 10 + indent) if failed["advice"] else []
         if len(listed) > SHOWN:
-            lines.append(f"  {status}  {len(listed) - SHOWN} more (--format json)")
+            lines.append(f"{left}  {status}  {len(listed) - SHOWN} more (--format json)")
     trial = one.get("trial")
     if trial and not any(module["status"] == "failed" for module in one["modules"]):
-        lines += out.labelled("  the last trial failed: ", trial["message"])
-        lines.append(f"    log {trial['log']}")
+        lines += out.labelled(f"{left}  the last trial failed: ", trial["message"])
+        lines.append(f"{left}    log {trial['log']}")
     for note in one.get("builds", ()):
         for module in note["modules"][:SHOWN]:
-            lines.append(f"  two builds of {module['name']}")
+            lines.append(f"{left}  two builds of {module['name']}")
             place = "replaced here" if note["where"] == "local" else f"on {note['where']}"
             for side, what in (("ours", "here"), ("theirs", place)):
                 made = note[side]
-                lines.append(f"    {module[side][:16]} {what}, by {made['by']}, {out.moment(made['created'])}")
+                lines.append(f"{left}    {module[side][:16]} {what}, by {made['by']}, {out.moment(made['created'])}")
     for note in one.get("notes", ()):
-        lines += out.labelled("  ", note)
+        lines += out.labelled("", note, 2 + indent)
     if problem := one["problem"]:
-        lines += out.labelled("  ", problem["message"] + (f": {problem['cause']}" if problem["cause"] else ""))
+        told = ": ".join(filter(None, [problem["message"], problem["cause"]]))
+        lines += out.labelled("", told, 2 + indent)
     return lines

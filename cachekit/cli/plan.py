@@ -89,6 +89,7 @@ def command(
     from cachekit.actions import price as prices
     from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.plan import plan
+    from cachekit.actions.plan_shared import with_shared
 
     out.setup(format, quiet=quiet, verbose=verbose)
     priced = prices.read(price or [])
@@ -106,7 +107,7 @@ def command(
         toolchain, instance = where.toolchain, where.machine(loaded, guess=False)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
         prepared = reader.prepare(names[0], loaded, session.compiler)
-        planned = plan(prepared, session.store, session.chain)
+        planned = with_shared(session, plan(prepared, session.store, session.chain))
     hourly = priced.of(prepared.fingerprint.instance)
     return show(planned, require_warm=require_warm, price=hourly, modules=verbose > 0)
 

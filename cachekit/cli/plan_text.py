@@ -41,7 +41,9 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
     elif near is None:
         lines.append("  the store has no record to compare with")
     else:
-        lines.append(f"  nearest is {near['key'][:16]} ({near['recipe']}); it differs in {len(near['changes'])}:")
+        where = "" if near["tier"] == LOCAL else f" on {near['tier']}"
+        nearest = f"nearest is {near['key'][:16]} ({near['recipe']}){where}; it differs in {len(near['changes'])}:"
+        lines += out.labelled("", nearest, 2)
         for change in near["changes"][:CHANGES]:
             lines.append(f"    {change_text(change)}")
             lines += [f"      {words}" for words in change.get("words", ())]

@@ -92,7 +92,8 @@ def human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
         lines += out.labelled("", _price_words(document["price"]))
     if not scope["run"]:
         for heading in ("recipes", "tiers", "days"):
-            lines += ["", *_parts(heading, document[heading], whole=whole)]
+            if document[heading]:
+                lines += ["", *_parts(heading, document[heading], whole=whole)]
     return lines
 
 
@@ -114,6 +115,7 @@ _LINES: list[tuple[str, Any]] = [
     ("keys found", lambda f: (f["hits"] or f["misses"]) and _share(f["hits"], f["hits"] + f["misses"])),
     ("keys missed", lambda f: f["misses"] and str(f["misses"])),
     ("graphs found", lambda f: f["graphs_found"] and str(f["graphs_found"])),
+    ("of a near record", lambda f: f["graphs_from_neighbours"] and str(f["graphs_from_neighbours"])),
     ("graphs compiled", lambda f: f["graphs_compiled"] and str(f["graphs_compiled"])),
     ("compiling took", lambda f: f["compile_seconds"] and out.duration(f["compile_seconds"])),
     ("waits for others", lambda f: f["waits"] and f"{f['waits']}, {out.duration(f['waited_seconds'])}"),

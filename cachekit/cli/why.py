@@ -9,6 +9,7 @@ import typer
 from cachekit.cli import options, out
 
 if TYPE_CHECKING:
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.session import Session
     from cachekit.actions.why import Side
     from cachekit.config import Config
@@ -53,6 +54,7 @@ def command(
     cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
+    target: options.Target = None,
     instance: options.Instance = None,
 ) -> int:
     """Say what differs from the nearest record, here or on a shared cache.
@@ -65,10 +67,11 @@ def command(
 
     Example:  cachekit why --run last
     """
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    if run is not None and (recipe or overrides or tiny or toolchain or instance):
+    if run is not None and (recipe or overrides or tiny or toolchain or target or instance):
         raise UsageError("--run is about a run, and a recipe was given as well", hint="leave one of them out")
     config = options.load_config(home, compiler, cache=cache)
     if run is not None:
@@ -76,14 +79,23 @@ def command(
     if recipe is None:
         raise UsageError("neither a recipe nor a run was named", hint="cachekit why RECIPE, or cachekit why --run last")
     changes = options.named("", overrides, tiny=tiny)[2:]  # after the name
-    machine = {"toolchain": toolchain, "instance": instance}
+    machine = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     if other is None:
-        return _recipe(config, recipe, overrides, f"{recipe}{changes}", tiny=tiny, offline=offline, **machine)
-    return _two(config, recipe, other, overrides, changes, tiny=tiny, offline=offline, **machine)
+        return _recipe(config, recipe, overrides, f"{recipe}{changes}", machine, tiny=tiny, offline=offline)
+    said = {"--toolchain": toolchain, "--target": target, "--instance": instance}
+    changes += "".join(f" {option} {value}" for option, value in said.items() if value)
+    return _two(config, recipe, other, overrides, changes, machine, tiny=tiny, offline=offline)
 
 
 def _recipe(
-    config: Config, name: str, overrides: list[str] | None, source: str, *, tiny: bool, offline: bool, **machine: Any
+    config: Config,
+    name: str,
+    overrides: list[str] | None,
+    source: str,
+    machine: Elsewhere,
+    *,
+    tiny: bool,
+    offline: bool,
 ) -> int:
     from cachekit.actions.prepare import prepare
     from cachekit.actions.why import why
@@ -91,7 +103,8 @@ def _recipe(
 
     loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
     check_data(loaded, absent_ok=True)
-    with options.session(config, loaded, NAME, offline=offline, **machine) as session:
+    named = {"toolchain": machine.toolchain, "instance": machine.machine(loaded, guess=False)}
+    with options.session(config, loaded, NAME, offline=offline, **named) as session:
         found = why(session, prepare(loaded, session.compiler, source))
     for one in found.looked:
         if one.records and one.problem:  # one that was never reached has been told of
@@ -110,23 +123,24 @@ def _two(
     second: str,
     overrides: list[str] | None,
     changes: str,
+    machine: Elsewhere,
     *,
     tiny: bool,
     offline: bool,
-    **machine: Any,
 ) -> int:
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.why import compare
     from cachekit.actions.why_sides import is_file_of_one
     from cachekit.errors import UsageError
 
-    if (overrides or tiny or any(machine.values())) and (is_file_of_one(second) or _record(second)):
+    if (overrides or tiny or machine) and (is_file_of_one(second) or _record(second)):
         raise UsageError(
             f"--set and the like change the second of the two, and {second} is no recipe",
             hint=f"cachekit why {second} {first} ...",
         )
     with options.session(config, None, NAME, offline=offline) as session:
-        old = _side(config, session, first)
-        new = _side(config, session, second, overrides, changes, tiny=tiny, **machine)
+        old = _side(Elsewhere(compiler=config.compiler), session, first)
+        new = _side(machine, session, second, overrides, changes, tiny=tiny)
     out.data(
         compare(old, new).as_dict(),
         human_two,
@@ -149,29 +163,25 @@ def _record(name: str) -> bool:
 
 
 def _side(
-    config: Config,
+    machine: Elsewhere,
     session: Session,
     name: str,
     overrides: list[str] | None = None,
     changes: str = "",
     *,
     tiny: bool = False,
-    **machine: Any,
 ) -> Side:
     from pathlib import Path
 
     from cachekit.actions import why_sides
     from cachekit.actions.prepare import prepare
-    from cachekit.compilers import select
 
     if why_sides.is_file_of_one(name):
         return why_sides.of_file(Path(name).expanduser())
     if _record(name):
         return why_sides.of_key(session, name)
     loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
-    toolchain, instance = (machine.get(which) or "" for which in ("toolchain", "instance"))
-    compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain, instance=instance)
-    return why_sides.of_recipe(prepare(loaded, compiler, f"{name}{changes}"))
+    return why_sides.of_recipe(prepare(loaded, machine.select(loaded), f"{name}{changes}"))
 
 
 def _run(config: Config, name: str) -> int:

@@ -24,7 +24,8 @@ def of_recipe(document: dict[str, Any]) -> list[str]:
         return out.labelled(f"{name}: ", f"miss: {document['flaw']}")
     near = document["nearest"]
     if near is None:
-        asked = " or ".join(["the store", *(one["tier"] for one in document["looked"])])
+        reached = (one["tier"] for one in document["looked"] if one["records"] or not one["problem"])
+        asked = " or ".join(["the store", *reached])
         return out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
     where = "" if near["tier"] == LOCAL else f" on {near['tier']}"
     head = out.labelled(f"{name}: ", f"miss; nearest is {near['key'][:16]} ({near['recipe']}){where}")
@@ -44,7 +45,9 @@ def of_run(document: dict[str, Any]) -> list[str]:
     recipe = document["recipe"] or "nothing"
     head = f"{document['verb']} of {recipe}, {document['run']}: "
     compiled, found = out.count(document["compiled"], "graph"), document["found"]
-    if not document["compiled"] and not document["built"]:
+    if document["untold"]:
+        lines = out.labelled("", f"{head}nobody knows what it compiled: {_unfinished(document)}")
+    elif not document["compiled"] and not document["built"]:
         lines = out.labelled("", f"{head}compiled nothing; {found} found")
     elif document["planned"] == "miss":
         lines = out.labelled("", f"{head}compiled {compiled}, as the plan was a miss")
@@ -61,9 +64,15 @@ def of_run(document: dict[str, Any]) -> list[str]:
         lines += out.labelled("", words, 2)
     for reason, count in document["bypassed"].items():
         lines += out.labelled("", _bypass(reason, count), 2)
+    if not document["ended"] and not document["untold"]:
+        lines += out.labelled("", _unfinished(document), 2)
     if document["failure"]:
         lines += out.labelled("", f"it failed: {document['failure']}", 2)
     return lines
+
+
+def _unfinished(document: dict[str, Any]) -> str:
+    return "it ended before it told" if document["ended"] else "it was killed, or runs still"
 
 
 def bypassed(document: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -49,4 +50,10 @@ def _said(part: Struct) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     """JSON, which is YAML too but for its pairs of surrogates."""
-    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    return json.dumps(msgspec.to_builtins(value, enc_hook=_path), ensure_ascii=False)
+
+
+def _path(value: Any) -> str:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{value!r:.80} has no JSON form")

@@ -152,7 +152,7 @@ def named(toolchain: str, instance: str) -> Host:
     if not instance:
         raise UsageError(
             f"the toolchain {toolchain} needs an instance to compile for",
-            hint=f"plan RECIPE --toolchain {toolchain} --instance trn1.2xlarge (`cachekit zoo instances`)",
+            hint="add --instance trn1.2xlarge, or another of `cachekit zoo instances`",
         )
     machine = zoo.instance(instance)
     if not machine.target:

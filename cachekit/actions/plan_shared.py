@@ -1,0 +1,38 @@
+"""What the shared caches know of a miss of which the store knows nothing: on a laptop, before a machine is rented."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cachekit.actions.known import KnownRecords
+from cachekit.actions.plan import Plan
+from cachekit.actions.session import Session
+from cachekit.errors import AuthError, RemoteError
+from cachekit.record import DamagedRecordError
+
+
+def with_shared(session: Session, planned: Plan) -> Plan:
+    """A plan with the nearest record of the shared caches, and the time that follows from it.
+
+    They are only asked on a miss whose time nothing in the store tells; see `neighbours` for what that costs. A cache
+    that cannot be asked leaves the plan as it is.
+
+    Args:
+        session: Collaborators.
+        planned: The plan.
+    """
+    if planned.hit or planned.estimate is not None or not session.chain.readable:
+        return planned
+    from cachekit.actions import neighbours
+
+    prepared = planned.prepared
+    near = neighbours.search(neighbours.Wanted.of(prepared), session.store, session.chain).neighbour
+    try:
+        found = near.find() if near is not None else None
+    except (RemoteError, AuthError, DamagedRecordError):
+        return planned
+    if near is None or found is None:
+        return planned
+    record = found.shared.record
+    seconds = KnownRecords(session.store, [record]).estimate(prepared)
+    return replace(planned, neighbour=record, changes=near.changes, near=near.tier, estimate=seconds)
