@@ -26,7 +26,12 @@ Target = Annotated[
     ),
 ]
 Names = Annotated[
-    Optional[list[str]], typer.Argument(metavar="RECIPE|KEY...", help="Recipes, or keys of `cachekit ls`.")
+    Optional[list[str]],
+    typer.Argument(
+        metavar="RECIPE|KEY...",
+        help="Recipes, or keys of `cachekit ls`.",
+        autocompletion=options.complete_recipe_or_key,
+    ),
 ]
 AllOf = Annotated[
     Optional[str], typer.Option("--all-of", metavar="DIR", help="All records of a compiler: neuronxcc-<version>.")
@@ -38,6 +43,7 @@ def command(
     target: Target,
     names: Names = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     all_of: AllOf = None,
     everything: Everything = False,
     dry_run: options.DryRun = False,
@@ -75,9 +81,9 @@ def command(
     with options.session(config, None, "") as session:
         keys = []
         for name in names or ():
-            key = options.key_of(config, name, overrides, toolchain=toolchain, instance=instance)
-            if key != name:
-                _check_warm(session.store, key, options.named(name, overrides, home, compiler))
+            key = options.key_of(config, name, overrides, tiny=tiny, toolchain=toolchain, instance=instance)
+            if key != name.lower():
+                _check_warm(session.store, key, options.named(name, overrides, home, compiler, tiny=tiny))
             keys.append(key)
         if target != "-" and (path.is_dir() or path.suffix != ".tar"):
             return _cache(session.store, path, keys, all_of, dry_run=dry_run)
