@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cachekit.journal import Journal
 
 FORMATS = ("human", "json", "quiet")
+SHORTEST = 10  # characters that a column keeps on a narrow terminal
 
 
 @dataclass(slots=True)
@@ -265,15 +266,25 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
-def table(rows: list[list[str]], header: list[str], right: Collection[int] = ()) -> list[str]:
+def table(
+    rows: list[list[str]], header: list[str], right: Collection[int] = (), cut: Collection[int] = ()
+) -> list[str]:
     """Columns as wide as their contents; the last one is not padded.
 
     Args:
         rows: Cells.
         header: Above them.
         right: Columns of numbers, which end at one edge.
+        cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
     everything = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
+    while cut and sum(widths) > room and widths[widest := max(cut, key=widths.__getitem__)] > SHORTEST:
+        widths[widest] -= 1
+    everything = [
+        [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
+        for row in everything
+    ]
     form = "  ".join(f"{{:{'>' if column in right else '<'}{width}}}" for column, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in everything]

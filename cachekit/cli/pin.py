@@ -77,7 +77,7 @@ def listed(found: list[dict[str, Any]]) -> list[str]:
         ]
         for one in found
     ]
-    return out.table(rows, ["     size", "key", "recipe", "compiler", "pinned"])
+    return out.table(rows, ["     size", "key", "recipe", "compiler", "pinned"], cut=(2, 3))
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:
