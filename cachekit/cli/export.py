@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NAME = "export"
 SHOWN = 12  # lines, for people
+ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
 Target = Annotated[
     str,
@@ -77,6 +78,10 @@ def command(
     if everything + bool(names) + bool(all_of) != 1:
         raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
     path = options.cache_folder(target)
+    if path.suffix != ".tar" and path.suffix.lower() in ARCHIVES and not path.is_dir():
+        raise UsageError(
+            f"{target} would be a folder", cause="a bundle's name ends in .tar", hint="cachekit export NAME.tar ..."
+        )
     config = options.load_config(home, compiler)
     with options.session(config, None, "") as session:
         keys = []
