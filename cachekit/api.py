@@ -285,6 +285,7 @@ def pull(
     recipe: AnyRecipe,
     overrides: Overrides = (),
     *,
+    tiny: bool = False,
     dry_run: bool = False,
     home: str | Path | None = None,
     compiler: str | None = None,
@@ -306,7 +307,7 @@ def pull(
     """
     from cachekit.actions.pull_recipes import pull_recipe
 
-    loaded = load_recipe(recipe, overrides)
+    loaded = load_recipe(recipe, overrides, tiny=tiny)
     config = _opening.load_config(home, compiler, cache=cache)
     verb = "" if dry_run else "pull"
     with _open(config, loaded, verb, progress, offline=offline, toolchain=toolchain, instance=instance) as opened:

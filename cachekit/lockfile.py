@@ -36,7 +36,7 @@ class Locked:
     """One recipe's artifacts.
 
     Attributes:
-        recipe: As it was named.
+        recipe: As it was named; a path is one from the lock file's folder.
         overrides: Fields that were changed.
         toolchain: The release that it was planned for; empty is the host's own.
         instance: Likewise the machine type.
@@ -99,7 +99,7 @@ def read(path: Path) -> list[Locked]:
         ) from error
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
-            f"{path} is no lock file", cause=str(error)[:200], hint="restore it from git, or lock anew"
+            f"{path} is no lock file", cause=str(error)[:200], hint="restore it from git, or remove it and lock anew"
         ) from error
 
 

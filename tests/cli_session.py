@@ -213,6 +213,13 @@ def golden(name: str, text: str) -> None:
     assert text == path.read_text(encoding="utf-8")
 
 
+def normal_help(text: str) -> str:
+    """Help without what supported versions of typer write differently: `\\[default: x]`, `{RECIPE}`, `[RECIPE...]`."""
+    # An argument that may be absent stands in brackets, or does not.
+    text = re.sub(r"^(Usage: .*) \[([A-Z|]+\.\.\.)\]$", r"\1 \2", text, flags=re.MULTILINE)
+    return re.sub(r"\{([A-Z./|]+)\}", r"\1", text.replace("\\[", "["))
+
+
 def the_error(answer: Answer, *, before: int = 0) -> tuple[str, str, str, str]:
     """Code, message, cause and hint of an error that was printed as it must be; `before` it, lines of something else.
 

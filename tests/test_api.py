@@ -256,3 +256,9 @@ def test_a_team_of_two_stores(work, home, machine, worker, tmp_path):
     assert cachekit.pull("tiny.yaml", dry_run=True, **other).state == "would-fetch"
     assert cachekit.pull("tiny.yaml", **other).state == "fetched"
     assert cachekit.plan("tiny.yaml", home=tmp_path / "two").hit
+
+
+def test_pull_takes_a_recipe_in_small(tmp_path):
+    asked = {"home": tmp_path / "home", "cache": f"local:rw,{tmp_path}:r"}
+    found = cachekit.pull("bert", tiny=True, **asked)
+    assert (found.state, found.name) == ("absent", "bert-tiny")

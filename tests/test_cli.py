@@ -12,6 +12,7 @@ import pytest
 from cli_session import (
     RECIPE,
     golden,
+    normal_help,
     process,
     publish,
     publish_record,
@@ -39,13 +40,6 @@ def steady(text: str, *folders: Path) -> str:
 
 
 # Help
-
-
-def normal_help(text: str) -> str:
-    """Help without what supported versions of typer write differently: `\\[default: x]`, `{RECIPE}`, `[RECIPE...]`."""
-    # An argument that may be absent stands in brackets, or does not.
-    text = re.sub(r"^(Usage: .*) \[([A-Z|]+\.\.\.)\]$", r"\1 \2", text, flags=re.MULTILINE)
-    return re.sub(r"\{([A-Z.]+)\}", r"\1", text.replace("\\[", "["))
 
 
 @pytest.mark.feature("U2")

@@ -127,3 +127,11 @@ def test_nobody_reads_on(machine, home):
 def test_a_folder_is_no_place_for_what_is_not_neurons(command, machine, home):
     record = publish(home)
     assert "export NAME.tar" in the_error(command("export", "tiny", record.key[:12], code=2))[3]
+
+
+@pytest.mark.parametrize("name", ["tiny.tar.gz", "tiny.tgz", "tiny.TAR", "tiny.zip"])
+def test_a_name_like_a_bundles_makes_no_folder(command, machine, home, work, name):
+    record = publish(home)
+    code, message, cause, _ = the_error(command("export", name, record.key[:12], code=2))
+    assert (code, message, cause) == ("usage", f"{name} would be a folder", "a bundle's name ends in .tar")
+    assert not (work / name).exists()

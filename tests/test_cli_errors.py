@@ -168,6 +168,7 @@ BAD_INPUT = {
     ),
     "no such key": ("show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit ls"),
     "a short key": ("show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
+    "a short key, where recipes have names": ("rm abc", 2, "unknown-name", "no recipe is called 'abc'", "", "4 digits"),
     "nothing warmed here": ("train", 2, "usage", "no recipe was named", "", "cachekit warm RECIPE"),
     "output in a file's place": (
         "train tiny.yaml -o tiny.yaml", 2, "usage", "tiny.yaml cannot be written", "", "--output-dir",

@@ -125,3 +125,25 @@ def test_what_is_asked_wrongly(command, home):
     assert the_error(command("rm", "abcdef", code=2))[0] == "unknown-name"
     assert the_error(command("unpin", "abcdef", code=2))[0] == "unknown-name"
     assert not (home / "v1" / "pins").exists()
+
+
+@pytest.mark.feature("U2")
+def test_verbs_about_records_take_a_recipe_in_small(command, home, tmp_path):
+    """What `warm bert --tiny` made is named by the same words everywhere."""
+    key = command("plan", "bert", "--tiny", "--format", "json").json["key"]
+    assert key != command("plan", "bert", "--format", "json").json["key"]
+    for verb in ("pin", "unpin"):
+        assert [one["key"] for one in command(verb, "bert", "--tiny", "--format", "json").json] == [key]
+    assert key[:16] in command("rm", "bert", "--tiny", code=2).err
+    assert key[:16] in command("export", "bert.tar", "bert", "--tiny", code=3).err
+    (tmp_path / "team").mkdir()
+    team = f"local:rw,{tmp_path / 'team'}:rw"
+    assert key[:16] in command("push", "bert", "--tiny", "--cache", team, code=2).err
+    missed = command("pull", "bert", "--tiny", "--cache", team, "--format", "json", code=3)
+    assert [one["key"] for one in missed.json["pulled"]] == [key]
+
+
+def test_a_key_in_capitals(command, home):
+    made = several(home, 1)
+    for words in (("export", "one.tar"), ("pin",), ("unpin",), ("rm",)):
+        command(*words, made[0].key[:12].upper())

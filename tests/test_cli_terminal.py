@@ -232,3 +232,25 @@ def test_a_killed_run_takes_its_worker_along(work, home, worker, tmp_path):
             if not gone(pid):
                 os.kill(pid, signal.SIGKILL)
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
+def test_a_full_disk_behind_stdout_is_no_bug(work, home, form):
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "cachekit", "zoo", "--format", form],
+            env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+    assert run.returncode == 2
+    assert "bug" not in run.stderr
+    assert form == "json" or "standard output cannot be written" in run.stderr
+
+
+@pytest.mark.parametrize("words", ["ls", "zoo show bert", "zoo --format json"])
+def test_a_stdout_that_is_closed(work, home, words):
+    publish(home)
+    run = subprocess.run(
+        ["sh", "-c", f'"$0" -m cachekit {words} >&-', sys.executable],
+        env=environment(), stderr=subprocess.PIPE, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")

@@ -6,7 +6,7 @@ import re
 
 import command_words
 import pytest
-from cli_session import golden
+from cli_session import golden, normal_help
 
 from cachekit.cli.app import app
 from cachekit.cli.verbs import VERBS
@@ -25,12 +25,6 @@ NARROWER = {
     "--run": "stats takes `last`, too",
 }
 INNER = [path for path in WALKED if len(path) > 1]
-
-
-def normal_help(text: str) -> str:
-    """See test_cli: what supported versions of typer write differently."""
-    text = re.sub(r"^(Usage: .*) \[([A-Z|]+\.\.\.)\]$", r"\1 \2", text, flags=re.MULTILINE)
-    return re.sub(r"\{([A-Z.]+)\}", r"\1", text.replace("\\[", "["))
 
 
 def named(path: tuple[str, ...]) -> str:

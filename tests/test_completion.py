@@ -78,7 +78,9 @@ def test_all_recipes_are_offered(work, home):
 def test_keys_of_the_store(work, home):
     record = publish_record(home, small_record())
     assert ask("show", record.key[:3]) == [record.key]
-    assert ask("push", record.key[:3]) == [record.key]
+    for words in (["push"], ["pin"], ["unpin"], ["rm"], ["export", "out.tar"]):
+        assert ask(*words, record.key[:3]) == [record.key], words
+    assert "bert" in ask("export", "out.tar", "ber")
 
 
 def test_a_broken_setting_breaks_no_line(work, home):

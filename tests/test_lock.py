@@ -326,3 +326,26 @@ def test_what_cannot_be_locked_is_said(command, machine, home, work):
     command("lock", "tiny.yaml")
     assert "other.yaml is not in" in command("pull", "other.yaml", "--locked", code=2).err
     assert "takes recipes, and nothing else" in command("pull", "--locked", "--all-of", "neuronxcc-2", code=2).err
+
+
+@pytest.mark.feature("F5")
+def test_a_recipe_of_the_file_is_found_from_every_folder_of_the_project(command, machine, home, work, monkeypatch):
+    """The lock file is found above; a path in it is one from there, however it was named and wherever one stands."""
+    key = publish_recipe(home).key
+    command("lock", "./tiny.yaml")
+    inner = work / "scripts"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    assert command("lock", "--check").out == f"tiny.yaml: fits  key {key[:16]}\n"
+    command("lock")
+    command("lock", "../tiny.yaml")
+    assert [entry.recipe for entry in lockfile.read(work / lockfile.NAME)] == ["tiny.yaml"]
+    assert "in the store already" in command("pull", "--locked", "../tiny.yaml").out
+    text = (work / "tiny.yaml").read_text()
+    (work / "tiny.yaml").write_text(text.replace("max_seq_length: 8", "max_seq_length: 16"))
+    assert (
+        the_error(command("lock", "--check", code=3))[3]
+        == "cachekit warm ../tiny.yaml, then cachekit lock ../tiny.yaml"
+    )
+    monkeypatch.chdir(work)
+    assert the_error(command("lock", "--check", code=3))[3] == "cachekit warm tiny.yaml, then cachekit lock tiny.yaml"

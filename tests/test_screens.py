@@ -13,6 +13,7 @@ import pytest
 from cli_session import DEADLINE, environment, publish_record, small_record
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cachekit import zoo
 from cachekit.cli import yaml_fold
@@ -72,6 +73,21 @@ def test_a_screen_fits(work, home, arguments, columns):
     free = re.compile(r"  file     /|the store at /")  # where this checkout lies
     assert [line for line in lines if len(line) > columns and not free.match(line)] == []
     assert any(lines)
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("arguments", [["ls"], ["gc", "--max-size", "0", "--dry-run"], ["pin", "--list"]], ids=" ".join)
+def test_a_table_of_long_names_fits(work, home, command, arguments):
+    """A record of Neuron's SDK, whose folder alone takes 30 of 80 columns."""
+    made = small_record("camembert-classification-in-french")
+    record = structs.replace(made, compiler="neuron", directory="neuronxcc-2.26.6360.0+6f180f47")
+    publish_record(home, record)
+    if arguments[0] == "pin":
+        command("pin", record.key)
+    lines = on_a_terminal(*arguments, columns=80)
+    assert [line for line in lines if len(line) > 80] == []
+    assert any(record.key[:12] in line and "camembert-" in line and "neuronxcc-" in line for line in lines)
+    assert record.directory in command(*arguments).out, "what is no terminal gets all of it"
 
 
 @pytest.mark.feature("U2")

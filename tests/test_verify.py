@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 
 import pytest
@@ -380,3 +381,42 @@ def test_what_is_left_over_is_counted_and_no_damage(home):
     assert found.leftovers == (2, 107)
     assert found.quarantined == (1, 7)
     assert any("stranger" in note for note in found.notes)
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
+    """A pipe in a file's place has no end; a folder there must not keep the rest from being looked at."""
+    watched = with_cache(home, shared)
+    made = [make_record(number, (f"own {number}",)) for number in range(5)]
+    filled(watched, *made)
+    first, second, third, fourth, _ = (record for record, _ in made)
+    for path in (record_path(watched.store, first), record_path(watched.store, second)):
+        path.unlink()
+    record_path(watched.store, first).mkdir()
+    os.mkfifo(record_path(watched.store, second))
+    for path in (watched.store.layout.blob(third.files[0].sha256), copy_path(watched.store, fourth)):
+        path.unlink()
+        os.mkfifo(path)
+    found = verify(watched.session, quick=quick)
+    bad = {problem.keys[0]: problem.kind for problem in found.problems}
+    assert bad == {first.key: "record", second.key: "record", third.key: "blob", fourth.key: "copy"}
+    assert found.orphans == (0, 0), "nobody knows what the unreadable ones name"
+    repaired = repair(watched.session, found.problems)
+    assert [(problem.keys, why) for problem, why in repaired.left] == [
+        ((first.key,), "a folder is in its place: remove that")
+    ]
+    assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]
+    for pair in made[1:]:
+        assert served(watched.store, pair[0]) == expected(pair)
+
+
+def test_a_pipe_in_a_files_place_is_a_miss(home):
+    watched = Watched(home)
+    made = [make_record(number, (f"own {number}",)) for number in range(2)]
+    filled(watched, *made)
+    places = record_path(watched.store, made[0][0]), watched.store.layout.blob(made[1][0].files[0].sha256)
+    for path in places:
+        path.unlink()
+        os.mkfifo(path)
+    assert [find(Watched(home).store, record) for record, _ in made] == [None, None]

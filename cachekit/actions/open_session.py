@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cachekit.recipe import Recipe
     from cachekit.tiers.chain import Chain
 
+KEY_DIGITS = 4  # of a key that a person types, at least
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
 
@@ -220,6 +221,7 @@ def key_of(
     name: str,
     overrides: Sequence[str] | None,
     *,
+    tiny: bool = False,
     toolchain: str | None = None,
     instance: str | None = None,
 ) -> str:
@@ -231,11 +233,15 @@ def key_of(
 
     try:
         zoo.recipe_path(name)
-    except UnknownNameError:
-        if len(name) >= 4 and not set(name.lower()) - set("0123456789abcdef"):  # noqa: PLR2004
-            return name
+    except UnknownNameError as error:
+        if name and not set(name.lower()) - set("0123456789abcdef"):
+            if len(name) >= KEY_DIGITS:
+                return name.lower()
+            raise UnknownNameError(
+                error.message, hint=f"if it is meant as a key, give {KEY_DIGITS} digits or more: `cachekit ls`"
+            ) from None
         raise
-    loaded, _ = load_recipe(name, overrides)
+    loaded, _ = load_recipe(name, overrides, tiny=tiny)
     compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
     return prepare(loaded, compiler, name).key
 

@@ -81,6 +81,8 @@ class _Mender:
         """Where the good bytes came from, or why there are none."""
         if not self._bad():
             return "another record's repair", ""
+        if self._entry.path.is_dir():
+            return "", "a folder is in its place: remove that"
         if self._problem.kind == "record" and self._from_copies():
             return "its copy in the store", ""
         if self._problem.kind == "copy":

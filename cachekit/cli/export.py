@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NAME = "export"
 SHOWN = 12  # lines, for people
+ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
 Target = Annotated[
     str,
@@ -26,7 +27,12 @@ Target = Annotated[
     ),
 ]
 Names = Annotated[
-    Optional[list[str]], typer.Argument(metavar="RECIPE|KEY...", help="Recipes, or keys of `cachekit ls`.")
+    Optional[list[str]],
+    typer.Argument(
+        metavar="RECIPE|KEY...",
+        help="Recipes, or keys of `cachekit ls`.",
+        autocompletion=options.complete_recipe_or_key,
+    ),
 ]
 AllOf = Annotated[
     Optional[str], typer.Option("--all-of", metavar="DIR", help="All records of a compiler: neuronxcc-<version>.")
@@ -38,6 +44,7 @@ def command(
     target: Target,
     names: Names = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     all_of: AllOf = None,
     everything: Everything = False,
     dry_run: options.DryRun = False,
@@ -71,13 +78,17 @@ def command(
     if everything + bool(names) + bool(all_of) != 1:
         raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
     path = options.cache_folder(target)
+    if path.suffix != ".tar" and path.suffix.lower() in ARCHIVES and not path.is_dir():
+        raise UsageError(
+            f"{target} would be a folder", cause="a bundle's name ends in .tar", hint="cachekit export NAME.tar ..."
+        )
     config = options.load_config(home, compiler)
     with options.session(config, None, "") as session:
         keys = []
         for name in names or ():
-            key = options.key_of(config, name, overrides, toolchain=toolchain, instance=instance)
-            if key != name:
-                _check_warm(session.store, key, options.named(name, overrides, home, compiler))
+            key = options.key_of(config, name, overrides, tiny=tiny, toolchain=toolchain, instance=instance)
+            if key != name.lower():
+                _check_warm(session.store, key, options.named(name, overrides, home, compiler, tiny=tiny))
             keys.append(key)
         if target != "-" and (path.is_dir() or path.suffix != ".tar"):
             return _cache(session.store, path, keys, all_of, dry_run=dry_run)

@@ -104,7 +104,7 @@ def _table(records: list[dict[str, Any]]) -> list[str]:
         ]
         for record in records[:SHOWN]
     ]
-    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"])
+    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], cut=(2, 3, 5))
     left = records[SHOWN:]
     if left:
         size = sum(record["bytes"] for record in left)

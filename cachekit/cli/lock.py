@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,8 @@ def command(
     if check:
         return _check(config, path, chosen(held, recipes or [], path), offline=offline)
     if recipes:
-        wanted = [(name, tuple(overrides or ()), toolchain, instance) for name in dict.fromkeys(recipes)]
+        names = (in_file(name, path) for name in recipes)
+        wanted = [(name, tuple(overrides or ()), toolchain, instance) for name in dict.fromkeys(names)]
     elif overrides:
         raise UsageError("--set without a recipe", hint="name the recipe that it changes: cachekit lock bert --set …")
     else:
@@ -84,10 +86,10 @@ def command(
         ]
     fresh = []
     for one in wanted:
-        with _opened(config, *one, offline=offline) as (session, prepared):
+        with _opened(config, path, *one, offline=offline) as (session, prepared):
             fresh.append(lock(session, prepared, one[0], one[1], toolchain=one[2] or "", instance=one[3] or ""))
-    names = {entry.name for entry in fresh}
-    everything = [entry for entry in held if entry.name not in names] + fresh
+    anew = {entry.name for entry in fresh}
+    everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lockfile.text(everything) != (lockfile.text(held) if held else "")
     if not dry_run:
         lockfile.write(path, everything)
@@ -108,6 +110,7 @@ def command(
 @contextmanager
 def _opened(
     config: Config,
+    path: Path,
     recipe: str,
     overrides: tuple[str, ...],
     toolchain: str | None,
@@ -117,9 +120,31 @@ def _opened(
 ) -> Iterator[tuple[Session, Prepared]]:
     from cachekit.actions.prepare import prepare
 
+    recipe = from_here(recipe, path)
     loaded, _ = options.load_recipe(recipe, list(overrides))
     with options.session(config, loaded, "", offline=offline, toolchain=toolchain, instance=instance) as session:
         yield session, prepare(loaded, session.compiler, options.named(recipe, list(overrides)))
+
+
+def in_file(name: str, path: Path) -> str:
+    """A recipe as it stands in a lock file: a path is one from the file's folder, wherever it is named."""
+    from cachekit import zoo
+    from cachekit.errors import UnknownNameError
+
+    given = Path(name)
+    try:
+        if given.is_absolute() or name.startswith("~") or zoo.recipe_path(name) != given:
+            return name
+    except UnknownNameError:  # told by whoever wants to read it
+        return name
+    return os.path.relpath(given.absolute(), path.absolute().parent)
+
+
+def from_here(name: str, path: Path) -> str:
+    """A recipe of a lock file as it is named in the working directory."""
+    there = path.parent / name
+    inside = there.exists() or (Path(name).suffix in {".yaml", ".yml"} and Path(name).parts[:1] != ("recipes",))
+    return os.path.relpath(there) if inside and path.absolute().parent != Path.cwd() else name
 
 
 def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[Locked]:
@@ -133,6 +158,7 @@ def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[L
 
     if not held:
         raise UsageError(f"{path} locks nothing yet", hint="cachekit lock RECIPE")
+    recipes = [in_file(name, path) for name in recipes]
     known = {entry.recipe for entry in held}
     if unknown := [name for name in recipes if name not in known]:
         raise UnknownNameError(
@@ -148,15 +174,16 @@ def _check(config: Config, path: Path, entries: Sequence[Locked], *, offline: bo
     checked = []
     for entry in entries:
         place = entry.recipe, entry.overrides, entry.toolchain, entry.instance
-        with _opened(config, *place, offline=offline) as (_, prepared):
+        with _opened(config, path, *place, offline=offline) as (_, prepared):
             checked.append(check(entry, prepared).as_dict())
     stale = [one["recipe"] for one in checked if one["status"] == "changed"]
     out.data({"file": str(path), "checked": checked}, check_human, lambda _: "\n".join(stale), fails=bool(stale))
     if stale:
+        again = from_here(stale[0], path)
         raise MissError(
             f"{out.count(len(stale), 'recipe')} changed since {path} was written",
             cause=", ".join(stale),
-            hint=f"cachekit warm {stale[0]}, then cachekit lock {stale[0]}",
+            hint=f"cachekit warm {again}, then cachekit lock {again}",
         )
     return 0
 

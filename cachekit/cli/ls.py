@@ -45,4 +45,4 @@ def human(found: list[dict[str, Any]], home: str) -> list[str]:
         ]
         for row in found
     ]
-    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"])
+    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))

@@ -156,7 +156,7 @@ RecipesOrKeys = Annotated[
         metavar="RECIPE|KEY...",
         help="Recipes, or keys by their first digits (`cachekit ls`).",
         show_default=False,
-        autocompletion=complete_recipe,
+        autocompletion=complete_recipe_or_key,
     ),
 ]
 RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
@@ -208,12 +208,12 @@ def cache_folder(text: str) -> Path:
     return path
 
 
-def named_key(config: Config, name: str, overrides: list[str] | None) -> Named:
+def named_key(config: Config, name: str, overrides: list[str] | None, *, tiny: bool = False) -> Named:
     """What a person means by a recipe, a key, or the first digits of one; see `key_of`."""
     from cachekit.actions.pins import Named
 
-    key = key_of(config, name, overrides)
-    return Named(key.lower()) if key == name else Named(key, name)
+    key = key_of(config, name, overrides, tiny=tiny)
+    return Named(key) if key == name.lower() else Named(key, name)
 
 
 def session(config: Config, recipe: Recipe | None, verb: str, **options: Any) -> AbstractContextManager[Session]:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cachekit.errors import CachekitError, StoreError, UsageError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cachekit.journal import Journal
 
 FORMATS = ("human", "json", "quiet")
+SHORTEST = 10  # characters that a column keeps on a narrow terminal
 
 
 @dataclass(slots=True)
@@ -96,11 +97,20 @@ def _print(words: str) -> None:
         print(words, file=stream, flush=True)
     except BrokenPipeError:
         # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _to_nowhere(stream)
+    except OSError as error:
+        _to_nowhere(stream)
+        raise UsageError(
+            "standard output cannot be written", cause=error.strerror or str(error), hint="see where it goes"
+        ) from error
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _json(document: Any) -> str:
-    ascii_only = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
     encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=str)
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
@@ -245,7 +255,7 @@ def duration(seconds: float) -> str:
 
 def columns() -> int | None:
     """The width of the terminal that stdout is; None where it is none: what is written to a file stays as it is."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
 
 
 def labelled(label: str, words: str, indent: int = 0) -> list[str]:
@@ -265,15 +275,25 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
-def table(rows: list[list[str]], header: list[str], right: Collection[int] = ()) -> list[str]:
+def table(
+    rows: list[list[str]], header: list[str], right: Collection[int] = (), cut: Collection[int] = ()
+) -> list[str]:
     """Columns as wide as their contents; the last one is not padded.
 
     Args:
         rows: Cells.
         header: Above them.
         right: Columns of numbers, which end at one edge.
+        cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
     everything = [header, *rows]
     widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
+    while cut and sum(widths) > room and widths[widest := max(cut, key=widths.__getitem__)] > SHORTEST:
+        widths[widest] -= 1
+    everything = [
+        [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
+        for row in everything
+    ]
     form = "  ".join(f"{{:{'>' if column in right else '<'}{width}}}" for column, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in everything]

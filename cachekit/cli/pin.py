@@ -16,7 +16,7 @@ Names = Annotated[
         metavar="RECIPE|KEY...",
         help="Recipes, or keys by their first digits (`cachekit ls`).",
         show_default=False,
-        autocompletion=options.complete_recipe,
+        autocompletion=options.complete_recipe_or_key,
     ),
 ]
 List = Annotated[bool, typer.Option("--list", "-l", help="Only say what is pinned.")]
@@ -25,6 +25,7 @@ List = Annotated[bool, typer.Option("--list", "-l", help="Only say what is pinne
 def command(
     names: Names = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     listing: List = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
@@ -51,7 +52,7 @@ def command(
         raise UsageError("--list pins nothing", hint="leave it out, or the names")
     config = options.load_config(home, compiler)
     with options.session(config, None, NAME) as session:
-        wanted = [options.named_key(config, name, overrides) for name in names or ()]
+        wanted = [options.named_key(config, name, overrides, tiny=tiny) for name in names or ()]
         done = pin(session.store, wanted) if wanted else pins(session.store)
     out.data([one.as_dict() for one in done], listed if listing else human, keys)
     return 0
@@ -76,7 +77,7 @@ def listed(found: list[dict[str, Any]]) -> list[str]:
         ]
         for one in found
     ]
-    return out.table(rows, ["     size", "key", "recipe", "compiler", "pinned"])
+    return out.table(rows, ["     size", "key", "recipe", "compiler", "pinned"], cut=(2, 3))
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:

@@ -41,6 +41,7 @@ LockFile = Annotated[
 def command(
     recipes: Recipes = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     module: ModuleNames = None,
     all_of: AllOf = None,
     locked: LockedOnly = False,
@@ -72,7 +73,7 @@ def command(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if locked or lock_file:
-        if overrides or module or all_of or toolchain or instance:
+        if overrides or tiny or module or all_of or toolchain or instance:
             raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
         return _locked(options.load_config(home, compiler, cache=cache), recipes, lock_file, dry_run, offline=offline)
     if not (recipes or module or all_of):
@@ -82,13 +83,13 @@ def command(
     missed: list[str] = []
     left: dict[str, str] = {}
     for name in recipes or ():
-        loaded, _ = options.load_recipe(name, overrides)
+        loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
         verb = "" if dry_run else NAME
         with options.session(config, loaded, verb, offline=offline, toolchain=toolchain, instance=instance) as session:
             options.need_chain(session.chain, "read")
             done = pull_recipe(
                 session,
-                prepare(loaded, session.compiler, options.named(name, overrides, home, compiler)),
+                prepare(loaded, session.compiler, options.named(name, overrides, home, compiler, tiny=tiny)),
                 dry_run=dry_run,
             )
         results.append(done.as_dict())

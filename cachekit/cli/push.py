@@ -30,6 +30,7 @@ Recheck = Annotated[
 def command(
     names: Names = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     pending: Pending = False,
     public: Public = False,
     replace: Replace = False,
@@ -56,7 +57,7 @@ def command(
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
         options.need_chain(session.chain, "written")
-        keys = [options.key_of(config, name, overrides) for name in names or ()]
+        keys = [options.key_of(config, name, overrides, tiny=tiny) for name in names or ()]
         done = push_records(
             session,
             chosen(session, keys, pending=pending),

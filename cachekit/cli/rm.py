@@ -15,6 +15,7 @@ Force = Annotated[bool, typer.Option("--force", help="Pinned ones, too, and thos
 def command(
     names: options.RecipesOrKeys,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     force: Force = False,
     dry_run: options.DryRun = False,
     format: options.Format = "human",  # noqa: A002
@@ -32,7 +33,7 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)
     with options.session(config, None, "" if dry_run else NAME) as session:
-        keys = [options.key_of(config, name, overrides) for name in names]
+        keys = [options.key_of(config, name, overrides, tiny=tiny) for name in names]
         done = remove(session, keys, force=force, dry_run=dry_run)
     out.data([one.as_dict() for one in done], human, lambda found: "\n".join(one["key"] for one in found))
     return 0

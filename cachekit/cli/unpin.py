@@ -13,6 +13,7 @@ NAME = "unpin"
 def command(
     names: options.RecipesOrKeys,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
@@ -28,7 +29,7 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)
     with options.session(config, None, NAME) as session:
-        done = unpin(session.store, [options.named_key(config, name, overrides) for name in names])
+        done = unpin(session.store, [options.named_key(config, name, overrides, tiny=tiny) for name in names])
     out.data([one.as_dict() for one in done], human, keys)
     return 0
 

@@ -12,6 +12,7 @@ from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.gate import Gate
 from cachekit.store.layout import Layout
+from cachekit.store.ordinary import opened
 
 
 class Index:
@@ -61,7 +62,7 @@ class Index:
         newest: dict[Path, tuple[str, bytes]] = {}
         for path in sorted(self._layout.blobs.glob("*/*")):
             try:
-                with path.open("rb") as source:
+                with opened(path) as source:
                     if not source.read(10).startswith(b'{"record":'):
                         continue
                     source.seek(0)

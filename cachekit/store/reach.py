@@ -17,6 +17,7 @@ from pathlib import Path
 from cachekit.errors import StoreError
 from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.layout import Layout
+from cachekit.store.ordinary import opened
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
@@ -37,7 +38,7 @@ class Entry:
         created: When it was made, as it says.
         published: When its file was written, seconds since the epoch.
         size: Of its file.
-        copy: The digest of its bytes: the name of its copy among the blobs.
+        copy: The digest of its bytes: the name of its copy among the blobs; empty where they cannot be read.
         files: Sizes of the blobs that it names, by digest; -1 where only the digest can be told.
         flaw: Why it cannot be used; empty for a good one.
         foreign: A later cachekit's, which is no flaw.
@@ -62,7 +63,7 @@ class Entry:
     def named(self) -> Iterator[str]:
         """Digests of what must stay as long as it does."""
         yield from self.files
-        if self.copy not in self.files:
+        if self.copy and self.copy not in self.files:
             yield self.copy
 
 
@@ -78,14 +79,16 @@ class Reach:
         self.entries: dict[Path, Entry] = {}
         self.named: Counter[str] = Counter()
 
-    def refresh(self, tell: Callable[[int, int], object] = lambda *_: None) -> None:
+    def refresh(self, tell: Callable[[int, int], object] = lambda *_: None, *, strict: bool = True) -> None:
         """Look at the records again: only those that changed are read.
 
         Args:
             tell: Told how many of how many were looked at.
+            strict: Raise where nobody knows what a record names. Without it such a record is an entry with a flaw, and
+                what `named` leaves out may be wanted all the same: nothing is to be removed by it.
 
         Raises:
-            StoreError: One cannot be read, so that nobody knows what it names.
+            StoreError: One cannot be read.
         """
         found = dict(_record_files(self._layout.records))
         for path in self.entries.keys() - found.keys():
@@ -101,11 +104,13 @@ class Reach:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise StoreError(
-                    f"a record cannot be read: {path}",
-                    cause=error.strerror or str(error),
-                    hint="nobody knows what it names; make it readable, or remove it",
-                ) from error
+                if strict:
+                    raise StoreError(
+                        f"a record cannot be read: {path}",
+                        cause=error.strerror or str(error),
+                        hint="nobody knows what it names; make it readable, or remove it",
+                    ) from error
+                entry = unreadable(path, error)
             self.entries[path] = entry
             self.named.update(entry.named)
 
@@ -154,7 +159,7 @@ def read_entry(path: Path) -> Entry:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as source:
+    with opened(path) as source:
         status = os.fstat(source.fileno())
         raw = source.read()
     place, stamp = path.parts[-3:], (status.st_mtime_ns, status.st_ino, status.st_size)
@@ -173,6 +178,16 @@ def read_entry(path: Path) -> Entry:
     return Entry(
         path, key, place[0], place[1], recipe, created, status.st_mtime, len(raw), copy, files, flaw,
         record is None and not flaw, stamp,
+    )  # fmt: skip
+
+
+def unreadable(path: Path, error: OSError) -> Entry:
+    """A record of the index of which only its place can be told."""
+    directory, model_type, name = path.parts[-3:]
+    flaw = f"it cannot be read: {error.strerror or error}"
+    return Entry(
+        path, name.removesuffix(".json"), directory, model_type, "", "", 0.0, 0, "", {}, flaw, foreign=False,
+        stamp=(0, 0, 0),
     )  # fmt: skip
 
 
@@ -206,7 +221,7 @@ def blobs(layout: Layout) -> tuple[dict[str, int], dict[Path, int]]:
 def copy_of(path: Path) -> Record | None:
     """The record of which a blob is the copy; None where it is none, or a damaged one."""
     try:
-        with path.open("rb") as source:
+        with opened(path) as source:
             if source.read(len(_COPY)) != _COPY:
                 return None
             source.seek(0)

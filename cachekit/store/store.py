@@ -13,7 +13,7 @@ from cachekit.bypass import bypass
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import durable, uses
+from cachekit.store import durable, ordinary, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.gate import Gate, Holds
@@ -103,11 +103,12 @@ class Store:
         record = self._load(path, path.stem, check_blobs=False)
         return record, record is not None or path.stem not in self._flaws
 
-    def reach(self, tell: Callable[[int, int], object] = lambda *_: None) -> Reach:
+    def reach(self, tell: Callable[[int, int], object] = lambda *_: None, *, strict: bool = True) -> Reach:
         """What the records name, at this moment.
 
         Args:
             tell: Told how many of how many were read.
+            strict: See `Reach.refresh`.
 
         Raises:
             StoreError: One cannot be read.
@@ -116,7 +117,7 @@ class Store:
 
         self._index.restore()
         found = Reach(self.layout)
-        found.refresh(tell)
+        found.refresh(tell, strict=strict)
         return found
 
     def holding(self) -> AbstractContextManager[None]:
@@ -158,7 +159,7 @@ class Store:
 
     def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
         try:
-            raw = path.read_bytes()
+            raw = ordinary.read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -169,7 +170,7 @@ class Store:
             record = decode(raw)
         except DamagedRecordError as error:
             self._flaws[key] = f"its record is damaged: {error}"
-            self._quarantine.file(path, str(error), lambda: path.read_bytes() == raw)
+            self._quarantine.file(path, str(error), lambda: ordinary.read(path) == raw)
             return None
         if record is None:
             if check_blobs and self._quarantine.tell_once(path):
@@ -177,7 +178,7 @@ class Store:
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
             self._flaws[key] = "its record is damaged: it is another key's"
-            self._quarantine.file(path, "it is another key's record", lambda: path.read_bytes() == raw)
+            self._quarantine.file(path, "it is another key's record", lambda: ordinary.read(path) == raw)
             return None
         if check_blobs:
             # Removal takes the record first: while that is here, what is held now was here, and stays.
@@ -193,7 +194,7 @@ class Store:
                 file, reason = damaged[0]
                 state = "is missing" if reason == MISSING else f"is damaged: {reason}"
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
-                self._quarantine.file(path, "a blob of it is damaged", lambda: path.read_bytes() == raw, quiet=True)
+                self._quarantine.file(path, "a blob of it is damaged", lambda: ordinary.read(path) == raw, quiet=True)
                 return None
             self._check_manifest(raw, path)
         return record
@@ -335,7 +336,7 @@ class Store:
     def _compare(self, record: Record) -> None:
         """Tell where a record takes the place of another build of its key."""
         with suppress(OSError, DamagedRecordError):
-            before = decode(self.layout.record(record.directory, record.model_type, record.key).read_bytes())
+            before = decode(ordinary.read(self.layout.record(record.directory, record.model_type, record.key)))
             if before is not None:
                 from cachekit.store import builds
 
@@ -351,6 +352,6 @@ class Store:
 
 def _still(path: Path, raw: bytes) -> bool:
     try:
-        return path.read_bytes() == raw
+        return ordinary.read(path) == raw
     except OSError:
         return False

@@ -17,6 +17,7 @@ from pathlib import Path
 from cachekit.errors import IntegrityError
 from cachekit.record import File
 from cachekit.store.layout import Layout
+from cachekit.store.ordinary import opened
 
 CHUNK = 256 << 10  # bytes read at once; they stay in the cache of the processor
 PIECE = 8 << 20  # bytes of a piece
@@ -55,7 +56,7 @@ class Verifier:
         """
         path = self._layout.blob(file.sha256)
         try:
-            with path.open("rb", buffering=0) as source:
+            with opened(path, buffering=0) as source:
                 before = os.fstat(source.fileno())
                 if before.st_size != file.size:
                     return f"{before.st_size:,} bytes instead of {file.size:,}"
@@ -85,9 +86,11 @@ class Verifier:
         """
         for _ in range(2):
             try:
-                source = self._layout.blob(file.sha256).open("rb", buffering=0)
+                source = opened(self._layout.blob(file.sha256), buffering=0)
             except FileNotFoundError:  # the sink's own is the sink's
                 return MISSING
+            except OSError as error:
+                return error.strerror or str(error)
             with source:
                 note = self._noted(file.sha256)
                 pieces = (file.sha256,) if file.size <= PIECE else note.pieces if note else ()
@@ -107,7 +110,7 @@ class Verifier:
         Raises:
             IntegrityError: Its size or digest is not the record's.
         """
-        with path.open("rb", buffering=0) as source:
+        with opened(path, buffering=0) as source:
             whole, pieces = _digests(source.fileno())
             if whole != file.sha256 or os.fstat(source.fileno()).st_size != file.size:
                 raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
