@@ -5,6 +5,7 @@ moto keeps everything in this process and checks no signature: what real servers
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
@@ -74,6 +75,7 @@ def s3_server() -> Iterator[S3Server]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     application = moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
     server = S3Server("", f"cache-{uuid.uuid4().hex[:12]}")
+    writing = threading.Lock()
 
     def app(environ, start):
         query = environ.get("QUERY_STRING", "")
@@ -90,7 +92,12 @@ def s3_server() -> Iterator[S3Server]:
             status, headers, body = refusal(500, "InternalError")
             start(status, headers)
             return body
-        return application(environ, start)
+        if environ["REQUEST_METHOD"] == "GET" or not (length := environ.get("CONTENT_LENGTH")):
+            return application(environ, start)
+        # moto looks at If-Match in one step and writes in another; S3 does both in one.
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+        with writing:
+            return list(application(environ, start))
 
     class Handler(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"

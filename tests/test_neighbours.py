@@ -1,5 +1,8 @@
 """The record with the least difference, in the store and on shared caches, for few questions."""
 
+import threading
+import time
+
 import pytest
 from msgspec import structs
 from standins import PROVENANCE, StandIn, Watched, make_record, memory_folder, publish, recipe
@@ -255,14 +258,21 @@ def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
 
 
 def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
+    came = threading.Event()
+
     class Ends(Counted):
         left = 3
 
         def read(self, *arguments):
             self.left -= 1
             if self.left < 0:
+                # Nobody waits for what is on its way when an error comes: let one come, and be looked at.
+                came.wait(30)
+                time.sleep(0.5)
                 raise RemoteError("the line was cut", cause="reset by peer")
-            return self._tier.read(*arguments)
+            found = self._tier.read(*arguments)
+            came.set()
+            return found
 
     me = Watched(tmp_path / "me", shared=[(Ends(shared()), "r")])
     wanted = me.prepare()
