@@ -66,7 +66,9 @@ test-accuracy: $(VENV)/.installed
 VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubserver test_hubserver_faults test_tier_hub \
 	test_tier_hub_trouble test_sharing_corruption test_pull_modules test_recipe_import test_neuron_contract test_neuron_fit \
 	test_neuron_logs test_neuron_locks test_neuron_devices test_neuron_flags test_neuron_failures test_neuron_entries \
-	test_neuron_adapter test_crash test_corruption test_cli_sharing \
+	test_neuron_adapter test_neuron_adapter_killed test_neuron_adapter_failures test_neuron_adapter_foreign \
+	test_neuron_log_wordings test_neuron_compiler_log test_crash test_crash_disk test_corruption test_cli_sharing \
+	test_cli_sharing_outages test_lease_trouble test_verify_repair test_neuron_contract_altered test_recipe_import_shell \
 	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out \
 	test_gc test_gc_beside test_gc_crash test_verify test_bundle test_bundle_hostile test_lock test_report test_report_browser \
 	test_stats test_stats_counting test_stats_history test_docs test_screens test_estimate test_forecast test_why_edits \
@@ -82,7 +84,7 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 
 .venv-hub/%/.installed:
 	$(PYTHON) -m venv .venv-hub/$*
-	.venv-hub/$*/bin/python -m pip install --quiet huggingface_hub==$* hf_xet msgspec 'pytest>=8.3'
+	.venv-hub/$*/bin/python -m pip install --quiet huggingface_hub==$* hf_xet msgspec xxhash 'pytest>=8.3'
 	.venv-hub/$*/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 

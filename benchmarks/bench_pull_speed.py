@@ -63,8 +63,8 @@ def main() -> int:
         shutil.rmtree(work / "maker")
         path = f"{record.modules[0].name}/model.neff"
         with (
-            Client(hub, work / "http", xet=False) as http,  # type: ignore[arg-type]
-            Client(hub, work / "xet", xet=True) as xet,  # type: ignore[arg-type]
+            Client(hub, work / "http", xet=False) as http,
+            Client(hub, work / "xet", xet=True) as xet,
         ):
             ways = {
                 OURS: lambda: ours(hub, work / "home", record),

@@ -190,12 +190,12 @@ def pulls(hub: Hub, record: Record, work: Path, repeats: int) -> list[bool]:
     names = [module.name for module in record.modules]
     folders = {"client": work / "client", "peer": work / "peer"}
     results = []
-    with Client(hub, folders["client"]) as client:  # type: ignore[arg-type]
+    with Client(hub, folders["client"]) as client:
         client.ready()
         peer: Client | None = None
         if PEER:
             path = str(TESTS / "neuron_sdk" / "packages")
-            peer = Client(hub, folders["peer"], python=PEER, environment={"PYTHONPATH": path})  # type: ignore[arg-type]
+            peer = Client(hub, folders["peer"], python=PEER, environment={"PYTHONPATH": path})
             peer(IMPORT_PEER)
         for delay in DELAYS:
             hub.slow(delay)

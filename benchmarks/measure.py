@@ -38,12 +38,13 @@ def ratio(
 ) -> bool:
     """Print the medians, their ratio ours / theirs (or theirs / ours, for `at_least`), and whether the limit holds."""
     a, b = statistics.median(ours), statistics.median(theirs)
-    value = a / b if at_most is not None else b / a
-    limit = at_most if at_most is not None else at_least
-    holds = value <= limit if at_most is not None else value >= limit
-    word = "at most" if at_most is not None else "at least"
+    if at_most is not None:
+        value, asked, holds = a / b, f"at most {at_most:g}", a / b <= at_most
+    else:
+        assert at_least is not None, name
+        value, asked, holds = b / a, f"at least {at_least:g}", b / a >= at_least
     verdict = "ok" if holds else "MISSED"
-    print(f"{name}: {a:.3g} {unit} against {b:.3g} {unit}, ratio {value:.2f}, {word} {limit:g}: {verdict}")
+    print(f"{name}: {a:.3g} {unit} against {b:.3g} {unit}, ratio {value:.2f}, {asked}: {verdict}")
     return holds
 
 

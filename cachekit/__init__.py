@@ -7,7 +7,7 @@
     print(train("bert", output_dir="model").as_dict()["metrics"])
 
 What stands in `__all__` is the library; each name is loaded when it is used, so that `import cachekit` costs nothing.
-See `cachekit.api` for what the functions have in common.
+See `cachekit.api` for what the functions have in common, and `Cache` for what can be said to all of them.
 """
 
 from typing import Any
@@ -16,17 +16,28 @@ __version__ = "0.1.0"
 
 # Where each name is; `__init__.pyi` says the same to type checkers, and no module below imports what is above it.
 _WHERE = {
-    "cachekit.api": (
-        "attach", "load_recipe", "open_store", "plan", "pull", "push", "records", "run", "session", "train", "warm",
-    ),
     "cachekit.actions.attach": ("Attached", "Attachment"),
+    "cachekit.actions.check_build": ("CheckedBuild",),
+    "cachekit.actions.checkup": ("Checkup",),
+    "cachekit.actions.coverage": ("Coverage",),
+    "cachekit.actions.gc": ("Collected",),
+    "cachekit.actions.pins": ("Pinned",),
     "cachekit.actions.plan": ("Plan",),
     "cachekit.actions.pull_recipes": ("Outcome",),
     "cachekit.actions.push_records": ("Reported",),
+    "cachekit.actions.remove": ("Deleted",),
     "cachekit.actions.run": ("Ran",),
     "cachekit.actions.session": ("Session",),
+    "cachekit.actions.stats": ("Stats",),
     "cachekit.actions.train": ("Trained",),
     "cachekit.actions.warm": ("Warmed",),
+    "cachekit.actions.why": ("Compared", "Why"),
+    "cachekit.actions.why_run": ("RunWhy",),
+    "cachekit.api": (
+        "Cache", "attach", "check_build", "compare", "coverage", "gc", "load_recipe", "open_store", "pin", "pins",
+        "plan", "pull", "push", "records", "rm", "run", "session", "stats", "train", "unpin", "verify", "warm", "why",
+        "why_run",
+    ),
     "cachekit.errors": (
         "AuthError", "CachekitError", "CompileError", "CompilerUnavailableError", "DataError", "IntegrityError",
         "InterruptedRunError", "MissError", "RecipeError", "RemoteError", "StoreError", "TrainingError",
@@ -42,15 +53,23 @@ __all__ = [
     "Attached",
     "Attachment",
     "AuthError",
+    "Cache",
     "CacheCallback",
     "CachekitError",
+    "CheckedBuild",
+    "Checkup",
+    "Collected",
+    "Compared",
     "CompileError",
     "CompilerUnavailableError",
+    "Coverage",
     "DataError",
+    "Deleted",
     "IntegrityError",
     "InterruptedRunError",
     "MissError",
     "Outcome",
+    "Pinned",
     "Plan",
     "Ran",
     "Recipe",
@@ -58,7 +77,9 @@ __all__ = [
     "Record",
     "RemoteError",
     "Reported",
+    "RunWhy",
     "Session",
+    "Stats",
     "Store",
     "StoreError",
     "Trained",
@@ -67,18 +88,31 @@ __all__ = [
     "UsageError",
     "WaitedTooLongError",
     "Warmed",
+    "Why",
     "__version__",
     "attach",
+    "check_build",
+    "compare",
+    "coverage",
+    "gc",
     "load_recipe",
     "open_store",
+    "pin",
+    "pins",
     "plan",
     "pull",
     "push",
     "records",
+    "rm",
     "run",
     "session",
+    "stats",
     "train",
+    "unpin",
+    "verify",
     "warm",
+    "why",
+    "why_run",
 ]
 
 

@@ -1,12 +1,46 @@
 from cachekit.actions.attach import Attached, Attachment
+from cachekit.actions.check_build import CheckedBuild
+from cachekit.actions.checkup import Checkup
+from cachekit.actions.coverage import Coverage
+from cachekit.actions.gc import Collected
+from cachekit.actions.pins import Pinned
 from cachekit.actions.plan import Plan
 from cachekit.actions.pull_recipes import Outcome
 from cachekit.actions.push_records import Reported
+from cachekit.actions.remove import Deleted
 from cachekit.actions.run import Ran
 from cachekit.actions.session import Session
+from cachekit.actions.stats import Stats
 from cachekit.actions.train import Trained
 from cachekit.actions.warm import Warmed
-from cachekit.api import attach, load_recipe, open_store, plan, pull, push, records, run, session, train, warm
+from cachekit.actions.why import Compared, Why
+from cachekit.actions.why_run import RunWhy
+from cachekit.api import (
+    Cache,
+    attach,
+    check_build,
+    compare,
+    coverage,
+    gc,
+    load_recipe,
+    open_store,
+    pin,
+    pins,
+    plan,
+    pull,
+    push,
+    records,
+    rm,
+    run,
+    session,
+    stats,
+    train,
+    unpin,
+    verify,
+    warm,
+    why,
+    why_run,
+)
 from cachekit.errors import (
     AuthError,
     CachekitError,
@@ -33,15 +67,23 @@ __all__ = [
     "Attached",
     "Attachment",
     "AuthError",
+    "Cache",
     "CacheCallback",
     "CachekitError",
+    "CheckedBuild",
+    "Checkup",
+    "Collected",
+    "Compared",
     "CompileError",
     "CompilerUnavailableError",
+    "Coverage",
     "DataError",
+    "Deleted",
     "IntegrityError",
     "InterruptedRunError",
     "MissError",
     "Outcome",
+    "Pinned",
     "Plan",
     "Ran",
     "Recipe",
@@ -49,7 +91,9 @@ __all__ = [
     "Record",
     "RemoteError",
     "Reported",
+    "RunWhy",
     "Session",
+    "Stats",
     "Store",
     "StoreError",
     "Trained",
@@ -58,18 +102,31 @@ __all__ = [
     "UsageError",
     "WaitedTooLongError",
     "Warmed",
+    "Why",
     "__version__",
     "attach",
+    "check_build",
+    "compare",
+    "coverage",
+    "gc",
     "load_recipe",
     "open_store",
+    "pin",
+    "pins",
     "plan",
     "pull",
     "push",
     "records",
+    "rm",
     "run",
     "session",
+    "stats",
     "train",
+    "unpin",
+    "verify",
     "warm",
+    "why",
+    "why_run",
 ]
 
 __version__: str

@@ -11,13 +11,15 @@ import os
 import textwrap
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from cachekit import config_spelling, model_config, zoo
 from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.gated import gated
 from cachekit.recipe import Recipe
 
 PATIENCE = 5.0  # seconds that the Hub gets to give a config.json: a page of text
@@ -80,8 +82,7 @@ GENERIC_DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(Struct, frozen=True):
     """A model's config, and where it was found.
 
     Attributes:
@@ -269,6 +270,8 @@ def _download(model_id: str, revision: str | None) -> Path:
     try:
         return _within(PATIENCE, lambda: _fetch(model_id, revision))
     except Exception as error:  # the client's errors differ by version and have no common root
+        if closed := gated(error, "model.id", model_id):
+            raise closed from error
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         raise UnknownNameError(
             f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",

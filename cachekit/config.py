@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cachekit.amounts import or_none, parse_age, parse_size
+from msgspec import Struct
+
 from cachekit.errors import UsageError
+from cachekit.settings import SETTINGS, by_default
 
 PREFIX = "CACHEKIT_"
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
@@ -25,8 +26,7 @@ TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A value and where it came from.
 
     Attributes:
@@ -42,8 +42,7 @@ class Setting:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """All settings of one run.
 
     Attributes:
@@ -75,106 +74,6 @@ class Config:
     gc_max_size: int | None
     gc_max_age: float | None
     settings: tuple[Setting, ...]
-
-
-def _folder(value: Any) -> Path:
-    if not isinstance(value, str | Path) or not str(value):
-        raise ValueError("expected the path of a folder")
-    return Path(os.path.expandvars(str(value))).expanduser().absolute()
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("expected a name")  # noqa: TRY004 - one kind of error for bad values
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError("a number of seconds, 0 or more")  # noqa: TRY004 - as above
-    seconds = float(value)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError("a number of seconds, 0 or more")
-    return seconds
-
-
-def _days(value: Any) -> int:
-    if isinstance(value, bool | float):
-        raise ValueError("a whole number of days, 0 or more")  # noqa: TRY004 - one kind of error for bad values
-    days = int(value)
-    if days < 0:
-        raise ValueError("a number of days, 0 or more")
-    return days
-
-
-def _bytes(value: Any) -> int:
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(?:i?B)?", str(value).strip())
-    if isinstance(value, bool) or matched is None:
-        raise ValueError("a number of bytes, 0 or more, or one like 500MB")
-    return int(float(matched[1]) * 1000 ** " KMGT".index(matched[2].upper() or " "))
-
-
-def _chain(value: Any) -> tuple[str, ...]:
-    entries = value.split(",") if isinstance(value, str) else value
-    if (
-        not isinstance(entries, list | tuple)
-        or not entries
-        or not all(isinstance(e, str) and e.strip() for e in entries)
-    ):
-        raise ValueError('expected "local:rw,NAME:r" or a list of such entries')
-    return tuple(entry.strip() for entry in entries)
-
-
-def _tables(value: Any) -> dict[str, dict[str, str]]:
-    """`{name: {url: …}}`, or `name=url,…` as a variable holds it."""
-    if isinstance(value, str):
-        value = {
-            name.strip(): {"url": url} for name, _, url in (part.partition("=") for part in value.split(",") if part)
-        }
-    if not isinstance(value, dict):
-        raise ValueError("expected [tiers.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
-    for name, table in value.items():
-        if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
-            raise ValueError(f'expected url = "…" for {name}')
-        if not all(isinstance(option, str) for option in table.values()):
-            raise ValueError(f"expected texts for {name}")
-    return {name: dict(table) for name, table in value.items()}
-
-
-# name -> (reader, help). The order is the order of `cachekit config`.
-_SETTINGS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "home": (_folder, "the store's folder"),
-    "live_dir": (_folder, "where compilers read and write during a run; must be a local disk"),
-    "compiler": (_name, "auto, or the name of a compiler"),
-    "wait_seconds": (_seconds, "how long to wait for another process that compiles the same key"),
-    "keep_logs": (_days, "days that run logs and journals are kept"),
-    "cache": (_chain, "the caches in order, each with what may be done there: local:rw,NAME:r"),
-    "tiers": (_tables, "what the names of shared caches stand for"),
-    "lease_seconds": (_seconds, "how long a silent machine keeps the right to compile a key for all; 0 chooses"),
-    "push_seconds": (_seconds, "how long a push may take, with waiting for a busy cache"),
-    "neighbour_bytes": (_bytes, "the largest record of another key that a warm starts from; 0 is none"),
-    "gc_max_size": (or_none(parse_size), "what `gc` leaves in the store: 50GB; none is no limit"),
-    "gc_max_age": (or_none(parse_age), "how long `gc` leaves a record that nobody uses: 30d; none is no limit"),
-}
-
-
-def _defaults() -> dict[str, Any]:
-    import platformdirs
-
-    return {
-        "home": platformdirs.user_cache_path("cachekit"),
-        "live_dir": None,  # `<home>/v1/live`, once home is known
-        "compiler": "auto",
-        "wait_seconds": 3600.0,
-        "keep_logs": 90,
-        "cache": ("local:rw",),
-        "tiers": {},
-        "lease_seconds": 0.0,
-        "push_seconds": 900.0,
-        "neighbour_bytes": 2_000_000_000,
-        "gc_max_size": None,
-        "gc_max_age": None,
-    }
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -247,11 +146,11 @@ def user_file() -> Path:
 
 def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     for name in table:
-        if name not in _SETTINGS:
-            near = get_close_matches(name, _SETTINGS, n=1)
+        if name not in SETTINGS:
+            near = get_close_matches(name, SETTINGS, n=1)
             raise UsageError(
                 f"{path}: unknown setting {name!r}",
-                cause="settings are: " + ", ".join(_SETTINGS),
+                cause="settings are: " + ", ".join(SETTINGS),
                 hint=f"did you mean {near[0]!r}?" if near else "remove the line",
             )
     found = {name: (value, str(path)) for name, value in table.items()}
@@ -290,12 +189,12 @@ def load(
         UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
     """
     environ = os.environ if environ is None else environ
-    found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in _defaults().items()}
+    found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in by_default().items()}
     if _is_file(own := user_file()):
         found |= _from_file(own, _read_toml(own))
     if project := project_file(cwd or Path.cwd()):
         found |= _from_file(*project)
-    for name in _SETTINGS:
+    for name in SETTINGS:
         variable = PREFIX + name.upper()
         if environ.get(variable):
             found[name] = (environ[variable], f"environment {variable}")
@@ -305,13 +204,13 @@ def load(
 
 def defaults() -> Config:
     """The settings of somebody who has none: what is left where files cannot be read."""
-    return _made({name: (value, "default") for name, value in _defaults().items()})
+    return _made({name: (value, "default") for name, value in by_default().items()})
 
 
 def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
     values: dict[str, Any] = {}
     settings = []
-    for name, (read, text) in _SETTINGS.items():
+    for name, (read, text) in SETTINGS.items():
         raw, origin = found[name]
         if name == "live_dir" and raw is None:
             raw = values["home"] / "v1" / "live"

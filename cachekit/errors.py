@@ -107,7 +107,10 @@ class MissError(CachekitError):
 
 
 class AuthError(CachekitError):
-    """A shared cache that this token may not read or write, or that is not there, which a Hub answers alike."""
+    """A shared cache that this token may not read or write, or that is not there, which a Hub answers alike.
+
+    And a model or a data set that its owners give only to people whom they let in.
+    """
 
     code = "auth"
     exit_code = 4

@@ -65,6 +65,7 @@ class Fingerprint(Struct, frozen=True):
         elsewhere: It is not this machine that was looked at.
         soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
         workers: Worker processes that `data_parallel_size: auto` means here.
+        lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), with a sentence for people.
     """
 
     compiler: str
@@ -77,6 +78,7 @@ class Fingerprint(Struct, frozen=True):
     instance: str = ""
     elsewhere: bool = False
     soft_variables: frozenset[str] = frozenset()
+    lacks: dict[str, str] = {}
 
 
 def labels_of(recipe: Recipe) -> list[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
+
+SECOND = 10**9  # ns
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -27,11 +28,12 @@ class Journal:
         verb: The command of the run.
 
     Attributes:
-        run: The run's identity: UTC start and eight random hex digits; sorts by time.
+        run: The run's identity: its start, in UTC, to the second and then in hex, and four random digits. Names sort by
+            time.
     """
 
     def __init__(self, folder: Path | None, verb: str) -> None:
-        self.run = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()) + "-" + uuid.uuid4().hex[:8]
+        self.run = _name(time.time_ns())
         self._verb = verb
         self._file: TextIO | None = None
         self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
@@ -139,3 +141,9 @@ def read(path: Path) -> list[Event]:
         if isinstance(event, dict):
             events.append(event)
     return events
+
+
+def _name(now: int) -> str:
+    seconds, rest = divmod(now, SECOND)
+    # Two runs of a script begin in one second, too.
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(seconds))}-{rest * 65536 // SECOND:04x}{os.urandom(2).hex()}"

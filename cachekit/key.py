@@ -10,8 +10,9 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 SCHEMA = 1
 
@@ -55,6 +56,8 @@ def _form(value: Any) -> Any:
     Most of a large record are small mappings that are canonical as they are: they are not copied.
     """
     kind = type(value)
+    if kind in _FLAT:
+        return value
     if kind is dict and _FLAT.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
         return value
     if kind is list:
@@ -64,14 +67,15 @@ def _form(value: Any) -> Any:
     return canonical(value)
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def canonical_json(value: Any) -> bytes:
     """The bytes that are hashed: sorted names, no spaces, UTF-8, each number in one form."""
-    text = json.dumps(_form(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8")
+    return _encode(_form(value)).encode("utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Ingredients:
+class Ingredients(Struct, frozen=True):
     """The named values behind a key.
 
     Attributes:
@@ -93,8 +97,7 @@ def key_of(hard: Mapping[str, Any], schema: int = SCHEMA) -> str:
     return hashlib.sha256(canonical_json({"schema": schema, "hard": hard})).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One ingredient that two sets do not share; ABSENT where one side lacks it."""
 
     name: str

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class Locked:
     Attributes:
         recipe: As it was named; a path is one from the lock file's folder.
         overrides: Fields that were changed.
+        tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
         instance: Likewise the machine type.
         tier: The cache that has them; `local` where only the store did.
@@ -54,11 +56,24 @@ class Locked:
     revision: str
     digest: str
     record: Record
+    tiny: bool = False
 
     @property
     def name(self) -> tuple[object, ...]:
         """What a later lock of the same replaces."""
-        return self.recipe, self.overrides, self.record.compiler, self.instance
+        return self.recipe, self.overrides, self.record.compiler, self.instance, self.tiny
+
+    @property
+    def words(self) -> str:
+        """The recipe with its changes, as somebody types them."""
+        return words(self.recipe, self.overrides, tiny=self.tiny)
+
+
+def words(recipe: str, overrides: Sequence[str], *, tiny: bool) -> str:
+    """A recipe with its changes, as somebody types them."""
+    return shlex.join(
+        [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides for word in ("--set", text))]
+    )
 
 
 def digest_of(record: Record) -> str:
@@ -110,11 +125,13 @@ def _entry(item: dict[str, Any]) -> Locked:
     if record is None:
         raise DamagedRecordError("a record in it is a later cachekit's")
     words = [item.get(name, "") for name in _WORDS]
-    overrides = item.get("set", [])
+    overrides, tiny = item.get("set", []), item.get("tiny", False)
     if not all(isinstance(word, str) for word in (*words, *overrides)):
         raise DamagedRecordError("a name in it is no text")
+    if not isinstance(tiny, bool):
+        raise DamagedRecordError("tiny is neither true nor false")
     recipe, toolchain, instance, tier, revision, digest = words
-    return Locked(recipe, tuple(overrides), toolchain, instance, tier, revision, digest, record)
+    return Locked(recipe, tuple(overrides), toolchain, instance, tier, revision, digest, record, tiny)
 
 
 def text(entries: Sequence[Locked]) -> str:
@@ -122,6 +139,7 @@ def text(entries: Sequence[Locked]) -> str:
     locked = []
     for entry in sorted(entries, key=lambda entry: (*map(str, entry.name), entry.record.key)):
         item: dict[str, Any] = {"recipe": entry.recipe, "set": list(entry.overrides)}
+        item |= {"tiny": True} if entry.tiny else {}
         item |= {name: getattr(entry, name) for name in ("toolchain", "instance") if getattr(entry, name)}
         item |= {"tier": entry.tier, "revision": entry.revision, "digest": entry.digest}
         locked.append(item | {"record": _sorted(msgspec.to_builtins(entry.record))})

@@ -375,7 +375,8 @@ def _check_columns(
 def _require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
     for name, field in columns.items():
         if name not in have:
-            near = get_close_matches(name, have, n=1, cutoff=0.3)
+            # Not one that another field names.
+            near = get_close_matches(name, [other for other in have if other not in columns], n=1, cutoff=0.3)
             perhaps = f", {near[0]!r} perhaps" if near else ""
             raise DataError(
                 f"{path}{f', {where}' if where else ''}: no column {name!r}",

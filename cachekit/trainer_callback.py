@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from cachekit.api import attach
+from cachekit.api import Cache
 
 if TYPE_CHECKING:
     from cachekit.actions.attach import Attached, Attachment
@@ -36,17 +36,30 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
     is in `report`, and one line of it goes to the logger `cachekit`.
 
     It must be made before anything compiles in this process, and works on what compiles in this process: under
-    `cachekit run` it leaves the work to that and only counts. See `cachekit.attach`, whose arguments it takes.
+    `cachekit run` it leaves the work to that and only counts. See `cachekit.attach`.
 
     Args:
         name: The key is made from this name, the model's config and the arguments that shape graphs, instead of the
             script: for notebooks, and for scripts that change all the time.
         ingredients: Something else that shapes the graphs.
-        **options: Those of `cachekit.attach`.
+        soft_args: Names of arguments that reach no graph.
+        require_warm: Raise `MissError` where there is no record, and at the end of a step that compiled.
+        recache: Restore nothing, and replace what there was.
+        **options: Those of `cachekit.Cache`: `cache="local:rw,hf://team/cache:rw"`.
     """
 
-    def __init__(self, name: str = "", *, ingredients: Mapping[str, str] | None = None, **options: Any) -> None:
-        self._name, self._ingredients, self._options = name, dict(ingredients or {}), options
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        ingredients: Mapping[str, str] | None = None,
+        soft_args: Sequence[str] = (),
+        require_warm: bool = False,
+        recache: bool = False,
+        **options: Any,
+    ) -> None:
+        self._name, self._ingredients, self._cache = name, dict(ingredients or {}), Cache(**options)
+        self._soft, self._strict, self._replaces = tuple(soft_args), require_warm, recache
         self._attachment: Attachment | None = None
         self._compiled = 0
 
@@ -90,7 +103,13 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
     def _attach(self, args: Any, model: Any) -> None:
         if self._attachment is None:
             more = _shaping(args, model) if self._name else {}
-            self._attachment = attach(self._name, ingredients={**more, **self._ingredients}, **self._options)
+            self._attachment = self._cache.attach(
+                self._name,
+                ingredients={**more, **self._ingredients},
+                soft_args=self._soft,
+                require_warm=self._strict,
+                recache=self._replaces,
+            )
 
     def _keep(self) -> None:
         if self._attachment is None:

@@ -95,9 +95,10 @@ def _context(parser: Any) -> Any:
 def settings() -> str:
     """Every setting, from `config.py`."""
     from cachekit import config
+    from cachekit.settings import by_default
 
     found = config.load({}, environ={}, cwd=Path("/"))
-    defaults = config._defaults()  # noqa: SLF001 - what the code says, not what this machine has set
+    defaults = by_default()  # what the code says, not what this machine has set
     rows = []
     for one in found.settings:
         default = {"home": "the platform's cache folder", "live_dir": "`<home>/v1/live`"}.get(one.name)
@@ -202,10 +203,9 @@ def python() -> str:
         value = getattr(cachekit, name)
         lines += [f"### `{name}`", "", "```python", _signature(name, value), "```", ""]
         lines += [*_markdown(inspect.getdoc(value) or ""), ""]
-    lines += ["## The callback", "", *_callback(), "", "## Results and collaborators", ""]
-    for name in (
-        name for name in names if name[0].isupper() and not name.endswith("Error") and name != "CacheCallback"
-    ):
+    lines += ["## Options", "", *_cache(), "## The callback", "", *_callback(), "", "## Results and collaborators", ""]
+    shown = {"Cache", "CacheCallback"}
+    for name in (name for name in names if name[0].isupper() and not name.endswith("Error") and name not in shown):
         value = getattr(cachekit, name)
         lines += [f"### `{name}`", "", f"`{value.__module__}.{name}`", "", *_markdown(inspect.getdoc(value) or ""), ""]
         for member, found in vars(value).items():
@@ -221,6 +221,14 @@ def python() -> str:
     return "\n".join([*lines, "## Errors", "", f"{errors_of}: see [errors](errors.md).", ""])
 
 
+def _cache() -> list[str]:
+    """The class whose methods are the functions."""
+    import cachekit
+
+    signature = _signature("Cache", cachekit.Cache)
+    return ["### `Cache`", "", "```python", signature, "```", "", *_markdown(inspect.getdoc(cachekit.Cache) or ""), ""]
+
+
 def _callback() -> list[str]:
     """Read as text: importing it imports transformers."""
     import ast
@@ -233,7 +241,7 @@ def _callback() -> list[str]:
 
 
 def _signature(name: str, value: Any) -> str:
-    text = str(inspect.signature(value)).replace("'", "")
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))  # annotations are texts
     if len(text) < 70:
         return f"{name}{text}"
     inner, _, returns = text[1:].rpartition(")")

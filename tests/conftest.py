@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # Its Xet part keeps there what it sent to which address: a test Hub at an address of an earlier one would lack that.
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="cachekit-tests-hf-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+
+# Nothing is asserted about time. The environments of old clients of the Hub have no hypothesis, and need none.
+with suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
 
 # A shell starts its background jobs deaf to Ctrl-C, and every process below inherits that: tests that press it would
 # wait for ever.

@@ -18,7 +18,6 @@ import tempfile
 import time
 import traceback
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -231,7 +230,9 @@ class Watched:
 
     def limit(self, neighbour):
         """Another largest size of a neighbour's record; returns itself."""
-        self.session = replace(self.session, config=replace(self.session.config, neighbour_bytes=neighbour))
+        self.session = structs.replace(
+            self.session, config=structs.replace(self.session.config, neighbour_bytes=neighbour)
+        )
         return self
 
     def prepare(self, wanted=None):

@@ -141,7 +141,7 @@ def test_what_compiles_after_the_end_is_kept_at_exit(script):
     assert script()["compiled"] == 2
     second = script()
     assert (second["compiled"], second["found"]) == (0, 3)
-    [record] = cachekit.records(script.environment["CACHEKIT_HOME"])
+    [record] = cachekit.Cache(home=script.environment["CACHEKIT_HOME"]).records()
     assert record.compile_seconds == 4.0, "each graph's seconds once"
 
 
@@ -149,7 +149,7 @@ def test_what_compiles_after_the_end_is_kept_at_exit(script):
 def test_a_run_that_fails_keeps_what_it_compiled(script, end, code):
     script.write("cache = cachekit.attach()", "compile('forward')", end)
     script(code=code)
-    [record] = cachekit.records(script.environment["CACHEKIT_HOME"])
+    [record] = cachekit.Cache(home=script.environment["CACHEKIT_HOME"]).records()
     assert record.soft["command.finished"] is False
 
 
@@ -174,7 +174,7 @@ def test_too_late_is_said_and_nothing_is_touched(script):
     done = script(TORCHINDUCTOR_CACHE_DIR=str(script.work))
     assert (done["state"], done["compiled"], done["kept"]) == ("late", 1, False)
     assert "attach earlier" in done["notes"][0]
-    assert cachekit.records(script.environment["CACHEKIT_HOME"]) == []
+    assert cachekit.Cache(home=script.environment["CACHEKIT_HOME"]).records() == []
 
 
 def test_the_environment_is_given_back(script):

@@ -124,7 +124,7 @@ def test_a_damaged_note_is_none(tmp_path):
 CODES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.sampled_from([b"one", b"two"]), min_size=1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CODES, CODES)
 def test_twins_are_the_modules_of_one_name_and_other_bytes(mine, theirs):
     def record(codes):
@@ -138,7 +138,7 @@ def test_twins_are_the_modules_of_one_name_and_other_bytes(mine, theirs):
     assert all(one.files == ("a.code",) and one.ours != one.theirs for one in found)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(["ann", "carl"]), st.sampled_from([b"1", b"2", b"3"])), max_size=6))
 def test_whatever_is_pushed_in_whatever_order_every_difference_is_told_to_who_pushes(pushes):
     with memory_folder() as folder:

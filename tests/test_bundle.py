@@ -51,7 +51,7 @@ PATHS = st.lists(STEP.filter(lambda step: step not in {".", ".."}), min_size=1, 
 
 
 @given(PATHS, st.integers(0, 1 << 42))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_tar_reads_every_header(path, size):
     msgspec.convert(path[:1024], RelativePath)
     tar = tarfile.open(fileobj=io.BytesIO(header(path, size) + b"\0" * 1024))  # noqa: SIM115 - in memory
@@ -61,7 +61,7 @@ def test_tar_reads_every_header(path, size):
 
 
 @given(st.dictionaries(PATHS, st.binary(max_size=1500), max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_is_written_is_read(contents):
     members = [Member(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
     out = io.BytesIO()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 from standins import StandIn, Watched, overwrite
-from test_sharing import Broken
+from watched_tiers import Broken
 
 from cachekit.actions.train import train
 from cachekit.actions.warm import warm
@@ -98,7 +97,7 @@ def compiler_bypass(scene):
             result = launcher.run(*arguments, **options)
             return structs.replace(result, counters={**result.counters, "fxgraph_cache_bypass": 2})
 
-    watched.session = replace(watched.session, launcher=Refuses())
+    watched.session = structs.replace(watched.session, launcher=Refuses())
     return scene.warm(watched)
 
 
@@ -108,7 +107,7 @@ def store_unreadable(scene):
     scene.warm(warmed)
     (path,) = (warmed.store.layout.records).glob("*/*/*.json")
     path.unlink()
-    path.mkdir()  # whoever reads it gets an error of the system
+    path.symlink_to(path.name)  # whoever reads it gets an error of the system
     watched = scene.member()
     return scene.warm(watched)
 
@@ -209,7 +208,7 @@ def tier_offline(scene):
     watched = scene.member()
     chain = Chain((), watched.journal, {"team": lambda: None})
     chain.postpone = lambda _: None
-    watched.session = replace(watched.session, chain=chain)
+    watched.session = structs.replace(watched.session, chain=chain)
     return scene.warm(watched)
 
 

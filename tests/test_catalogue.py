@@ -229,7 +229,7 @@ def test_a_catalogue_says_nothing_of_records_that_are_gone(home, eager, monkeypa
     assert opened(home).layout.catalogue.stat().st_size < large / 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_catalogue_is_never_believed(tmp_path_factory, data):
     home = tmp_path_factory.mktemp("store") / "home"
@@ -282,7 +282,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 def test_each_change_is_seen_at_once(tmp_path_factory, steps):
     home = tmp_path_factory.mktemp("store") / "home"
@@ -319,14 +319,14 @@ SETS = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SETS, st.lists(SETS, max_size=6))
 def test_records_are_ranked_as_nearest_would(tmp_path_factory, wanted, candidates):
     home = tmp_path_factory.mktemp("store") / "home"
     records = {key_of(hard): made(0, hard=hard, key=key_of(hard)) for hard in candidates}
     for record in records.values():
         put(home, record, wait=False)
-    ranked = [each.key for each in opened(home).summaries().ranked(wanted)]
+    ranked = [each.key for each in opened(home).summaries().ranking(wanted).where()]
 
     def rank(key):
         changes = difference(records[key].hard, wanted)
@@ -335,7 +335,7 @@ def test_records_are_ranked_as_nearest_would(tmp_path_factory, wanted, candidate
     assert ranked == sorted(records, key=rank)
     found = nearest(wanted, {key: record.hard for key, record in records.items()})
     assert found == ((ranked[0], difference(records[ranked[0]].hard, wanted)) if ranked else None)
-    even = [each.key for each in opened(home).summaries().ranked(wanted, lambda each: each.key < "8")]
+    even = [each.key for each in opened(home).summaries().ranking(wanted).where(lambda each: each.key < "8")]
     assert even == [key for key in ranked if key < "8"]
 
 

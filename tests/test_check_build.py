@@ -104,7 +104,7 @@ def graph(seconds, root, code="kernel(x)", size=8):
 
 
 @pytest.mark.feature("M4")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.sampled_from(ROOTS), st.sampled_from(ROOTS))
 def test_graphs_are_the_same_whenever_and_wherever_they_were_made(first, second, here, there):
     with memory_folder() as folder:
@@ -113,12 +113,31 @@ def test_graphs_are_the_same_whenever_and_wherever_they_were_made(first, second,
 
 
 @pytest.mark.feature("M4")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(), st.integers(-(2**70), 2**70))
 def test_any_other_difference_in_a_graph_counts(code, size):
     with memory_folder() as folder:
         found = compared(folder, graph(5, ROOTS[0]), graph(5, ROOTS[0], code, size))
         assert found.differ == (() if (code, size) == ("kernel(x)", 8) else ("fxgraph/ab/fkey",))
+
+
+def runnable(settings, code="x = 1"):
+    """A graph with the text that torch keeps for running it alone; the settings are those that a process touched."""
+    variable = f"os.environ['CACHEKIT_THING{len(settings)}'] = '/a/path'\n"
+    text = "import os\n" + variable + "import torch\n"
+    text += "".join(f"torch._inductor.config.{name} = {value}\n" for name, value in settings) + code
+    return {"fxgraph/ab/fkey/1": pickle.dumps({"runnable_graph_str": text, "source_code": code})}
+
+
+@pytest.mark.feature("M4")
+def test_settings_that_a_process_happened_to_touch_are_no_difference(tmp_path):
+    """Of a graph that compiled alone, and of one that compiled after others."""
+    touched = [("inplace_buffers", True), ("triton.store_cubin", False), ("a.b", "[1, 'x = y']")]
+    for other in ([], touched[:1], touched[::-1]):
+        assert compared(tmp_path, runnable(touched), runnable(other)).differ == ()
+    assert compared(tmp_path, runnable(touched), runnable(touched, "x = 2")).differ == ("fxgraph/ab/fkey",)
+    evil = runnable([], "torch._inductor.config.x = 1\nx = 1")["fxgraph/ab/fkey/1"].replace(b"runnable", b"unknowns")
+    assert compared(tmp_path, {"fxgraph/ab/fkey/1": evil}, runnable([])).differ == ("fxgraph/ab/fkey",)
 
 
 def test_no_pickle_is_loaded(tmp_path):
@@ -174,7 +193,7 @@ def test_machine_code_is_the_same_wherever_it_was_made(tmp_path, kernels):
 
 
 @pytest.mark.feature("M4")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_changed_byte_of_code_is_found(kernels, data):
     raw = bytearray(kernels[0])

@@ -1,9 +1,9 @@
-"""Settings: which source wins, where each value came from, and what is said of one that cannot be."""
+"""Settings: which source wins, and where each value came from."""
 
-import json
 from pathlib import Path
 
 import pytest
+from config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
 from doctor_cases import another_user
 
 from cachekit import config
@@ -11,72 +11,9 @@ from cachekit.errors import UsageError
 
 pytest_plugins = ["doctor_cases"]
 
-VALUES = {
-    "home": ("/flag", "/env", "/project", "/user"),
-    "live_dir": ("/flag", "/env", "/project", "/user"),
-    "compiler": ("flag", "env", "project", "user"),
-    "wait_seconds": (1.5, "2.5", 3.5, 4.5),
-    "keep_logs": (1, "2", 3, 4),
-    "cache": ("local,/flag", "local,/env:r", ["local", "/project:rw"], ["local"]),
-    "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
-    "lease_seconds": (1.5, "2.5", 3.5, 4.5),
-    "push_seconds": (1.5, "2.5", 3.5, 4.5),
-    "neighbour_bytes": (0, "2", 300, "4"),
-    "gc_max_size": (1, "2", 3, 4),
-    "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
-}
-
-
-class Place:
-    """A project with a folder inside, and a user of its own."""
-
-    def __init__(self, root):
-        self.project = root / "project"
-        self.inside = self.project / "a" / "b"
-        self.inside.mkdir(parents=True)
-
-    @property
-    def user_file(self):
-        return config.user_file()
-
-    def write(self, path, text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
-        return path
-
-    def load(self, flags=None, cwd=None, **environ):
-        return config.load(flags, environ=environ, cwd=cwd or self.inside)
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "somebody"))
-    return Place(tmp_path)
-
 
 def origins(loaded):
     return {setting.name: setting.origin for setting in loaded.settings}
-
-
-def toml(**values):
-    """A settings file, in which a table of tables is written as one would: `[tiers.t]`, at the end."""
-    plain = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if not isinstance(value, dict))
-    tables = [
-        (f"{name}.{key}", table)
-        for name, value in values.items()
-        if isinstance(value, dict)
-        for key, table in value.items()
-    ]
-    return plain + "".join(f"[{name}]\n{toml(**table)}" for name, table in tables)
-
-
-def refused(place, *arguments, **environ):
-    with pytest.raises(UsageError) as caught:
-        place.load(*arguments, **environ)
-    assert caught.value.exit_code == 2
-    return caught.value
 
 
 # Which source wins
@@ -261,144 +198,6 @@ def test_a_relative_address_of_a_file_starts_at_the_file(place):
     place.write(place.project / "cachekit.toml", toml(tiers={"near": {"url": "./cache"}, "far": {"url": "hf://a/b"}}))
     loaded = place.load()
     assert loaded.tiers == {"near": {"url": str(place.project / "cache")}, "far": {"url": "hf://a/b"}}
-
-
-# What cannot be
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"cache": 7},
-        {"cache": []},
-        {"cache": ["local", ""]},
-        {"cache": ["local", 3]},
-        {"tiers": {"t": {}}},
-        {"tiers": {"t": {"url": ""}}},
-        {"tiers": {"t": {"url": 3}}},
-        {"tiers": {"t": {"url": "/x", "region": 3}}},
-        {"tiers": "t"},
-    ],
-)
-def test_a_chain_or_a_table_that_is_none(place, values):
-    place.write(place.project / "cachekit.toml", toml(**values))
-    assert str(place.project) in refused(place).cause
-
-
-def test_an_unknown_setting_gets_the_nearest(place):
-    for path in (place.project / "cachekit.toml", place.user_file):
-        place.write(path, toml(hme="/x"))
-        error = refused(place)
-        assert str(path) in error.message
-        assert "'hme'" in error.message
-        assert all(name in error.cause for name in VALUES)
-        assert error.hint == "did you mean 'home'?"
-        path.unlink()
-
-
-def test_an_unknown_setting_like_no_other(place):
-    place.write(place.project / "pyproject.toml", "[tool.cachekit]\nzzzz = 1\n")
-    error = refused(place)
-    assert "'zzzz'" in error.message
-    assert error.hint == "remove the line"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "home = ",
-        "home",
-        "home = /x",
-        "[a",
-        "home = '/x'\nhome = '/y'\n",
-        b"home = '\xff'",
-        "home = '/x\n",
-        "keep_logs = 07",
-    ],
-)
-@pytest.mark.parametrize("which", ["project", "user", "pyproject"])
-def test_bad_toml_is_refused_with_its_file(place, which, text):
-    path = {
-        "project": place.project / "cachekit.toml",
-        "user": place.user_file,
-        "pyproject": place.project / "pyproject.toml",
-    }[which]
-    head = "[tool.cachekit]\n" if which == "pyproject" else ""
-    place.write(path, head.encode() + (text if isinstance(text, bytes) else text.encode()))
-    error = refused(place)
-    assert error.message == f"{path} is not valid TOML"
-    assert error.cause
-    assert error.hint
-
-
-BAD = [
-    ("wait_seconds", "soon"),
-    ("wait_seconds", -1),
-    ("wait_seconds", "nan"),
-    ("wait_seconds", "inf"),
-    ("wait_seconds", True),
-    ("wait_seconds", [1]),
-    ("wait_seconds", {}),
-    ("keep_logs", "many"),
-    ("keep_logs", -1),
-    ("keep_logs", 3.7),
-    ("keep_logs", True),
-    ("keep_logs", []),
-    ("home", ["/x"]),
-    ("home", 5),
-    ("home", True),
-    ("home", ""),
-    ("home", {}),
-    ("home", "~no-such-user-at-all/x"),
-    ("live_dir", ["/x"]),
-    ("live_dir", ""),
-    ("compiler", 5),
-    ("compiler", ["inductor"]),
-    ("compiler", False),
-    ("compiler", {}),
-]
-
-
-@pytest.mark.parametrize("name, value", BAD)
-def test_a_bad_value_is_refused_with_its_origin(place, name, value):
-    written = "{}" if value == {} else json.dumps(value)
-    path = place.write(place.project / "cachekit.toml", f"{name} = {written}\n")
-    error = refused(place)
-    assert error.message.startswith(f"setting {name} = ")
-    assert error.message.endswith("is not usable")
-    assert str(path) in error.cause
-
-
-@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
-@pytest.mark.parametrize("name", ["keep_logs", "wait_seconds"])
-def test_what_is_not_finite_is_refused(place, name, value):
-    path = place.write(place.user_file, f"{name} = {value}\n")
-    error = refused(place)
-    assert error.message.startswith(f"setting {name} = ")
-    assert str(path) in error.cause
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("wait_seconds", "soon"),
-        ("wait_seconds", "-1"),
-        ("wait_seconds", "inf"),
-        ("keep_logs", "1.5"),
-        ("keep_logs", "ten"),
-        ("home", "~no-such-user-at-all/x"),
-    ],
-)
-def test_a_bad_value_of_a_variable_or_flag_is_refused_with_its_origin(place, name, value):
-    error = refused(place, **{f"CACHEKIT_{name.upper()}": value})
-    assert f"from environment CACHEKIT_{name.upper()}: " in error.cause
-    error = refused(place, {name: value})
-    assert "from flag: " in error.cause
-
-
-def test_a_value_that_is_overridden_need_not_be_good(place):
-    place.write(place.project / "cachekit.toml", toml(keep_logs="many"))
-    assert place.load({"keep_logs": 5}).keep_logs == 5
 
 
 # Yes and no

@@ -237,7 +237,7 @@ def test_a_key_that_was_built_twice_is_told_with_both_builders(tmp_path):
 # Any state
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 6).flatmap(
         lambda count: st.tuples(

@@ -268,3 +268,21 @@ def test_a_clock_that_was_set_back(home):
     found = the_problem("clock")
     assert "2 hours from now" in found["said"]
     assert found["run"] == "sudo chronyc makestep"
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("told", ["by its time", "by its name"])
+def test_a_journal_from_the_future(home, told):
+    month = home / "v1" / "journal" / "202601"
+    later = time.time() + 7200
+    name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(later if told == "by its name" else later - 9000))
+    month.mkdir(parents=True)
+    (month / "20260101T000000Z-00000000.jsonl").touch()
+    assert fine("clock")
+    journal = month / f"{name}-0a1b2c3d.jsonl"
+    journal.touch()
+    if told == "by its time":
+        os.utime(journal, (later, later))
+    found = the_problem("clock")
+    assert str(journal) in found["said"]
+    assert "2 hours from now" in found["said"]

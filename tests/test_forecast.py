@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from msgspec import structs
 from standins import StandIn, Watched, make_record, publish, recipe
-from test_sharing import Counted
 from tier_processes import KINDS, serve
+from watched_tiers import Counted
 
 from cachekit.actions.forecast import Request, forecast
 from cachekit.actions.plan import plan

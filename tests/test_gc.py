@@ -233,7 +233,7 @@ def test_an_index_that_cannot_be_read_removes_nothing(home, watched):
 
 
 @pytest.mark.feature("G4")
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6))
 def test_a_dry_run_names_exactly_what_then_goes(tmp_path_factory, seed):
     chosen = random.Random(seed)

@@ -130,6 +130,7 @@ CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "
 
 
 def stress(tmp_path, seconds):
+    """All roles side by side; returns what they did, for `--junitxml`."""
     home, shared = tmp_path / "home", tmp_path / "shared"
     shared.mkdir()
     watched = Watched(home, shared=[(FolderTier(shared), "rw")])
@@ -161,17 +162,19 @@ def stress(tmp_path, seconds):
         assert served(watched.store, record) == contents(record)
     assert watched.damage() == []
     assert list(watched.store.layout.holds.iterdir()) == []
+    done_by = [f"{role} {count}" for role, count in zip(CREW, counts, strict=True)]
+    return f"{', '.join(done_by)}; {done.before} bytes, {done.after} after the last gc, of {LIMIT}"
 
 
 @pytest.mark.feature("G3", "G2", "G1")
-def test_for_some_seconds(tmp_path):
-    stress(tmp_path, 8)
+def test_for_some_seconds(tmp_path, record_testsuite_property):
+    record_testsuite_property("did", stress(tmp_path, 8))
 
 
 @pytest.mark.slow
 @pytest.mark.feature("G3", "G2", "G1")
-def test_for_ten_minutes(tmp_path):
-    stress(tmp_path, MINUTES * 60)
+def test_for_ten_minutes(tmp_path, record_testsuite_property):
+    record_testsuite_property("did", stress(tmp_path, MINUTES * 60))
 
 
 # One at a time

@@ -6,26 +6,13 @@ from pathlib import Path
 
 import pytest
 from aged_store import age
-from crash.server import Crashes, calls
-from standins import Watched, expected, find, make_record, memory_folder, publish, served, tree
+from crash.server import calls
+from crash_session import crashes, tmp_path  # noqa: F401 - fixtures
+from standins import Watched, expected, find, make_record, publish, served, tree
 
 from cachekit.actions.gc import Limits, gc
 from cachekit.actions.pins import Named, pin
 from cachekit.actions.verify import verify
-
-
-@pytest.fixture(scope="module")
-def crashes(tmp_path_factory):
-    server = Crashes(tmp_path_factory.mktemp("crashes"))
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def tmp_path():
-    with memory_folder() as folder:
-        yield folder
-
 
 MADE = [make_record(number, (f"own {number}", f"also {number}", "same"), size=400) for number in range(5)]
 OLD = make_record(0, ("before", "same"), size=400)

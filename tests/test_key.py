@@ -146,7 +146,7 @@ def random_ingredients(random):
     return {f"{random.choice('abc')}.{random.choice('xyz')}": random.choice(values) for _ in range(random.randrange(7))}
 
 
-@settings(max_examples=10_000, deadline=None)
+@settings(max_examples=10_000)
 @given(st.integers(0, 2**64))
 def test_a_key_depends_on_each_value_and_on_no_order(seed):
     random = Random(seed)
@@ -161,7 +161,7 @@ def test_a_key_depends_on_each_value_and_on_no_order(seed):
         assert (difference(hard, changed) == []) == same
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(HARD)
 def test_a_key_depends_on_values_only(hard):
     key = key_of(hard)
@@ -171,7 +171,7 @@ def test_a_key_depends_on_values_only(hard):
     assert Ingredients(hard, {"a": 1}).key == Ingredients(hard).key == key
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(VALUES)
 def test_the_canonical_form_is_stable_and_loses_nothing(value):
     raw = canonical_json(value)
@@ -179,7 +179,7 @@ def test_the_canonical_form_is_stable_and_loses_nothing(value):
     assert canonical_json(json.loads(raw)) == raw
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(HARD)
 def test_removing_an_ingredient_changes_the_key(hard):
     for name in hard:
@@ -188,7 +188,7 @@ def test_removing_an_ingredient_changes_the_key(hard):
         assert difference(hard, fewer) == [Change(name, hard[name], ABSENT)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(HARD)
 def test_the_schema_number_is_in_the_key(hard):
     assert key_of(hard) == key_of(hard, SCHEMA) != key_of(hard, SCHEMA + 1)
@@ -226,7 +226,7 @@ def test_a_difference_is_sorted_and_names_both_sides():
     assert repr(ABSENT) == "(absent)"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(HARD, HARD)
 def test_a_difference_is_what_makes_one_of_the_other(old, new):
     changes = difference(old, new)
@@ -243,7 +243,7 @@ def test_a_difference_is_what_makes_one_of_the_other(old, new):
     assert difference(new, old) == [Change(change.name, change.new, change.old) for change in changes]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FLAT, FLAT, FLAT)
 def test_distance_is_a_metric(one, two, three):
     def apart(old, new):
@@ -267,7 +267,7 @@ def test_another_compiler_is_further_than_another_model_than_another_batch_size(
     assert apart("no-such-section") == apart("training.a") < min(WEIGHTS.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(FLAT, st.dictionaries(st.text("abc", min_size=1, max_size=2), FLAT, max_size=5))
 def test_the_nearest_is_the_least_different(wanted, candidates):
     found = nearest(wanted, candidates)

@@ -82,10 +82,21 @@ def for_task(section, field):
     return [f"task={task}", *(f"data.{name}=null" for name in dropped), *room]
 
 
+def beside(field, value):
+    """What else a recipe must say, for a value to mean something."""
+    if value is None:
+        return []
+    return {
+        "eval_strategy": ["training.eval_steps=10"] if value == "steps" else [],
+        "eval_steps": ["training.eval_strategy=steps"],
+        "save_steps": ["training.save_strategy=steps"],
+    }.get(field, [])
+
+
 # This recipe cannot become one of images; see test_task_image_classification.py for the field that only they have.
 @pytest.mark.parametrize("section, field, value", [change for change in FIELD_CHANGES if change[1] != "image_size"])
 def test_each_field_is_in_the_key_or_soft(section, field, value):
-    extra = ["training.eval_steps=10"] if value == "steps" else []
+    extra = beside(field, value)
     of_task, path = for_task(section, field), BASES.get(field, BERT)
     base = ingredients(*of_task, path=path)
     changed = ingredients(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
@@ -130,7 +141,7 @@ def test_making_a_field_soft_is_a_deliberate_act():
 @pytest.mark.parametrize("field", sorted(SOFT_TRAINING - {"output_dir"}))
 def test_soft_fields_are_recorded_beside_the_key(field):
     value = dict(fields_of(Training, load(BERT).training))[field]
-    extra = ["training.eval_steps=10"] if value == "steps" else []
+    extra = beside(field, value)
     changed = ingredients(*for_task("training", field), f"training.{field}={json.dumps(value)}", *extra)
     assert changed.soft[f"training.{field}"] == value
     assert not {f"training.{field}"} & set(changed.hard)
@@ -230,8 +241,13 @@ def test_the_number_of_labels_is_in_the_key_and_their_names_are_not():
         ["data.id=null", "data.path=/somewhere"],
         ["data.text_column=tweet", "data.label_column=mood"],
         ["data.train_split=a", "data.validation_split=b", "data.test_split=null"],
-        ["data.encoding=latin-1", "data.delimiter=;"],
-        ["data.validation_fraction=0.3", "data.max_train_samples=9", "data.max_eval_samples=9"],
+        ["data.id=null", "data.train_file=/rows.csv", "data.encoding=latin-1", "data.delimiter=;"],
+        [
+            "data.validation_split=null",
+            "data.validation_fraction=0.3",
+            "data.max_train_samples=9",
+            "data.max_eval_samples=9",
+        ],
         ["expect=[]"],
         ["compiler.name=inductor"],
     ],

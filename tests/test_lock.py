@@ -190,7 +190,7 @@ WORDS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
 
 
 @given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=2), WORDS, st.integers(0, 9)), max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_lock_file_says_what_was_written_in_any_order(rows):
     entries = [
         Locked(name, tuple(overrides), "", word, "t", "r", "d", anonymous(make_record(number)[0]))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 from msgspec import structs
-from test_main_job import Machine, assert_compiled_nothing
+from real_machine import Machine, assert_compiled_nothing
 
 from cachekit import archive
 from cachekit.journal import Journal
@@ -32,6 +34,14 @@ def machine(tmp_path_factory):
     return made
 
 
+def as_a_user(machine, *arguments):
+    """What a person is shown who has 80 columns."""
+    return subprocess.run(
+        [sys.executable, "-m", "cachekit", *arguments],
+        cwd=machine.work, env={**machine.environment, "COLUMNS": "80"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.feature("F1")
 def test_the_record_that_a_neighbour_helped_to_make_stands_alone(machine):
     assert_compiled_nothing(machine, machine("train", "tiny.yaml", *EVALUATION, "--require-warm"))
@@ -46,8 +56,9 @@ def test_a_rebuild_gives_the_same_and_finds_a_tampered_entry(machine, tmp_path):
     store = Store(machine.home, Journal(None, "test"))
     (record,) = store.records()
     tree = tmp_path / "tree"
+    tree.mkdir()
     with store.reading(record.files[0]) as blob:
-        archive.unpack(blob, tree)
+        archive.unpack(blob.location, tree, blob.through)
     kernel = min(tree.rglob("*.main.so"))
     raw = bytearray(kernel.read_bytes())
     raw[0x1100] ^= 1  # in the code
@@ -63,7 +74,13 @@ def test_a_rebuild_gives_the_same_and_finds_a_tampered_entry(machine, tmp_path):
         )
         store.publish(structs.replace(record, modules=(module,)), {sha256: packed})
     shutil.rmtree(tree)
-    bad = machine("warm", "tiny.yaml", *EVALUATION, "--check-build", code=5)
-    assert bad["differ"] == [kernel.relative_to(tree).as_posix()]
-    assert bad["error"]["code"] == "damaged"
-    assert bad["error"]["cause"].startswith(bad["differ"][0])
+    told = as_a_user(machine, "warm", "tiny.yaml", *EVALUATION, "--check-build")
+    assert told.returncode == 5
+    changed = kernel.relative_to(tree).as_posix()
+    assert [line for line in told.stdout.splitlines() if "differs  " in line][1:] == [f"    differs  {changed}"]
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    error, cause, hint = told.stderr.splitlines()[-3:]
+    assert error.startswith("error[damaged]: the record of tiny is not what compiling gives here")
+    assert cause.startswith("  cause: 1 of ")
+    assert f" parts differ: {changed}; the record was made by " in cause
+    assert hint == (f"  hint: cachekit warm tiny.yaml {' '.join(EVALUATION)} --recache puts a new one in its place")

@@ -6,8 +6,8 @@ import time
 import pytest
 from msgspec import structs
 from standins import PROVENANCE, StandIn, Watched, make_record, memory_folder, publish, recipe
-from test_sharing import Broken, Counted
 from tier_processes import KINDS, serve
+from watched_tiers import Broken, Counted
 
 from cachekit.actions.neighbours import Budget, Wanted, local, search
 from cachekit.actions.obtain import fetch

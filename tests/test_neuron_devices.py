@@ -131,7 +131,7 @@ def test_garbage_is_refused(text):
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_is_parsed_or_refused(text):
     for said in (text, text + json.dumps([TRN1]), TABLE[: 10 * len(text)] + text):
         with suppress(DeviceListError):

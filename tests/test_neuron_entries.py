@@ -316,7 +316,7 @@ def test_a_real_listing_is_understood(tmp_path):
     assert {stranger.path.name for stranger in found.strangers} == {"model.pt", "neuron_config.json"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([COMPILER, OTHER])), max_size=12))
 def test_any_tree_is_read_as_it_was_made(tmp_path_factory, made):
     root = tmp_path_factory.mktemp("root")

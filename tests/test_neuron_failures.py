@@ -156,7 +156,7 @@ def test_the_compilers_explanation_is_the_message():
 @given(
     st.text(max_size=200), st.one_of(st.none(), st.integers(-(2**31), 2**31)), st.one_of(st.none(), st.integers(0, 70))
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_end_has_a_class(text, exit_code, signal):
     failure = classify(text, exit_code=exit_code, signal=signal)
     assert CLASSES[failure.kind.name] is failure.kind

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import real_dir
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from neuron_files import make_neff, pack_neff, tar_of
 from neuron_trees import COMPILER, make, make_real, module_name
@@ -255,7 +255,6 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["target", "a", '{"target', "\\"]), DOCUMENTS), st.booleans(), st.data())
 def test_a_name_is_found_as_by_a_parser(document, plain, data):
     raw = json.dumps(document, ensure_ascii=plain).encode("utf-8", "surrogatepass")

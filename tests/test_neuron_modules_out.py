@@ -209,7 +209,7 @@ def test_real_neffs_are_taken(root, workspace):
     assert [item.path for item in found.skipped] == [broken]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from([*STATES, "damaged", "locked-success"]), st.booleans()), max_size=10))
 def test_out_and_back_is_the_same_and_only_what_is_whole(tmp_path_factory, made):
     base = tmp_path_factory.mktemp("case")

@@ -15,7 +15,7 @@ from neuron_files import make_neff, pack_neff, reason_of, tensors
 
 from cachekit.compilers.neuron.neff import NeffError, check, read, read_header, verify
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
 F32 = "float32"
 # What is known of the real files, by a part of their names: compiler, chip, LNC, version, digest, feature bits, built,

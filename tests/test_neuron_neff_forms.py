@@ -15,7 +15,7 @@ from cachekit.compilers.neuron.neff import read, verify
 from cachekit.compilers.neuron.neff.container import module_in
 from cachekit.compilers.neuron.neff.leaks import SHOWN
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
 F32 = "float32"
 

@@ -15,7 +15,7 @@ from neuron_files import INFO, KELF, entry, make_neff, pack_neff, reason_of, tar
 from cachekit.compilers.neuron.neff import NeffError, check, read
 from cachekit.compilers.neuron.neff.members import Limits
 
-RELAXED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
 F32 = "float32"
 

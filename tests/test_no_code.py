@@ -21,9 +21,10 @@ import sys
 for name in {barred!r}:
     sys.modules[name] = None  # importing it raises
 
-import builtins, concurrent.futures.thread, marshal  # the one module that a restore loads late
+import builtins, concurrent.futures.thread, marshal  # a restore loads some modules late
 from pathlib import Path
 from cachekit import archive
+from cachekit.compilers import archived
 from cachekit.journal import Journal
 from cachekit.store import Store
 from cachekit.compilers.inductor.adapter import Inductor

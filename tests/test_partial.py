@@ -7,6 +7,7 @@ import random
 from contextlib import nullcontext
 
 import pytest
+import xxhash
 from doctor_cases import another_user
 
 from cachekit.store import Store
@@ -18,7 +19,7 @@ pytest_plugins = ["doctor_cases"]
 SIZE = 3 * PIECE + 12_345  # above what is written without threads
 DATA = random.Random(1).randbytes(SIZE)
 DIGEST = hashlib.sha256(DATA).hexdigest()
-PIECES = tuple(hashlib.sha256(DATA[at : at + PIECE]).hexdigest() for at in range(0, SIZE, PIECE))
+PIECES = tuple(xxhash.xxh3_128(DATA[at : at + PIECE]).hexdigest() for at in range(0, SIZE, PIECE))
 
 
 @pytest.fixture

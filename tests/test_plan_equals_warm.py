@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 from msgspec import structs
+from real_machine import RECIPE, Machine
 from standins import StandIn, Watched, compiles, memory_folder, recipe, tick
-from test_main_job import RECIPE, Machine
 from tier_processes import serve
 
 from cachekit.actions.plan import plan
@@ -133,7 +133,7 @@ def test_200_random_edits(monkeypatch):
 
 SLOW_EDITS = [
     ("--set", "training.learning_rate=0.1"),
-    ("--set", "training.seed=7", "--set", "training.num_train_epochs=9"),
+    ("--set", "training.seed=7", "--set", "training.max_steps=9"),
     ("--set", "training.per_device_eval_batch_size=4"),
     ("--set", "data.labels=[calm, loud, silent]"),
     ("--set", "training.per_device_eval_batch_size=4", "--set", "training.save_steps=2"),

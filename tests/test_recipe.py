@@ -8,9 +8,7 @@ import pytest
 from recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
 from cachekit import zoo
-from cachekit.errors import RecipeError
-from cachekit.recipe import Recipe, json_schema, load, tasks
-from cachekit.recipe.load import LARGEST
+from cachekit.recipe import Recipe, json_schema, tasks
 from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.recipe.yamltext import parse
@@ -39,7 +37,7 @@ def test_every_field_is_read():
 name: all
 description: every field
 task: text-classification
-model: {id: a/b, revision: r, path: /m, from_config: true, config: {num_hidden_layers: 2}, tokenizer: a/c}
+model: {id: a/b, revision: r, from_config: true, config: {num_hidden_layers: 2}, tokenizer: a/c}
 data:
   id: d/e
   config: c
@@ -47,14 +45,11 @@ data:
   train_split: t
   validation_split: w
   test_split: u
-  delimiter: ";"
-  encoding: latin-1
   text_column: one
   text_pair_column: two
   label_column: three
   labels: [no, yes]
   num_labels: 2
-  validation_fraction: 0.2
   max_train_samples: 10
   max_eval_samples: 20
 training: {per_device_train_batch_size: 4, learning_rate: 1, bf16: true, optim: sgd, eval_strategy: no}
@@ -64,10 +59,10 @@ environment: {A: text, B: 1, C: 0.5}
 expect: [{instance: i, source: s, metrics: {accuracy: 0.9}, train_seconds: 1, dollars: 0.5, note: n}]
 """)
     assert recipe.model == Model(
-        "a/b", "r", "/m", None, from_config=True, config={"num_hidden_layers": 2}, tokenizer="a/c"
+        "a/b", "r", None, None, from_config=True, config={"num_hidden_layers": 2}, tokenizer="a/c"
     )
     assert recipe.data.labels == ("no", "yes")
-    assert (recipe.data.delimiter, recipe.data.text_pair_column, recipe.data.max_eval_samples) == (";", "two", 20)
+    assert (recipe.data.text_pair_column, recipe.data.max_eval_samples) == ("two", 20)
     assert (recipe.training.learning_rate, recipe.training.eval_strategy) == (1.0, "no")
     assert recipe.parallel == Parallel(2, 2, 2, zero_1=True, nodes=2)
     assert recipe.compiler == Compiler("inductor", ("--b", "--a=1"), {"c": 1, "d": True, "e": 0.5, "f": "g"})
@@ -318,66 +313,6 @@ def test_names_with_dots_are_set_as_a_file_says_them():
     assert read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 4}}}}\n", "compiler.options.cpp.simdlen=8") == options
     assert read(MINIMAL, "env.A.B=1").environment == {"A.B": 1}
     assert read(MINIMAL, "compiler.options={a: 1}").compiler.options == {"a": 1}
-
-
-# Files
-
-
-def test_a_file_is_read(tmp_path):
-    path = tmp_path / "r.yaml"
-    path.write_bytes(b"\xef\xbb\xbfname: x\r\nmodel: {id: b}\r\ndescription: caf\xc3\xa9\r\n")
-    assert load(path).description == "café"
-
-
-@pytest.mark.parametrize("spoil, line", [(b"\xff", 1), (b"name: x\n# caf\xe9\n", 2), (b"\n\n\xc3", 3)])
-@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
-def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path, spoil, line, bom):
-    path = tmp_path / "r.yaml"
-    path.write_bytes(bom + spoil)
-    with pytest.raises(RecipeError) as caught:
-        load(path)
-    assert caught.value.message == f"{path}, line {line}: not UTF-8"
-
-
-def test_utf_16_is_refused(tmp_path):
-    path = tmp_path / "r.yaml"
-    path.write_bytes(MINIMAL.encode("utf-16"))
-    with pytest.raises(RecipeError, match="not UTF-8"):
-        load(path)
-
-
-def test_a_file_that_is_too_large_to_be_a_recipe_is_refused(tmp_path):
-    path = tmp_path / "r.yaml"
-    text = MINIMAL.encode()
-    path.write_bytes(text + b"#" * (LARGEST - len(text)))
-    assert load(path).name == "x"
-    path.write_bytes(text + b"#" * (LARGEST - len(text) + 1))
-    with pytest.raises(RecipeError, match="is no recipe"):
-        load(path)
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path, words in ((tmp_path / "no.yaml", "does not exist"), (tmp_path, "is a folder")):
-        with pytest.raises(RecipeError) as caught:
-            load(path)
-        assert str(path) in caught.value.message
-        assert words in caught.value.message
-        assert caught.value.hint
-
-
-@pytest.mark.parametrize("name", ["a" * 5000, "a/b.yaml", "r.yaml/b.yaml", "a\0b"])
-def test_a_path_that_cannot_be_is_answered(tmp_path, name):
-    (tmp_path / "r.yaml").write_text(MINIMAL)
-    with pytest.raises(RecipeError):
-        load(tmp_path / name)
-
-
-def test_errors_name_the_file(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(MINIMAL + "trainig: {}\n")
-    with pytest.raises(RecipeError) as caught:
-        load(path)
-    assert caught.value.message == f"{path}, line 4: unknown field trainig"
 
 
 # Tasks

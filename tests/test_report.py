@@ -128,7 +128,7 @@ def test_whoever_cannot_see_it_is_told(hostile):
 def test_a_recipe_is_warm_on_whatever_size_of_machine_it_was_warmed(tmp_path, name, machine):
     """As `plan` and `coverage` say of the machine that a recipe is meant for."""
     toolchain = [*zoo.toolchains()][-1]
-    one = cachekit.plan(name, toolchain=toolchain, instance=machine, home=tmp_path).prepared
+    one = cachekit.Cache(home=tmp_path).plan(name, toolchain=toolchain, instance=machine).prepared
     record, contents = make_record()
     changed = {"key": one.key, "compiler": "neuron", "directory": one.fingerprint.directory}
     changed |= {"model_type": one.model_type, "recipe": name, "hard": dict(one.ingredients.hard)}

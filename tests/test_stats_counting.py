@@ -5,7 +5,7 @@ import re
 
 import pytest
 from hand_count import by_hand, lines
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.actions.counting import COUNTS, count
@@ -66,13 +66,13 @@ def same(raw):
 
 
 @pytest.mark.feature("D1", "D3")
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(journal())
 def test_any_journal_comes_to_what_a_hand_count_does(raw):
     same(raw)
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(journal(), st.binary(max_size=200))
 def test_no_bytes_fail_the_count(raw, noise):
     for bad in (noise, raw + noise, noise + b"\n" + raw):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import real_dir
 from language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
-from test_main_job import Machine, assert_compiled_nothing
+from real_machine import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 from cachekit import architecture, ingredients

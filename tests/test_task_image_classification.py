@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from test_main_job import Machine
+from real_machine import Machine
 from test_training_model import job as toy
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from language_models import WORDS, dumped, graphs, job, notes, ready, tiny_machine, tokenizer_folder
-from test_main_job import Machine, assert_compiled_nothing
+from real_machine import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 from cachekit import ingredients

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from language_models import dumped, graphs, job, ready, tiny_machine, tokenizer_folder
-from test_main_job import Machine, assert_compiled_nothing
+from real_machine import Machine, assert_compiled_nothing
 from test_task_causal_lm import ROWS, texts
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
@@ -61,8 +61,9 @@ def test_hidden_tokens_change_in_training_and_not_in_evaluation(folder):
 
     work, _ = ready(masked_job(folder))
 
-    def hidden(name, seed):
-        torch.manual_seed(seed)
+    def hidden(name, epoch):
+        work.begin(epoch)
+        torch.rand(1)
         return work.collate(list(work.features[name]))["labels"]
 
     assert torch.equal(hidden("validation", 1), hidden("validation", 2))

@@ -7,8 +7,8 @@ import random
 
 import pytest
 from msgspec import structs
+from real_machine import Machine
 from task_jobs import Watched, job_of, write
-from test_main_job import Machine
 from test_training_model import minilm
 
 from cachekit import ingredients

@@ -6,25 +6,20 @@
 from __future__ import annotations
 
 import collections
-import json
 import random
 import re
 import string
 
 import numpy as np
 import pytest
+from real_machine import Machine
+from squad_questions import TASK, questions
 from task_jobs import Watched, job_of, write
-from test_main_job import Machine
 from test_training_model import minilm
 
-from cachekit import ingredients, rows
-from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import load_text
 from cachekit.training.tasks import squad
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
-TASK = "question-answering"
-NONE = {"text": [], "answer_start": []}
 
 
 class Official:
@@ -95,53 +90,6 @@ class Official:
         return ordered[0][1]
 
 
-VOCABULARY = [
-    "river",
-    "stone",
-    "the",
-    "Ångström",
-    "façade",
-    "東京",
-    "naïve",
-    "Zbigniew",
-    "won",
-    "12",
-    "medals",
-    ",",
-    "in",
-    "a",
-    "🙂",
-    "house",
-    ".",
-    "antidisestablishment",
-]
-
-
-def question(chosen, words, answered=True, many=1):
-    context = " ".join(chosen.choice(VOCABULARY) for _ in range(words))
-    answers = []
-    for _ in range(many if answered and words else 0):
-        places = [match.span() for match in re.finditer(r"\S+", context)]
-        first = chosen.randrange(len(places))
-        last = min(len(places) - 1, first + chosen.randrange(4))
-        answers.append((context[places[first][0] : places[last][1]], places[first][0]))
-    return {
-        "question": f"  What about {chosen.choice(VOCABULARY)} ?",
-        "context": context,
-        "answers": {"text": [text for text, _ in answers], "answer_start": [start for _, start in answers]},
-    }
-
-
-def questions(count, seed=1, version=2):
-    """Of all kinds: empty and very long contexts, several answers or none."""
-    chosen = random.Random(seed)
-    made = [question(chosen, chosen.choice([3, 20, 60, 200]), True, chosen.choice([1, 1, 3])) for _ in range(count)]
-    if version == 2:
-        made[1::3] = [question(chosen, 30, answered=False) for _ in made[1::3]]
-        made[2] = question(chosen, 0)
-    return made
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     from transformers import AutoTokenizer
@@ -207,7 +155,7 @@ def test_an_answer_that_no_window_holds_wholly(tokenizer):
 
 def test_characters_of_several_tokens():
     """Bytes of one character have one place, of which the answer takes the first and the last."""
-    from cachekit.training.tasks.question_answering import _position
+    from cachekit.training.tasks.windows import _position
 
     offsets = np.array([[-1, -1], [0, 1], [1, 2], [1, 2], [1, 2], [2, 3], [-1, -1]])
     assert _position(offsets, [("🙂", 1)], 0) == (2, 4)
@@ -360,118 +308,6 @@ def test_a_model_that_knows_the_answers_gets_all_of_them(tokenizer):
         scores[np.arange(len(features)), places] = 9.0
     figures = score(features, tuple(logits), labels)
     assert (figures["exact_match"], figures["f1"], figures["no_answer_exact_match"]) == (100, 100, 100)
-
-
-def test_data_in_squads_own_form(tmp_path):
-    flat = questions(5)
-    paragraphs = [
-        {
-            "context": row["context"],
-            "qas": [
-                {
-                    "id": str(number),
-                    "question": row["question"],
-                    "is_impossible": not row["answers"]["text"],
-                    "answers": [
-                        {"text": text, "answer_start": start}
-                        for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-                    ],
-                }
-            ],
-        }
-        for number, row in enumerate(flat)
-    ]
-    nested = {"version": "v2.0", "data": [{"title": "A", "paragraphs": paragraphs[:2]}, {"paragraphs": paragraphs[2:]}]}
-    for name, text in (("own", json.dumps(nested)), ("flat", json.dumps(flat))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train.json").write_text(text)
-    found = {}
-    for name in ("own", "flat"):
-        job = job_of(tmp_path / f"job-{name}", TASK, {}, data={"validation_fraction": 0.2})
-        recipe = job.recipe.__class__(
-            **{field: getattr(job.recipe, field) for field in job.recipe.__struct_fields__ if field != "data"},
-            data=type(job.recipe.data)(path=str(tmp_path / name), validation_fraction=0.2),
-        )
-        ingredients.check_data(recipe)
-        splits = read(job.__class__(**{**as_fields(job), "recipe": recipe}))
-        found[name] = {split: list(splits[split]) for split in splits}
-    assert found["own"] == found["flat"]
-    nested["data"][1]["paragraphs"][0] = {"context": "no questions"}
-    (tmp_path / "own" / "train.json").write_text(json.dumps(nested))
-    with pytest.raises(DataError, match="article 2, paragraph 1: no questions"):
-        list(rows.read(tmp_path / "own" / "train.json", {"question": "question_column"}))
-
-
-def as_fields(struct):
-    return {field: getattr(struct, field) for field in struct.__struct_fields__}
-
-
-def read(job, tell=lambda _: None):
-    from cachekit.training import tasks
-
-    return tasks.select(TASK).rows(job, tell)
-
-
-GOOD = {"question": "Who?", "context": "Ada won", "answers": {"text": ["Ada"], "answer_start": [0]}}
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {"text": ["Ada"]},
-        {"text": ["Ada"], "answer_start": []},
-        {"text": ["Ada"], "answer_start": [-1]},
-        {"text": ["Ada"], "answer_start": ["0"]},
-        {"text": [5], "answer_start": [0]},
-        {"text": None, "answer_start": None},
-        ["Ada"],
-    ],
-)
-def test_answers_of_another_form_are_refused(tmp_path, answers):
-    job = job_of(tmp_path, TASK, {"train": [GOOD, {**GOOD, "answers": answers}]})
-    with pytest.raises(DataError, match="train row 2: answers is not of the form") as refused:
-        read(job)
-    assert "data.answers_column" in refused.value.hint
-
-
-def test_no_answer_in_either_spelling(tmp_path):
-    none = [NONE, [], {"text": [""], "answer_start": [-1]}]
-    job = job_of(tmp_path, TASK, {"train": [GOOD, *({**GOOD, "answers": one} for one in none)], "test": [GOOD]})
-    assert all(row["negatives"] for split in read(job).values() for row in split)
-    assert not any(row["negatives"] for row in read(job_of(tmp_path / "b", TASK, {"train": [GOOD] * 4}))["train"])
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_data_without_answers_is_refused(tmp_path, split):
-    job = job_of(tmp_path, TASK, {"train": [GOOD] * 4, "test": [GOOD]} | {split: [{**GOOD, "answers": NONE}] * 4})
-    with pytest.raises(DataError, match=f"no question of the {split} data has an answer"):
-        read(job)
-
-
-def test_answers_that_stand_elsewhere(tmp_path):
-    astray = {**GOOD, "answers": {"text": ["Ada"], "answer_start": [3]}}
-    told = []
-    read(job_of(tmp_path / "a", TASK, {"train": [GOOD, GOOD, astray]}), told.append)
-    assert told == ["1 of 3 answers do not stand in the text where answer_start says, first in train row 3"]
-    with pytest.raises(DataError, match="2 of 2 answers do not stand"):
-        read(job_of(tmp_path / "b", TASK, {"train": [astray, astray]}))
-
-
-def test_windows_that_could_not_go_on_are_refused(tmp_path, monkeypatch):
-    text = f"name: toy\ntask: {TASK}\nmodel: {{id: bert-base-uncased}}\ndata: {{path: {tmp_path}}}\n"
-    with pytest.raises(
-        RecipeError, match=r"line 5: training.doc_stride 64 is not smaller than what .*max_seq_length 64"
-    ):
-        load_text(text + "training: {max_seq_length: 64, doc_stride: 64}\n")
-    assert load_text(text).training.doc_stride is None, "a third"
-    splits = {"train": [*questions(9), {**GOOD, "question": "who " * 20}]}
-    job = job_of(tmp_path, TASK, splits, max_seq_length=32, doc_stride=12, mode="trial")
-    with pytest.raises(
-        RecipeError, match=r"doc_stride 12 is not smaller than .* leaves for the text: 9 tokens"
-    ) as refused:
-        Watched(job, monkeypatch)
-    assert "20 tokens (train row" in refused.value.cause
-    assert refused.value.hint == "lower training.doc_stride to 4, or raise training.max_seq_length"
 
 
 RECIPE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from real_machine import Machine
 from task_jobs import Watched, job_of, write
-from test_main_job import Machine
 from test_training_model import minilm
 
 from cachekit import ingredients

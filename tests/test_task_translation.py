@@ -6,8 +6,8 @@ import json
 
 import pytest
 from msgspec import structs
+from real_machine import Machine
 from seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
-from test_main_job import Machine
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 from cachekit.errors import DataError, RecipeError

@@ -6,8 +6,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cachekit.architecture import IRRELEVANT
+from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.schema import Data
 from cachekit.recipe.schema import Model as ModelPart
@@ -141,3 +143,13 @@ def test_a_tokenizer_that_knows_no_segments_gives_zeros():
     batch = Collator(plain, 4, ("input_ids", "token_type_ids"))([{"text": "a", "pair": None, "label": 1}])
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0]]
     assert set(batch) == {"input_ids", "token_type_ids", "labels"}
+
+
+def test_a_vocabulary_that_the_tokenizer_is_too_large_for_is_refused():
+    from cachekit.training import model
+    from cachekit.training.tasks import select
+
+    wanted = job(vocab_size=99)
+    said = structs.replace(wanted.recipe, model=structs.replace(wanted.recipe.model, config={"vocab_size": 99}))
+    with pytest.raises(RecipeError, match="vocab_size is 99, but the tokenizer knows 30,522 words"):
+        model.load(structs.replace(wanted, recipe=said), select("text-classification"), {})

@@ -11,7 +11,7 @@ from cli_session import golden, publish, the_error
 from standins import Watched
 from test_cli import steady
 from test_neighbours import fill, made_from, others
-from test_sharing import Broken, Counted
+from watched_tiers import Broken, Counted
 
 from cachekit.actions.why import why
 from cachekit.cli import why_text

@@ -13,7 +13,7 @@ import pytest
 from key_cases import BERT, COMPILER, FINGERPRINT
 from msgspec import structs
 from standins import PROVENANCE, Watched, make_record, memory_folder, publish
-from test_key_ingredients import BASES, FIELD_CHANGES, RESOLVED, for_task, other_config_value
+from test_key_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
 
 from cachekit import zoo
 from cachekit.actions.prepare import Prepared
@@ -93,7 +93,7 @@ EDITS = [change for change in FIELD_CHANGES if change[1] != "image_size"]  # onl
 @pytest.mark.feature("W2")
 @pytest.mark.parametrize(("section", "field", "value"), EDITS)
 def test_each_field_of_a_recipe(section, field, value):
-    extra = ["training.eval_steps=10"] if value == "steps" else []
+    extra = beside(field, value)
     of_task, path = for_task(section, field), BASES.get(field, BERT)
     before = prepared(*of_task, path=path)
     after = prepared(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)

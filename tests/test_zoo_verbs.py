@@ -5,14 +5,13 @@ import re
 import shutil
 
 import pytest
+from zoo_cases import RECIPES, REGISTRY
 
 from cachekit import zoo
 from cachekit.actions.zoo_check import check_zoo
 from cachekit.recipe import load
 
-RECIPES = zoo.recipes()
 pytest_plugins = ["cli_session"]
-REGISTRY = RECIPES["bert"].parents[1] / "registry"
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from msgspec import structs
+
 from cachekit.actions import command_line
 from cachekit.actions.command_line import CommandLine
 from cachekit.actions.keep_command import REPORTED, Keeping
@@ -141,7 +143,7 @@ class Attachment:
     def _restore(self, planned: Plan) -> None:
         record = None if self._replaces else have(self._session, planned)
         if record is None and self._strict:
-            raise not_warm(replace(planned, record=None, found=None, flaw="it could not be fetched"))
+            raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
         seed = None if record or self._replaces else seed_of(planned)
         self._fetched = planned.found is not None
         compiler, recipe = self._session.compiler, self._prepared.recipe
@@ -200,7 +202,7 @@ class Attachment:
             return Observed(found, compiled, seconds, notes=notes)
         seen = (self._watch.observed() if self._watch else None) or Observed()
         # The log that tells more is another's: what is new in the root was compiled.
-        return replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)
+        return structs.replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)
 
     def _new(self) -> frozenset[str]:
         if self._live is None:
@@ -243,7 +245,7 @@ class Attachment:
             replaces=self._replaces and not self._kept,
         )  # fmt: skip
         seen = self._seen()
-        fresh = replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
+        fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
         self._record, self._problem = keeping.keep(fresh, finished=self._finished)
         if not self._problem:
             self._seconds_kept = seen.compile_seconds

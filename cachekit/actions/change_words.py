@@ -10,6 +10,7 @@ from cachekit.key import Change
 
 # By name; what stands here needs no more than to be named in the words of people.
 _MEANING = {
+    "compiler.constant_rate": "training.learning_rate: XLA writes a rate of exactly 0 or 1 into the graph",
     "compiler.first_rate_zero": "training.warmup_steps: its first step has rate 0, which is another graph",
     "compiler.name": "no artifact is shared by two compilers",
     "compiler.threads": "threads of the code: compiler.options.threads, OMP_NUM_THREADS, or the host's CPUs",

@@ -64,11 +64,11 @@ class CheckedBuild:
         if not differ:
             return None
         more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
-        made = builder(self.record)
+        made, count = builder(self.record), self.compared.same + len(differ)
         return IntegrityError(
             f"the record of {self.plan.prepared.recipe.name} is not what compiling gives here",
-            cause=f"{', '.join(differ[:NAMED])}{more} of {self.compared.same + len(differ)} differ; it was made by "
-            f"{made['by']}, {made['created'][:16]}",
+            cause=f"{len(differ)} of {count} parts differ: {', '.join(differ[:NAMED])}{more}; "
+            f"the record was made by {made['by']}, {made['created'][:16]}",
             hint=f"cachekit warm {self.plan.prepared.source} --recache puts a new one in its place",
         )
 
@@ -88,6 +88,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     if record is None:
         raise miss_error(planned)
     compiler = session.compiler
+    session.journal.emit("build.start", key=prepared.key, **builder(record))
     with live_root(session, prepared.key, record) as old, live_root(session, prepared.key, None) as new:
         _, seen = run_job(session, prepared, new, "trial", found=False)
         compared = compiler.compare(old.tree, new.tree)

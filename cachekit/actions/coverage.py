@@ -7,10 +7,11 @@ reported; without that, nobody knows more than how many graphs the nearest recor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
 from cachekit.actions import attempts
 from cachekit.actions.attempts import Attempt
@@ -52,7 +53,7 @@ class Unit:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        failed = asdict(self.failed) if self.failed and not self.where else None
+        failed = structs.asdict(self.failed) if self.failed and not self.where else None
         return {
             "name": self.name,
             "status": self.state,

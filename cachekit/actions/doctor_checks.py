@@ -35,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     _Check("neuron-owner", doctor_neuron.foreign),
     _Check("neuron-locks", doctor_neuron.stale),
     _Check("neuron-failures", doctor_neuron.failures),
+    _Check("torchneuron-cache", doctor_neuron.native),
     _Check("store", doctor_store.store),
     _Check("disk", doctor_store.disk),
     _Check("live-folder", doctor_store.live),

@@ -14,8 +14,12 @@ from cachekit.actions.doctor_folders import age, of_this_environment, own, troub
 from cachekit.compilers.neuron import facts, flags, host, locks
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import classify
-from cachekit.compilers.neuron.root import Root, resolve
+from cachekit.compilers.neuron.native import contents, split
+from cachekit.compilers.neuron.neff import NeffError, read
+from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
+
+LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
 
 def packages(_: Config) -> Iterator[Finding]:
@@ -28,6 +32,8 @@ def packages(_: Config) -> Iterator[Finding]:
     elif empty := host.without_code(found):
         run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
         yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
+    elif host.native_available():
+        yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.NATIVE) + ", which is TorchNeuron")
     elif host.available():
         yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
     elif some := [name for name in host.REQUIRED if name in found]:
@@ -49,7 +55,7 @@ def release(_: Config) -> Iterator[Finding]:
 
 def path(_: Config) -> Iterator[Finding]:
     """The compiler is a program that is looked up on PATH; another environment's has another version."""
-    if not host.available():
+    if not (host.available() or host.native_available()):
         yield Finding("ok", "not needed: no Neuron packages")
         return
     wanted = Path(sys.executable).parent
@@ -131,6 +137,43 @@ def foreign(_: Config) -> Iterator[Finding]:
         yield Finding("problem", f"{others} folders in {found.path} belong to another user", run=run)
     else:
         yield Finding("ok", "all of it is this user's" if _is_folder(found) else "no Neuron cache on this host")
+
+
+def native(_: Config) -> Iterator[Finding]:
+    """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
+    found = resolve_native()
+    there = found.path is not None and found.path.is_dir()
+    mend = f"see `cachekit env`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    for warning in found.warnings:
+        yield Finding("problem", warning, mend)
+    if not there or found.path is None:
+        if not found.warnings:
+            yield Finding("ok", "no cache of TorchNeuron's on this host")
+        return
+    names = sorted(contents(found.path))
+    versions: dict[str, int] = {}
+    damaged: list[str] = []
+    for name in names[:: max(1, len(names) // LOOKED_AT)]:
+        above, _inside = split(name)
+        try:
+            version = read(found.path / name, leaks=False).compiler
+            versions[f"{above} {version}".strip()] = versions.get(f"{above} {version}".strip(), 0) + 1
+        except NeffError as error:
+            if error.damaged:
+                damaged.append(f"{name}: {error.reason}")
+        except OSError:
+            continue  # gone meanwhile
+    for said in damaged[:3]:
+        yield Finding(
+            "problem", f"{found.path}/{said}", run=f"rm {shlex.quote(str(found.path / said.partition(': ')[0]))}"
+        )
+    mixed = [version for version in versions if " " not in version]
+    if len(mixed) > 1:
+        said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
+        mend = f"`cachekit import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
+        yield Finding("problem", said, mend)
+    elif not damaged and not found.warnings:
+        yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")
 
 
 def _entries() -> Sequence[Entry]:

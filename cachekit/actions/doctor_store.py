@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
 from cachekit.actions.doctor import Finding
@@ -114,15 +115,28 @@ def clock(config: Config) -> Iterator[Finding]:
     newest, where = 0.0, layout.root
     for folder in (layout.root, layout.journal, layout.records, layout.blobs, layout.state):
         with suppress(OSError):
-            for path in (folder, *folder.iterdir()):
+            for path in (folder, *folder.iterdir(), *(_last_runs(folder) if folder == layout.journal else ())):
                 if (changed := path.stat().st_mtime) > newest:
                     newest, where = changed, path
+    for path in _last_runs(layout.journal):
+        with suppress(ValueError):  # it is called after the time at which it began
+            began = datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+            if began > newest:
+                newest, where = began, path
     ahead = newest - time.time()
     if ahead > SKEW:
         said = f"{where} was changed {age(ahead)} from now: this host's clock is late, or was set back"
         yield Finding("problem", said, run="sudo chronyc makestep")
     else:
         yield Finding("ok", "nothing in the store is from the future")
+
+
+def _last_runs(journal: Path) -> list[Path]:
+    """The journals of the last month that has any."""
+    with suppress(OSError):
+        if months := sorted(path for path in journal.iterdir() if path.is_dir()):
+            return sorted(months[-1].iterdir())
+    return []
 
 
 def _size(folder: Path) -> int:

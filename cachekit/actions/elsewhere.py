@@ -117,7 +117,7 @@ def _this_machine() -> str:
     from cachekit.compilers.neuron import host
 
     try:
-        name = host.this_host().instance
+        name = host.this_host(host.NATIVE).instance
     except CachekitError:
         return ""
     return name if name in zoo.instances() else ""

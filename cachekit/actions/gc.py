@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from cachekit import config as settings
 from cachekit.actions.session import Session
 from cachekit.store import uses
 from cachekit.store.gate import held
@@ -40,6 +41,24 @@ class Limits:
     max_size: int | None = None
     max_age: float | None = None
     compiler: str = ""
+
+    @classmethod
+    def given(
+        cls, home: Path | str | None, max_size: int | str | None, max_age: float | str | None, compiler: str = ""
+    ) -> Limits:
+        """Limits as somebody gives them, `50GB` and `30d`; those of the settings where none is given.
+
+        The settings' limits are for all records: with a compiler only limits count that are given with it.
+
+        Raises:
+            UsageError: One is no size, or no time.
+        """
+        config = settings.load({"home": home, "gc_max_size": max_size, "gc_max_age": max_age})
+        return cls(
+            None if compiler and max_size is None else config.gc_max_size,
+            None if compiler and max_age is None else config.gc_max_age,
+            compiler,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,12 @@
-"""Look at what the store holds: `ls`, `show`, and this machine as `env` prints it."""
+"""Look at what the store holds: `ls` and `show`."""
 
 from __future__ import annotations
 
-import platform
-import sys
 from typing import Any
 
 import msgspec
 
-from cachekit import __version__
-from cachekit.compilers import Compiler
-from cachekit.compilers.neuron.root import resolve
-from cachekit.config import Config
-from cachekit.errors import CachekitError, UnknownNameError
-from cachekit.ingredients import Fingerprint
+from cachekit.errors import UnknownNameError
 from cachekit.key import key_of
 from cachekit.record import Record
 from cachekit.store import Store
@@ -76,45 +69,10 @@ def show(store: Store, name: str) -> dict[str, Any]:
         neffs = of_record(store, record)
         for module in document["modules"]:
             module["neff"] = neffs.get(module["name"])
+    if record.compiler == "neuron-native":
+        from cachekit.actions.native_import import members
+
+        for module in document["modules"]:
+            files = module["files"]
+            module["neffs"] = len(list(members(store.layout.blob(files[0]["sha256"]), module["name"])))
     return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}
-
-
-def env(config: Config, compiler: Compiler) -> dict[str, Any]:
-    """This machine as cachekit sees it: what goes into keys, and where things lie."""
-    found: Fingerprint | None = None
-    problem = ""
-    try:
-        found = compiler.fingerprint()
-    except CachekitError as error:
-        problem = "; ".join(filter(None, [error.message, error.hint]))
-    return {
-        "cachekit": __version__,
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "executable": sys.executable,
-        "platform": platform.platform(),
-        "home": str(config.home),
-        "live_dir": str(config.live_dir),
-        "compiler": compiler.name,
-        "available": found is not None,
-        "problem": problem,
-        "directory": found.directory if found else "",
-        "toolchain": found.toolchain if found else {},
-        "target": found.target if found else {},
-        "bf16": found.bf16 if found else None,
-        "other_versions": found.soft if found else {},
-        "neuron_cache": neuron_cache(),
-    }
-
-
-def neuron_cache() -> dict[str, Any]:
-    """Where torch-neuronx looks for its cache with this environment, and what is wrong with the place."""
-    root = resolve()
-    return {
-        "url": root.url,
-        "path": str(root.path) if root.path else None,
-        "origin": root.origin,
-        "caching": root.caching,
-        "exists": root.path is not None and root.path.is_dir(),
-        "file_system": root.file_system.kind,
-        "warnings": list(root.warnings),
-    }

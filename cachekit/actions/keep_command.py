@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -60,7 +60,7 @@ class Keeping:
                 had = {module.name for module in self.record.modules} if self.record else set()
                 # What a compile that was stopped has left is no module.
                 whole = session.compiler.contents(self.live.tree)
-                wanted = replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
+                wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
                 harvest = session.compiler.harvest(
                     self.live.tree, self.live.before, self.prepared.fingerprint, workspace, wanted
                 )

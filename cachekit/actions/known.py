@@ -6,14 +6,16 @@ The store's summaries are looked at once, for any number of misses; only records
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from cachekit.actions.nearest_here import nearest_here
+from msgspec import Struct
+
+from cachekit.actions.nearest_here import first_read
 from cachekit.actions.prepare import Prepared
 from cachekit.record import COMMAND, IMPORTED, Record
 from cachekit.store import Store
+from cachekit.store.ranking import Ranking
 from cachekit.store.summary import Summary
 
 if TYPE_CHECKING:
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 ASKED = 128  # records, the nearest ones, of which those are chosen that say most about the time
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(Struct, frozen=True):
     """A record as an estimate needs it; see `record.Record`."""
 
     key: str
@@ -47,6 +48,7 @@ class KnownRecords:
     def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
         self._store = store
         self._found = store.summaries(without=IMPORTED, glance=True)
+        self._ranked: tuple[str, Ranking] | None = None  # of the key that was asked about last
         self._others = [
             Timed(
                 *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
@@ -58,18 +60,16 @@ class KnownRecords:
     def nearest(self, prepared: Prepared) -> Record | None:
         """The record with the least difference to a recipe."""
         key, command = prepared.key, _is_command(prepared.model_type)
-        return nearest_here(
-            self._store,
-            prepared.ingredients.hard,
-            lambda other: _is_command(other.model_type) == command and other.key != key,
-        )
+        near = self._ranking(prepared).where(lambda one: _is_command(one.model_type) == command and one.key != key)
+        return first_read(self._store, near)
 
     def estimate(self, prepared: Prepared) -> Estimate | None:
         """How long compiling takes; None is unknown."""
         place, hard = prepared.fingerprint, prepared.ingredients.hard
-        ranked = self._found.ranked(hard, lambda other: other.compiler == place.compiler and other.cold_seconds > 0)
+        ranking = self._ranking(prepared)
+        ranked = ranking.where(lambda other: other.cold_seconds > 0, compiler=place.compiler)
         # The same recipe under another toolchain says more than its many differences tell.
-        chosen = {one.key: one for one in (*islice(ranked, ASKED), *self._found.same_but(hard, "toolchain"))}
+        chosen = {one.key: one for one in (*islice(ranked, ASKED), *ranking.same_but("toolchain"))}
         near = [
             Timed(
                 *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
@@ -86,12 +86,17 @@ class KnownRecords:
 
     def former(self, prepared: Prepared) -> Record | None:
         """The youngest whole record of the same recipe under another toolchain."""
-        alike = [one for one in self._found.same_but(prepared.ingredients.hard, "toolchain") if one.key != prepared.key]
+        alike = [one for one in self._ranking(prepared).same_but("toolchain") if one.key != prepared.key]
         records = map(self._read, sorted(alike, key=lambda one: one.created, reverse=True))
         return next((record for record in records if record and not self._store.missing(record)), None)
 
     def _read(self, one: Summary) -> Record | None:
         return self._store.read(one.directory, one.model_type, one.key)
+
+    def _ranking(self, prepared: Prepared) -> Ranking:
+        if self._ranked is None or self._ranked[0] != prepared.key:
+            self._ranked = prepared.key, self._found.ranking(prepared.ingredients.hard)
+        return self._ranked[1]
 
 
 def _is_command(model_type: str) -> bool:

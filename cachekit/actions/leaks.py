@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,9 +52,22 @@ def _leaks(path: Path, *, archive: bool, neff: bool) -> Leaks:
             return scanner.leaks()
         with tarfile.open(fileobj=raw, mode="r:") as tar:
             for member in tar:
-                if body := tar.extractfile(member):
+                if not (body := tar.extractfile(member)):
+                    continue
+                if member.name.endswith(facts.NATIVE_SUFFIX):
+                    _neff(body, scanner)
+                else:
                     scanner.body(member.name, member.size, _pieces(body))
     return scanner.leaks()
+
+
+def _neff(body: IO[bytes], scanner: Scanner) -> None:
+    """Look into a compiled graph of an archive: what it has is packed, and no word of it seen from outside."""
+    with tempfile.NamedTemporaryFile(suffix=facts.NATIVE_SUFFIX) as copy:
+        shutil.copyfileobj(body, copy)
+        copy.flush()
+        with suppress(NeffError, OSError):
+            scanner.found(read(Path(copy.name)).leaks)
 
 
 def _pieces(source: IO[bytes]) -> Iterator[bytes]:

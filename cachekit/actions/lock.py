@@ -50,6 +50,7 @@ def summary(locked: Locked) -> dict[str, Any]:
     return {
         "recipe": locked.recipe,
         "set": list(locked.overrides),
+        "tiny": locked.tiny,
         "compiler": record.compiler,
         "directory": record.directory,
         "key": record.key,
@@ -69,6 +70,7 @@ def lock(
     recipe: str,
     overrides: tuple[str, ...] = (),
     *,
+    tiny: bool = False,
     toolchain: str = "",
     instance: str = "",
 ) -> Locked:
@@ -82,6 +84,7 @@ def lock(
         prepared: The recipe.
         recipe: As it was named.
         overrides: Fields that were changed.
+        tiny: It is the recipe in small.
         toolchain: The release that it was planned for.
         instance: Likewise the machine type.
 
@@ -100,7 +103,7 @@ def lock(
         found = next((found for found in _everywhere(session, record) if covers(found.shared.record, record)), None)
     tier, revision = (found.remote.name, found.revision) if found else (layout.LOCAL, "")
     return Locked(
-        recipe, overrides, toolchain, instance, tier, revision, digest_of(record), anonymous(record)
+        recipe, overrides, toolchain, instance, tier, revision, digest_of(record), anonymous(record), tiny
     )  # fmt: skip
 
 
@@ -159,7 +162,7 @@ def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> O
         f"the locked artifacts of {locked.recipe} are not to be had",
         cause="; ".join(dict.fromkeys(reasons)),
         hint=f"push them from a machine that has them (key {record.key[:16]}), or lock anew: "
-        f"cachekit lock {locked.recipe}",
+        f"cachekit lock {locked.words}",
     )
 
 

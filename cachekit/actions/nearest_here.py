@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cachekit.record import IMPORTED, Record
@@ -24,9 +24,11 @@ def nearest_here(
         fits: And of those by their ingredients: asked of the near ones only.
     """
     summaries = store.summaries(without=IMPORTED, glance=True)
-    for other in summaries.ranked(hard, where):
-        if fits is None or fits(summaries.hard(other)):
-            record = store.read(other.directory, other.model_type, other.key)
-            if record is not None:  # else it is damaged, or gone since it was listed
-                return record
-    return None
+    near = summaries.ranking(hard).where(where)
+    return first_read(store, (other for other in near if fits is None or fits(summaries.hard(other))))
+
+
+def first_read(store: Store, found: Iterable[Summary]) -> Record | None:
+    """The first of some records that can be read; one that can't is damaged, or gone since it was listed."""
+    records = (store.read(one.directory, one.model_type, one.key) for one in found)
+    return next((record for record in records if record is not None), None)

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.actions.inspect import find
+from cachekit.actions.native_import import members
 from cachekit.archive import UnsafeArchiveError
-from cachekit.compilers.neuron import place
+from cachekit.compilers import archived
+from cachekit.compilers.neuron import native, place
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.modules import Restored, check_module, restore
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.record import Module, Record
-from cachekit.store import Store
+from cachekit.store import Store, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, check: Check,
             if module.name in done:
                 continue
             try:
-                done[module.name] = _look(module, folder) if dry_run else _write(store, module, folder, check)
+                done[module.name] = _one(store, module, folder, check, dry_run=dry_run)
             except IntegrityError as error:
                 damaged.append((module.name, error.cause or error.message))
             except OSError as error:
@@ -111,7 +113,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
         for record in records:
             for module in record.modules:
                 try:
-                    check_module(module)
+                    _check(module)
                 except UnsafeArchiveError as error:
                     raise UsageError(
                         f"record {record.key[:16]} is no Neuron cache's",
@@ -119,10 +121,11 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
                         hint="for a bundle of it name a file: cachekit export NAME.tar KEY",
                     ) from error
     else:
-        records = [record for record in store.records() if _of_neuron(record)]
-    wanted = [record for record in records if not compiler or compiler in _names(record.directory)]
+        records = _neurons(store, compiler)
+    wanted = [record for record in records if _meant(record.directory, compiler)]
     if not wanted:
-        known = ", ".join(sorted({record.directory for record in records}))
+        others = records if keys else _neurons(store)
+        known = ", ".join(sorted({record.directory for record in others}))
         raise UnknownNameError(
             f"the store has no modules of {compiler or 'Neuron'}",
             cause=f"it has those of {known}" if known else "",
@@ -131,18 +134,60 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
     return wanted
 
 
+def _neurons(store: Store, compiler: str = "") -> list[Record]:
+    def fits(one: Summary) -> bool:
+        return native.is_neurons(one.directory) and _meant(one.directory, compiler)
+
+    return [record for record in store.chosen(fits) if _of_neuron(record)]
+
+
 def _of_neuron(record: Record) -> bool:
     try:
         for module in record.modules:
-            check_module(module)
+            _check(module)
     except UnsafeArchiveError:
         return False
     return True
 
 
-def _names(directory: str) -> tuple[str, ...]:
+def _check(module: Module) -> None:
+    """See that a module is one of Neuron's, on XLA or not.
+
+    Raises:
+        UnsafeArchiveError: It is not.
+    """
+    if native.is_name(module.name):
+        archived.check(module)
+    else:
+        check_module(module)
+
+
+def _meant(directory: str, compiler: str) -> bool:
+    """Whether a compiler's folder is called that, or is of that version; nothing means all."""
     version = directory.partition("-")[2]
-    return directory, version, version.partition("+")[0]
+    return compiler in {"", directory, version, version.partition("+")[0]}
+
+
+def _one(store: Store, module: Module, folder: Path, check: Check, *, dry_run: bool) -> Restored:
+    if native.is_name(module.name):
+        return _native(store, module, folder, check, dry_run=dry_run)
+    return _look(module, folder) if dry_run else _write(store, module, folder, check)
+
+
+def _native(store: Store, module: Module, folder: Path, check: Check, *, dry_run: bool) -> Restored:
+    """An archive of TorchNeuron's: its graphs go into a folder for their compiler's version, which no name has."""
+    directory = module.name.partition("/")[0]
+    with store.reading(module.files[0]) as blob:
+        if dry_run:
+            absent = [name for name in members(blob.path, module.name) if not (folder / name).exists()]
+            return Restored("restored", module.files[0].size) if absent else Restored("present")
+        version = directory.removeprefix(native.PREFIX)
+        (folder / directory).mkdir(parents=True, exist_ok=True)
+        try:
+            size = native.restore(module, blob.path, folder / directory, version, check=check)
+        except UnsafeArchiveError as error:
+            return Restored("left", reason=str(error))
+    return Restored("restored", size) if size else Restored("present")
 
 
 def _look(module: Module, folder: Path) -> Restored:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.actions.provenance import provenance
-from cachekit.compilers.neuron import facts, modules
+from cachekit.compilers.neuron import facts, modules, native
 from cachekit.compilers.neuron.entries import Entry, Scan, scan
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.modules import Collected, Skipped
@@ -114,6 +114,10 @@ def import_cache(
         StoreError: The store cannot be written.
     """
     found = _scan(folder)
+    if found is None:
+        from cachekit.actions.native_import import import_native
+
+        return import_native(store, folder, check, dry_run=dry_run, tell=tell)
     known = known_modules(store)
     left: list[tuple[str, Skipped]] = []
     fit: list[Entry] = []
@@ -138,7 +142,8 @@ def import_cache(
     return Imported(folder, dry_run, tuple(groups), tuple(left), tuple(strangers))
 
 
-def _scan(folder: Path) -> Scan:
+def _scan(folder: Path) -> Scan | None:
+    """What is in a cache; None where it is one of TorchNeuron's."""
     # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
     folder = folder.resolve()
     try:
@@ -148,10 +153,15 @@ def _scan(folder: Path) -> Scan:
             f"{folder} cannot be read", cause=error.strerror or str(error), hint="name the folder of a Neuron cache"
         ) from error
     if not found.compilers:
+        from cachekit.actions.native_import import graphs
+
+        if graphs(folder):
+            return None
         raise UsageError(
             f"{folder} holds no Neuron cache",
-            cause="there is no neuronxcc-<version> folder in it",
-            hint=f"name the cache's root; Neuron's default is {facts.DEFAULT_ROOT}",
+            cause="there is no neuronxcc-<version> folder in it, and no graph of TorchNeuron's",
+            hint=f"name the cache's root; defaults are {facts.DEFAULT_ROOT} and, of TorchNeuron, "
+            f"{facts.NATIVE_DEFAULT_ROOT}",
         )
     return found
 
@@ -159,7 +169,7 @@ def _scan(folder: Path) -> Scan:
 def known_modules(store: Store) -> frozenset[str]:
     """The modules that whole records of the store hold."""
     names: set[str] = set()
-    for record in store.records():
+    for record in store.chosen(lambda one: native.is_neurons(one.directory)):
         fresh = {module.name for module in record.modules} - names
         if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
             names |= fresh
@@ -207,22 +217,34 @@ def _take(store: Store, compiler: str, entries: Iterable[Entry], check: Check, t
     return Group(compiler, record.key, names, (), record.size), taken
 
 
-def record_of(compiler: str, found: Sequence[Module]) -> Record:
-    """The record of modules that no recipe is known of, all of one compiler's folder."""
+def record_of(
+    compiler: str, found: Sequence[Module], *, name: str = "neuron", version: str = "", graphs: int = 0
+) -> Record:
+    """The record of modules that no recipe is known of, all of one compiler's folder.
+
+    Args:
+        compiler: The folder.
+        found: The modules.
+        name: Whose they are.
+        version: The compiler's; that in the folder's name by default.
+        graphs: How many are in them; one each by default.
+    """
     hard = _ingredients(compiler, (module.name for module in found))
-    match = facts.COMPILER_DIRECTORY.fullmatch(compiler)
-    assert match is not None
-    fingerprint = Fingerprint("neuron", compiler, {facts.COMPILER_PACKAGE: match["version"]}, {}, {}, bf16=True)
+    if not version:
+        match = facts.COMPILER_DIRECTORY.fullmatch(compiler)
+        assert match is not None
+        version = match["version"]
+    fingerprint = Fingerprint(name, compiler, {facts.COMPILER_PACKAGE: version}, {}, {}, bf16=True)
     return Record(
         key=key_of(hard),
-        compiler="neuron",
+        compiler=name,
         directory=compiler,
         model_type=IMPORTED,
         recipe=RECIPE,
         hard=hard,
         soft={},
         modules=tuple(found),
-        graphs=len(found),
+        graphs=graphs or len(found),
         compile_seconds=0.0,  # nobody measured it
         provenance=provenance(fingerprint),
     )

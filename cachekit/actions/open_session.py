@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.session import Session
     from cachekit.compilers import Node
     from cachekit.config import Config
     from cachekit.journal import Journal
     from cachekit.recipe import Recipe
+    from cachekit.store import Store
     from cachekit.tiers.chain import Chain
 
 KEY_DIGITS = 4  # of a key that a person types, at least
@@ -132,6 +134,29 @@ def open_session(
 
 
 @contextmanager
+def open_store(
+    config: Config, verb: str, *, follow: Callable[[Journal], AbstractContextManager[None]] | None = None
+) -> Iterator[Store]:
+    """The store alone, for who only looks at it: no compiler is chosen and no cache, which take time to load.
+
+    Args:
+        config: Settings.
+        verb: What is done.
+        follow: See `open_session`.
+
+    Raises:
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.journal import Journal
+    from cachekit.store import Store
+
+    _check_home(config.home)
+    journal = Journal(None, verb)
+    with follow(journal) if follow else nullcontext():
+        yield Store(config.home, journal)
+
+
+@contextmanager
 def _offline_environment() -> Iterator[None]:
     """The Hub client's own switches; the worker inherits them."""
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -162,6 +187,10 @@ def _check_home(home: Path) -> None:
         raise StoreError(
             f"{str(home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
         )
+    from cachekit.store.access import check_open
+    from cachekit.store.layout import Layout
+
+    check_open(Layout(home))
 
 
 def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
@@ -222,10 +251,17 @@ def key_of(
     overrides: Sequence[str] | None,
     *,
     tiny: bool = False,
-    toolchain: str | None = None,
-    instance: str | None = None,
+    machine: Elsewhere | None = None,
 ) -> str:
-    """The key of a recipe; anything else is taken for the beginning of a key."""
+    """The key of a recipe; anything else is taken for the beginning of a key.
+
+    Args:
+        config: Settings.
+        name: The recipe, or the key.
+        overrides: Fields of the recipe that are changed.
+        tiny: The recipe in small.
+        machine: Which its key is for, where that is not this one.
+    """
     from cachekit import zoo
     from cachekit.actions.prepare import prepare
     from cachekit.compilers import select
@@ -242,7 +278,7 @@ def key_of(
             ) from None
         raise
     loaded, _ = load_recipe(name, overrides, tiny=tiny)
-    compiler = select(loaded.compiler.name, config.compiler, toolchain=toolchain or "", instance=instance or "")
+    compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
     return prepare(loaded, compiler, name).key
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from cachekit.actions.known import KnownRecords
 from cachekit.actions.prepare import Prepared
@@ -17,13 +18,13 @@ from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL, Place
 
 if TYPE_CHECKING:
+    from cachekit.actions.akin import Helper
     from cachekit.actions.estimate import Estimate
     from cachekit.actions.price import Price
     from cachekit.tiers.remote import Found
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What will happen.
 
     Attributes:
@@ -35,6 +36,7 @@ class Plan:
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
         estimate: On a miss, how long compiling will take; None is unknown.
         near: Where the neighbour is: `local`, or the name of a shared cache.
+        helper: On a miss, the record that a warm would begin with, as far as that was looked for (`with_help`).
     """
 
     prepared: Prepared
@@ -46,6 +48,7 @@ class Plan:
     flaw: str = ""
     estimate: Estimate | None = None
     near: str = LOCAL
+    helper: Helper | None = None
 
     @property
     def hit(self) -> bool:
@@ -95,6 +98,7 @@ class Plan:
             "model_type": prepared.model_type,
             "architecture_from": prepared.architecture.source,
             "labels": list(prepared.labels),
+            "lacks": dict(prepared.fingerprint.lacks),
             "modules": [self._module(module) for module in (record.modules if record else ())],
             "graphs": record.graphs if record else None,
             "bytes": record.size if record else 0,
@@ -114,6 +118,7 @@ class Plan:
                 "tier": self.near,
                 "changes": [change_dict(change, prepared.fingerprint.compiler) for change in self.changes],
             },
+            "neighbour": self.helper.as_dict() if self.helper else None,
             "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
@@ -151,8 +156,7 @@ def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: 
     return plans([prepared], store, chain, anew=anew).plans[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Plans:
+class Plans(Struct, frozen=True):
     """Plans of several recipes.
 
     Attributes:

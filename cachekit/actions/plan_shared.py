@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from cachekit.actions.known import KnownRecords
 from cachekit.actions.plan import Plan
+from cachekit.actions.plan_helped import with_help
 from cachekit.actions.session import Session
 from cachekit.errors import AuthError, RemoteError
 from cachekit.record import DamagedRecordError
 
 
 def with_shared(session: Session, planned: Plan) -> Plan:
-    """A plan with the nearest record of the shared caches, and the time that follows from it.
+    """A plan with what else is known of a miss: the nearest record of the shared caches, and what a warm begins with.
 
-    They are only asked on a miss whose time nothing in the store tells; see `neighbours` for what that costs. A cache
-    that cannot be asked leaves the plan as it is.
+    Shared caches are only asked on a miss whose time nothing in the store tells; see `neighbours` for what that costs.
+    A cache that cannot be asked leaves the plan as it is.
 
     Args:
         session: Collaborators.
         planned: The plan.
     """
+    return with_help(session, _asked(session, planned))
+
+
+def _asked(session: Session, planned: Plan) -> Plan:
     if planned.hit or planned.estimate is not None or not session.chain.readable:
         return planned
     from cachekit.actions import neighbours
@@ -35,4 +40,4 @@ def with_shared(session: Session, planned: Plan) -> Plan:
         return planned
     record = found.shared.record
     seconds = KnownRecords(session.store, [record]).estimate(prepared)
-    return replace(planned, neighbour=record, changes=near.changes, near=near.tier, estimate=seconds)
+    return structs.replace(planned, neighbour=record, changes=near.changes, near=near.tier, estimate=seconds)

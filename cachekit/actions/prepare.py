@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct, structs
 
 from cachekit import architecture, ingredients
 from cachekit.architecture import Architecture
@@ -12,8 +12,7 @@ from cachekit.key import Ingredients
 from cachekit.recipe import Recipe, tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A recipe, and what follows from it on this machine.
 
     Attributes:
@@ -67,4 +66,4 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     recipe, found = prepared.recipe, prepared.architecture
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, len(prepared.labels), fingerprint, compiler.ingredients(recipe))
-    return replace(prepared, fingerprint=fingerprint, ingredients=made)
+    return structs.replace(prepared, fingerprint=fingerprint, ingredients=made)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cachekit import zoo
 from cachekit.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """What an hour costs.
 
     Attributes:
@@ -38,8 +38,7 @@ class Price:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """Prices as a user overrides them.
 
     Attributes:

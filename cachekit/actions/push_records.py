@@ -39,11 +39,10 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
         UnknownNameError: A key names none.
     """
     named = {record.key: record for record in (find(session.store, key) for key in keys)}  # each once
-    records = list(named.values()) if keys else list(session.store.records())
-    if pending:
-        kept = {key for remote in session.chain.writable for key in remote.pending()}
-        return [record for record in records if record.key in kept]
-    return records
+    kept = {key for remote in session.chain.writable for key in remote.pending()} if pending else set[str]()
+    if keys:
+        return [record for record in named.values() if not pending or record.key in kept]
+    return list(session.store.chosen(lambda one: one.key in kept) if pending else session.store.records())
 
 
 @holding

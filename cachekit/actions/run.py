@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from cachekit.actions.command_line import CommandLine
 from cachekit.actions.going_without import of_plan, own_root, unrestored, unshared
@@ -134,7 +136,7 @@ def run(
     of_plan(session, planned, recache=recache)
     record = None if recache else have(session, planned)
     if record is None and require_warm:
-        raise not_warm(replace(planned, record=None, found=None, flaw="it could not be fetched"))
+        raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
     seed = None if record or recache else seed_of(planned)
     with ExitStack() as stack:
         live, record, seed = enter(session, prepared, record, seed, stack, require_warm=require_warm)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,12 +112,14 @@ def run_job(
             counts.get("found", 0), counts.get("compiled", 0), result.seconds.get("graphs", 0.0), result.surprises
         )
     else:
+        if seen.compiled and not seen.timed:
+            seen = structs.replace(seen, compile_seconds=result.seconds.get("graphs", 0.0))
         result = structs.replace(
             result,
             counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
             surprises=seen.surprises,
         )
-    seen = replace(seen, used=watch.used())
+    seen = structs.replace(seen, used=watch.used())
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     session.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)

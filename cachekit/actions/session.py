@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct, field
 
 from cachekit.compilers import Compiler
 from cachekit.config import Config
@@ -18,8 +19,7 @@ from cachekit.tiers.chain import Chain
 from cachekit.training import Launcher
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One run's collaborators.
 
     Attributes:

@@ -6,10 +6,10 @@ record, which stands for itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cachekit.actions.akin import akin, fits
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.nearest_here import nearest_here
 from cachekit.actions.obtain import obtain
@@ -18,14 +18,10 @@ from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.compilers import Observed
 from cachekit.errors import AuthError, CachekitError, RemoteError
-from cachekit.key import Change, difference, distance
-from cachekit.record import COMMAND, IMPORTED, DamagedRecordError, Help, Record
+from cachekit.key import Change
+from cachekit.record import DamagedRecordError, Help, Record
 from cachekit.tiers.layout import LOCAL
 from cachekit.tiers.remote import Found
-
-# A record that differs by more (see key.WEIGHTS) is of another model: nothing of it was ever used.
-FARTHEST = 60
-TOOLS = "toolchain."  # what of these matters, the compiler says (`Compiler.foreign`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,28 +92,6 @@ class Helped:
         }
 
 
-def akin(prepared: Prepared, foreign: tuple[str, ...], record: Record) -> tuple[Change, ...] | None:
-    """What differs from a record that may help; None where it cannot.
-
-    Args:
-        prepared: The recipe.
-        foreign: See `Compiler.foreign`.
-        record: Another key's record.
-    """
-    if record.key == prepared.key or record.directory != prepared.fingerprint.directory:
-        return None
-    if record.model_type in {IMPORTED, COMMAND}:
-        return None
-    changes = difference(record.hard, prepared.ingredients.hard)
-    return tuple(changes) if _fits(changes, foreign) else None
-
-
-def _fits(changes: Sequence[Change], foreign: tuple[str, ...]) -> bool:
-    if any(change.name.startswith(foreign) for change in changes):
-        return False
-    return distance(change for change in changes if not change.name.startswith(TOOLS)) <= FARTHEST
-
-
 def reach(session: Session, prepared: Prepared, planned: Plan) -> Neighbour | None:
     """The nearest record that may help and is within the byte budget, whole and in the store; None where there is none.
 
@@ -164,7 +138,7 @@ def _shared(session: Session, prepared: Prepared, here: Neighbour | None, limit:
         neighbours.Wanted.of(prepared),
         session.store,
         session.chain,
-        fits=lambda other: _fits(difference(other, hard), foreign),
+        fits=lambda other: fits(other, hard, foreign),
         here=known,
     ).neighbour
     found = best.find() if best is not None and best.remote is not None and best.known.size <= limit else None
@@ -200,7 +174,7 @@ def _local(session: Session, prepared: Prepared, planned: Plan, limit: int) -> N
         session.store,
         hard,
         lambda one: one.directory == directory and one.bytes <= limit and one.key != key,
-        lambda other: _fits(difference(other, hard), foreign),
+        lambda other: fits(other, hard, foreign),
     )
     changes = akin(prepared, foreign, near) if near else None
     return Neighbour(near, changes) if near is not None and changes is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -106,6 +106,8 @@ class Stats(Struct, frozen=True):
     recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
     tiers: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
     days: Annotated[list[Part], _said("By the UTC day on which the runs began")]
+    weeks: Annotated[list[Part], _said("By the week of that day, ISO 8601: 2026-W47, from Monday on")]
+    months: Annotated[list[Part], _said("By its month: 2026-11")]
     price: Annotated[Rate | None, _said("What dollars were counted with")]
     problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
 
@@ -166,9 +168,20 @@ def stats(
         ),
         tiers=_parts(((cell.tier, cell) for _, cell in chosen if cell.tier), price),
         days=_parts(chosen, price),
+        weeks=_parts(((week_of(day), cell) for day, cell in chosen), price),
+        months=_parts(((day[:7], cell) for day, cell in chosen), price),
         price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
         problems=list(known.problems),
     )
+
+
+def week_of(day: str) -> str:
+    """The week of a day, ISO 8601: of 2026-11-21 it is 2026-W47, of 2027-01-03 2026-W53; empty for what is no day."""
+    try:
+        year, week, _ = date.fromisoformat(day).isocalendar()
+    except ValueError:  # a journal may be called anything
+        return ""
+    return f"{year:04}-W{week:02}"
 
 
 def since_day(words: str, today: datetime) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from cachekit.actions.session import Session, holding
 from cachekit.actions.warm import Warmed, warm
 from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
-from cachekit.errors import CachekitError, IntegrityError, StoreError
+from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageError
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
@@ -60,7 +60,7 @@ class Trained:
     @property
     def saved_seconds(self) -> float:
         """What the first steps took less than a cold compile; negative where a hit did not pay."""
-        return round(self.record.compile_seconds - self.result.seconds.get("graphs", 0.0), 3)
+        return round(self.record.cold_seconds - self.result.seconds.get("graphs", 0.0), 3)
 
     def as_dict(self) -> dict[str, Any]:
         """For programs, and for `result.json` in the output folder."""
@@ -75,6 +75,7 @@ class Trained:
             "found": self.result.counters.get("found", 0),
             "surprises": list(self.result.surprises),
             "metrics": self.result.metrics,
+            "lacks": dict(prepared.fingerprint.lacks),
             "rows": self.result.rows,
             "steps": self.result.steps,
             "resumed_from": self.result.resumed_from,
@@ -115,11 +116,15 @@ def train(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
+    if resume and (reason := prepared.fingerprint.lacks.get("resume")):
+        raise UsageError(
+            f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to train anew"
+        )
     resume = checkpoint(resume, output_dir, session.journal)
     planned = plan(prepared, session.store, session.chain, anew=True)
     warmed, record = None, None if recache else have(session, planned)
     if record is None:
-        missed = replace(planned, record=None, found=None) if planned.found and not recache else planned
+        missed = structs.replace(planned, record=None, found=None) if planned.found and not recache else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
@@ -155,7 +160,7 @@ def train(
         if require_warm and again.hit:
             raise
         if require_warm:
-            raise miss_error(replace(again, flaw=again.flaw or f"{error.message}: {error.cause}")) from None
+            raise miss_error(structs.replace(again, flaw=again.flaw or f"{error.message}: {error.cause}")) from None
         if again.hit:
             session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
         warmed = warm(session, prepared, recache=again.hit, planned=again)
@@ -185,7 +190,7 @@ def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, s
     try:
         with session.store.workspace() as workspace:
             # Not to copy gigabytes that the store has: only what the run used beyond the record.
-            new = replace(seen, modules=seen.modules - {module.name for module in record.modules})
+            new = structs.replace(seen, modules=seen.modules - {module.name for module in record.modules})
             harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, new)
             if harvest is not None:
                 with session.store.changing(record.key):

@@ -229,7 +229,7 @@ class Judge:
 
             def damage(item: tuple[str, int]) -> tuple[str, int, str]:
                 digest, size = item
-                return digest, size, self._verifier.damage(File(digest, size, digest), memo=False)
+                return digest, size, self._verifier.damage(File(digest, size, digest), "nothing")
 
             items = iter(wanted.items())
             while part := list(islice(items, 64)):  # so that Ctrl-C does not wait for all of them
@@ -277,7 +277,7 @@ class Judge:
                         found = None
                     reason = _amiss(found, size) if found != size else ""
                 else:
-                    reason = self._verifier.damage(File(digest, size, digest), memo=False)
+                    reason = self._verifier.damage(File(digest, size, digest), "nothing")
                 if reason:
                     reasons[digest, size] = reason
             if before.copy == entry.copy and read_entry(entry.path).stamp == before.stamp:

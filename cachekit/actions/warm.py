@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from cachekit.actions import attempts
 from cachekit.actions.fleet import ALONE, Turn, turn
 from cachekit.actions.going_without import of_plan, own_root, unshared
 from cachekit.actions.live import LiveRoot, live_root
 from cachekit.actions.obtain import have, obtain
-from cachekit.actions.plan import Plan, miss_error, plan
+from cachekit.actions.plan import Plan, miss_error, place_of, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.provenance import provenance
 from cachekit.actions.push import push
@@ -68,7 +68,7 @@ class Warmed:
             "bytes": self.record.size,
             "compiled": self.compiled,
             "compile_seconds": self.record.compile_seconds if self.compiled else 0.0,
-            "saved_seconds": 0.0 if self.compiled else self.record.compile_seconds,
+            "saved_seconds": 0.0 if self.compiled else self.record.cold_seconds,
             "seconds": round(self.seconds, 3),
             "waited_seconds": round(self.waited_seconds, 3),
             "counters": self.worker.counters if self.worker else {},
@@ -113,11 +113,11 @@ def warm(
         if not planned.found:  # a warm made before there was a shared cache, or while that was away
             push(session, [record], session.chain.writable)
         return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.tier)
-    planned = replace(planned, record=None, found=None) if planned.found else planned
+    planned = structs.replace(planned, record=None, found=None) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
     try:
-        session.store.check_writable()
+        session.store.check_writable(place_of(prepared))
     except StoreError as error:
         bypass(session.journal, "store-not-writable", error.cause or error.message)
         raise

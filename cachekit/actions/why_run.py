@@ -152,7 +152,7 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
 
 
 def _events(store: Store, name: str) -> list[Event]:
-    paths = sorted(store.layout.journal.glob("*/*.jsonl"), key=_age, reverse=True)
+    paths = sorted(store.layout.journal.glob("*/*.jsonl"), key=lambda path: path.stem, reverse=True)
     if name == LAST:
         for path in paths:
             if events := _read(path):
@@ -166,15 +166,6 @@ def _events(store: Store, name: str) -> list[Event]:
         cause=", ".join(path.stem for path in found[:5] or paths[:5]),
         hint="give the whole name, or `last`",
     )
-
-
-def _age(path: Path) -> tuple[str, int, str]:
-    """What runs are sorted by: their start, to the second, and of those that began together what was written last."""
-    try:
-        written = path.stat().st_mtime_ns
-    except OSError:
-        written = 0
-    return path.stem.partition("-")[0], written, path.stem
 
 
 def _read(path: Path, verbs: frozenset[str] | None = VERBS) -> list[Event]:

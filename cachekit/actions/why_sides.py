@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cachekit import zoo
 from cachekit.actions.inspect import find
-from cachekit.actions.neighbours import by_key
+from cachekit.actions.neighbours import Wanted, by_key, search
 from cachekit.actions.neighbours_known import Known
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.actions.why import Side
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key import key_of
-from cachekit.record import LARGEST, DamagedRecordError, parse
+from cachekit.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.store import Store
 from cachekit.tiers.layout import LOCAL
 
@@ -23,6 +24,21 @@ DIGITS = frozenset("0123456789abcdef")
 def is_key(name: str) -> bool:
     """Whether a name can be the beginning of a key."""
     return len(name) >= 4 and not set(name.lower()) - DIGITS  # noqa: PLR2004
+
+
+def is_record(name: str) -> bool:
+    """Whether a name can be the beginning of a key, and is no recipe's."""
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        return is_key(name)
+    return False
+
+
+def of_record(record: Record) -> Side:
+    """A record, wherever it is from."""
+    name = f"{record.key[:16]} ({record.recipe})"
+    return Side(name, "record", record.key, record.compiler, record.hard, record.soft)
 
 
 def of_recipe(prepared: Prepared) -> Side:
@@ -37,6 +53,29 @@ def of_key(session: Session, beginning: str) -> Side:
     Raises:
         UnknownNameError: None does, or several do.
     """
+    return _side(*_named(session, beginning))
+
+
+def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
+    """The record whose key begins so, behind the nearest other one, as a recipe stands behind its nearest.
+
+    Raises:
+        UnknownNameError: No key begins so, or several do.
+        UsageError: There is no other record.
+    """
+    known, record, tier = _named(session, beginning)
+    wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
+    near = search(wanted, session.store, session.chain).neighbour
+    if near is None:
+        raise UsageError(
+            f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
+            hint=f"name a recipe, too: cachekit why {known.key[:16]} RECIPE",
+        )
+    return _side(near.known, near.record, near.tier), _side(known, record, tier)
+
+
+def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]:
+    """The record of a key, and where it is; whole where that is the store."""
     try:
         record = find(session.store, beginning)
     except UnknownNameError:
@@ -46,19 +85,17 @@ def of_key(session: Session, beginning: str) -> Side:
         known, tier = by_key(beginning, session.store, session.chain)
         if known is None:
             raise
-        return _of_known(known, tier)
-    return Side(
-        f"{record.key[:16]} ({record.recipe})", "record", record.key, record.compiler, record.hard, record.soft, LOCAL
-    )
+        return known, None, tier
+    return Known.of(record), record, LOCAL
 
 
 def _some(store: Store, beginning: str) -> bool:
     return any(one.key.startswith(beginning.lower()) for one in store.summaries(glance=True))
 
 
-def _of_known(known: Known, tier: str) -> Side:
-    name = f"{known.key[:16]} ({known.recipe})"
-    return Side(name, "record", known.key, known.compiler, known.hard, tier=tier)
+def _side(known: Known, record: Record | None, tier: str) -> Side:
+    name, soft = f"{known.key[:16]} ({known.recipe})", record.soft if record else {}
+    return Side(name, "record", known.key, known.compiler, known.hard, soft, tier)
 
 
 def of_file(path: Path) -> Side:

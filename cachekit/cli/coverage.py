@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from msgspec import structs
 
 from cachekit.cli import options, out
 
@@ -101,7 +101,7 @@ def _one(
         loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
         chosen = machine.select(loaded, guess=several)  # as `plan` does
         prepared = prepare(loaded, chosen, options.named(name, overrides, *where, tiny=tiny))
-        return coverage(replace(session, compiler=chosen), prepared).as_dict()
+        return coverage(structs.replace(session, compiler=chosen), prepared).as_dict()
     except CachekitError as error:
         if not everything:
             raise

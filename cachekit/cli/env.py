@@ -22,7 +22,7 @@ def command(
 
     Example:  cachekit env --format json
     """
-    from cachekit.actions.inspect import env
+    from cachekit.actions.environment import env
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)
@@ -34,7 +34,8 @@ def command(
 
 def _human(document: dict[str, Any]) -> list[str]:
     lines = [f"{name.ljust(12)} {document[name]}" for name in ("cachekit", "python", "platform", "home", "live_dir")]
-    lines += _neuron(document["neuron_cache"])
+    lines += _neuron("neuron cache", document["neuron_cache"])
+    lines += _neuron("torchneuron", document["native_cache"])
     if not document["available"]:
         return [*lines, f"{'compiler'.ljust(12)} {document['compiler']} is not available: {document['problem']}"]
     lines.append(f"{'compiler'.ljust(12)} {document['directory']}")
@@ -46,10 +47,10 @@ def _human(document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _neuron(root: dict[str, Any]) -> list[str]:
-    """Neuron's cache, where there is one or somebody said where it is to be."""
+def _neuron(name: str, root: dict[str, Any]) -> list[str]:
+    """A cache of Neuron's, where there is one or somebody said where it is to be."""
     if root["origin"] == "default" and not root["exists"]:
         return []
     kind = f", {root['file_system']}" if root["file_system"] else ""
-    line = f"{'neuron cache'.ljust(12)} {root['path'] or root['url']} ({root['origin']}{kind})"
+    line = f"{name.ljust(12)} {root['path'] or root['url']} ({root['origin']}{kind})"
     return [line, *(f"  warning: {warning}" for warning in root["warnings"])]

@@ -54,6 +54,7 @@ def command(
     home: options.Home = None,
     compiler: options.CompilerName = None,
     toolchain: options.Toolchain = None,
+    chip: options.Target = None,
     instance: options.Instance = None,
 ) -> int:
     """Write records as one file for a machine without a network, or as a Neuron cache.
@@ -72,6 +73,7 @@ def command(
 
     Example:  cachekit export /var/tmp/neuron-compile-cache 3f2a91c0
     """
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose, aside=target == "-")
@@ -83,12 +85,16 @@ def command(
             f"{target} would be a folder", cause="a bundle's name ends in .tar", hint="cachekit export NAME.tar ..."
         )
     config = options.load_config(home, compiler)
+    machine = Elsewhere(toolchain or "", chip or "", instance or "", config.compiler)
     with options.session(config, None, "") as session:
         keys = []
         for name in names or ():
-            key = options.key_of(config, name, overrides, tiny=tiny, toolchain=toolchain, instance=instance)
+            key = options.key_of(config, name, overrides, tiny=tiny, machine=machine)
             if key != name.lower():
-                _check_warm(session.store, key, options.named(name, overrides, home, compiler, tiny=tiny))
+                _check_warm(
+                    *(session.store, key, options.named(name, overrides, home, compiler, tiny=tiny)),
+                    options.machine_words(toolchain, chip, instance),
+                )
             keys.append(key)
         if target != "-" and (path.is_dir() or path.suffix != ".tar"):
             return _cache(session.store, path, keys, all_of, dry_run=dry_run)
@@ -101,13 +107,15 @@ def command(
     return 0
 
 
-def _check_warm(store: Store, key: str, recipe: str) -> None:
+def _check_warm(store: Store, key: str, recipe: str, machine: list[str]) -> None:
     from cachekit.errors import MissError
 
-    if not any(record.key == key for record in store.records()):
+    if not any(one.key == key for one in store.summaries(glance=True)):
         raise MissError(
             f"{recipe} is not in the store: key {key[:16]} has no record",
-            hint=f"cachekit pull {recipe}, or cachekit warm {recipe}",
+            hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
+            if machine
+            else f"cachekit pull {recipe}, or cachekit warm {recipe}",
         )
 
 
@@ -122,7 +130,7 @@ def _records(store: Store, keys: list[str], all_of: str | None) -> list[Record]:
 
     if keys:
         return list({record.key: record for record in (find(store, key) for key in keys)}.values())
-    records = [record for record in store.records() if not all_of or record.directory == all_of]
+    records = list(store.chosen(lambda one: one.directory == all_of) if all_of else store.records())
     if not records:
         raise UnknownNameError(
             f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"

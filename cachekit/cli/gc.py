@@ -44,18 +44,11 @@ def command(
 
     Example:  cachekit gc --compiler 'neuronxcc-2.2*'
     """
-    from cachekit import config as settings
     from cachekit.actions.gc import Limits, gc
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    config = settings.load({"home": home, "gc_max_size": max_size, "gc_max_age": max_age})
-    # The settings' limits are for all records: with a compiler only limits count that were given with it.
-    limits = Limits(
-        None if compiler and max_size is None else config.gc_max_size,
-        None if compiler and max_age is None else config.gc_max_age,
-        compiler or "",
-    )
-    with options.session(config, None, "" if dry_run else NAME) as session:
+    limits = Limits.given(home, max_size, max_age, compiler or "")
+    with options.session(options.load_config(home), None, "" if dry_run else NAME) as session:
         done = gc(session, limits, dry_run=dry_run)
     out.data(
         done.as_dict(),

@@ -46,6 +46,8 @@ def command(
     Example:  cachekit import bert.tar
 
     Example:  cachekit import /var/tmp/neuron-compile-cache
+
+    Example:  cachekit import /tmp/neff_cache
     """
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -40,6 +40,7 @@ File = Annotated[
 def command(
     recipes: Recipes = None,
     overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
     check: Check = False,
     file: File = None,
     dry_run: options.DryRun = False,
@@ -51,6 +52,7 @@ def command(
     cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
+    target: options.Target = None,
     instance: options.Instance = None,
 ) -> int:
     """Pin the exact artifacts of recipes in cachekit.lock.
@@ -60,6 +62,8 @@ def command(
     hosts are not in it. Exit 3 where a recipe is not warm.
 
     Example:  cachekit lock bert
+
+    Example:  cachekit lock bert --target trn1 --toolchain neuron-2.31
 
     Example:  cachekit lock --check
     """
@@ -76,18 +80,34 @@ def command(
         return _check(config, path, chosen(held, recipes or [], path), offline=offline)
     if recipes:
         names = (in_file(name, path) for name in recipes)
-        wanted = [(name, tuple(overrides or ()), toolchain, instance) for name in dict.fromkeys(names)]
-    elif overrides:
-        raise UsageError("--set without a recipe", hint="name the recipe that it changes: cachekit lock bert --set …")
+        changes = tuple(overrides or ())
+        wanted = [
+            _Wanted(name, changes, tiny, toolchain or "", target or "", instance or "") for name in dict.fromkeys(names)
+        ]
+    elif overrides or tiny:
+        option = "--set" if overrides else "--tiny"
+        raise UsageError(
+            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit lock bert {option} …"
+        )
     else:
         wanted = [
-            (entry.recipe, entry.overrides, toolchain or entry.toolchain, instance or entry.instance)
+            _Wanted(
+                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target or ""),
+                instance or ("" if target else entry.instance),
+            )
             for entry in chosen(held, [], path)
         ]
     fresh = []
     for one in wanted:
-        with _opened(config, path, *one, offline=offline) as (session, prepared):
-            fresh.append(lock(session, prepared, one[0], one[1], toolchain=one[2] or "", instance=one[3] or ""))
+        with _opened(config, path, one, offline=offline) as (session, prepared, machine):
+            fresh.append(
+                lock(
+                    *(session, prepared, one.recipe, one.overrides),
+                    tiny=one.tiny,
+                    toolchain=one.toolchain,
+                    instance=machine,
+                )
+            )
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lockfile.text(everything) != (lockfile.text(held) if held else "")
@@ -107,23 +127,29 @@ def command(
     return 0
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """A recipe, and the machine that it is locked for; empty is this one."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    tiny: bool
+    toolchain: str
+    target: str
+    instance: str
+
+
 @contextmanager
-def _opened(
-    config: Config,
-    path: Path,
-    recipe: str,
-    overrides: tuple[str, ...],
-    toolchain: str | None,
-    instance: str | None,
-    *,
-    offline: bool = False,
-) -> Iterator[tuple[Session, Prepared]]:
+def _opened(config: Config, path: Path, one: _Wanted, *, offline: bool) -> Iterator[tuple[Session, Prepared, str]]:
+    """With the type of another machine, as it goes into the file."""
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.prepare import prepare
 
-    recipe = from_here(recipe, path)
-    loaded, _ = options.load_recipe(recipe, list(overrides))
-    with options.session(config, loaded, "", offline=offline, toolchain=toolchain, instance=instance) as session:
-        yield session, prepare(loaded, session.compiler, options.named(recipe, list(overrides)))
+    recipe, changes = from_here(one.recipe, path), list(one.overrides)
+    loaded, _ = options.load_recipe(recipe, changes, tiny=one.tiny)
+    machine = Elsewhere(one.toolchain, one.target, one.instance, config.compiler).machine(loaded, guess=False)
+    with options.session(config, loaded, "", offline=offline, toolchain=one.toolchain, instance=machine) as session:
+        yield session, prepare(loaded, session.compiler, options.named(recipe, changes, tiny=one.tiny)), machine
 
 
 def in_file(name: str, path: Path) -> str:
@@ -170,16 +196,18 @@ def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[L
 def _check(config: Config, path: Path, entries: Sequence[Locked], *, offline: bool) -> int:
     from cachekit.actions.lock import check
     from cachekit.errors import MissError
+    from cachekit.lockfile import words
 
     checked = []
     for entry in entries:
-        place = entry.recipe, entry.overrides, entry.toolchain, entry.instance
-        with _opened(config, path, *place, offline=offline) as (_, prepared):
+        one = _Wanted(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
+        with _opened(config, path, one, offline=offline) as (_, prepared, _):
             checked.append(check(entry, prepared).as_dict())
-    stale = [one["recipe"] for one in checked if one["status"] == "changed"]
+    changed = [one for one in checked if one["status"] == "changed"]
+    stale = [one["recipe"] for one in changed]
     out.data({"file": str(path), "checked": checked}, check_human, lambda _: "\n".join(stale), fails=bool(stale))
     if stale:
-        again = from_here(stale[0], path)
+        again = words(from_here(stale[0], path), changed[0]["set"], tiny=changed[0]["tiny"])
         raise MissError(
             f"{out.count(len(stale), 'recipe')} changed since {path} was written",
             cause=", ".join(stale),
@@ -218,4 +246,6 @@ def check_human(document: dict[str, Any]) -> list[str]:
 
 
 def _name(one: dict[str, Any]) -> str:
-    return shlex.join([one["recipe"], *(word for text in one["set"] for word in ("--set", text))])
+    from cachekit.lockfile import words
+
+    return words(one["recipe"], one["set"], tiny=one["tiny"])

@@ -20,11 +20,12 @@ def command(
     Example:  cachekit ls --format json
     """
     from cachekit.actions.inspect import ls
+    from cachekit.actions.open_session import open_store
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home)
-    with options.session(config, None, NAME) as session:
-        found = ls(session.store)
+    with open_store(config, NAME, follow=out.following) as store:
+        found = ls(store)
     out.data(found, lambda rows: human(rows, str(config.home)), lambda rows: "\n".join(row["key"] for row in rows))
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -119,7 +120,9 @@ Verbose = Annotated[
 Home = Annotated[Optional[Path], typer.Option("--home", metavar="DIR", help="The store's folder.")]
 CompilerName = Annotated[
     Optional[str],
-    typer.Option("--compiler", metavar="NAME", help="auto, inductor or neuron.", autocompletion=complete_compiler),
+    typer.Option(
+        "--compiler", metavar="NAME", help="auto, inductor, neuron, neuron-native.", autocompletion=complete_compiler
+    ),
 ]
 Toolchain = Annotated[
     Optional[str],
@@ -176,10 +179,17 @@ def named(
     compiler: str | None = None,
     *,
     tiny: bool = False,
+    machine: Sequence[str] = (),
 ) -> str:
     """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
     words = [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides or () for word in ("--set", text))]
-    return shlex.join([*words, *elsewhere(home, compiler)])
+    return shlex.join([*words, *elsewhere(home, compiler), *machine])
+
+
+def machine_words(toolchain: str | None, target: str | None, instance: str | None) -> list[str]:
+    """The options that say which other machine was meant, as they were given."""
+    said = {"--toolchain": toolchain, "--target": target, "--instance": instance}
+    return [word for option, value in said.items() if value for word in (option, value)]
 
 
 def elsewhere(home: Path | None, compiler: str | None = None) -> list[str]:

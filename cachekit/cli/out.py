@@ -155,6 +155,10 @@ def error(problem: CachekitError) -> int:
         _print(_json({**_style.answer, "error": problem.as_dict()}))
     lines = problem.lines()
     lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
+    if sys.stderr.isatty():  # a log keeps three lines; and messages and hints have what is copied
+        from cachekit.cli.folding import folded
+
+        lines[1:] = [each for line in lines[1:] for each in folded(line)]
     print("\n".join(lines), file=sys.stderr)
     if wants_traceback():
         traceback.print_exception(problem)
@@ -287,13 +291,15 @@ def table(
         cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
     everything = [header, *rows]
-    widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    full = [max(map(len, column)) for column in zip(*everything, strict=True)]
+    widths = full.copy()
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)
     while cut and sum(widths) > room and widths[widest := max(cut, key=widths.__getitem__)] > SHORTEST:
         widths[widest] -= 1
-    everything = [
-        [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
-        for row in everything
-    ]
+    if widths != full:  # a thousand rows and more are mostly written to a file
+        everything = [
+            [cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True)]
+            for row in everything
+        ]
     form = "  ".join(f"{{:{'>' if column in right else '<'}{width}}}" for column, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in everything]

@@ -20,6 +20,7 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
         modules: Each of them as well, with the cache that it comes from.
     """
     head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
+    layout = _layout(document)
     if document["status"] == "hit":
         count = out.count(len(document["modules"]), "module")
         graphs = out.count(document["graphs"], "graph")
@@ -30,6 +31,7 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
             head,
             f"  {graphs} in {count}, {out.size(document['bytes'])}, {where}",
             f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
+            *layout,
             *(_modules(document) if modules else ()),
         ]
     lines = [head]
@@ -49,9 +51,23 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
             lines += [f"      {words}" for words in change.get("words", ())]
         if len(near["changes"]) > CHANGES:
             lines.append(f"    ... and {len(near['changes']) - CHANGES} more (--format json)")
-    lines += _time(document)
+    lines += [*_time(document), *_helper(document), *layout]
     where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
     lines.append(f"  next{where}: cachekit warm {document['source']}")
+    return lines
+
+
+def _layout(document: dict[str, Any]) -> list[str]:
+    """How a model is split over cores, and what its training lacks."""
+    hard = document["ingredients"]["hard"]  # a command's have no layout
+    share = hard.get("parallel.tensor_parallel_size", 1) * hard.get("parallel.pipeline_parallel_size", 1)
+    lines = []
+    if share > 1:
+        copies, nodes = hard["parallel.data_parallel_size"], hard["parallel.nodes"]
+        each = " on each node" if nodes > 1 else ""
+        lines.append(f"  {share} cores share a copy of the model; {out.count(copies, 'copy', 'copies')} train{each}")
+    for sentence in document["lacks"].values():
+        lines += out.labelled("", sentence, 2)
     return lines
 
 
@@ -74,6 +90,19 @@ def _time(document: dict[str, Any]) -> list[str]:
         machine = f" of a {price['instance']}" if price["instance"] else ""
         lines.append(f"    {dollars(document['dollars'])} at {price['per_hour']:.2f} an hour{machine}")
     return lines
+
+
+def _helper(document: dict[str, Any]) -> list[str]:
+    """What a warm begins with: how much of it fits, only the compiler knows."""
+    helper, near = document["neighbour"], document["nearest"]
+    if helper is None:
+        return []
+    nearest = near is not None and near["key"] == helper["key"]
+    whose = "the nearest's" if nearest else f"{helper['key'][:16]}'s ({helper['recipe']})"
+    there = f", {out.size(helper['fetch_bytes'])} to fetch" if helper["fetch_bytes"] else ""
+    graphs = out.count(helper["graphs"], "graph")
+    words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"
+    return out.labelled("", words, 4)
 
 
 def change_text(change: dict[str, Any]) -> str:

@@ -102,6 +102,14 @@ class Progress:
     def _on_store_reindexed(self, event: dict[str, Any]) -> None:
         self._line(f"the index was lost; {event['records']} records were rebuilt from their copies")
 
+    def _on_store_waiting(self, event: dict[str, Any]) -> None:
+        waited = out.duration(event["waited"])
+        self._now(f"waiting: {event['holder']} removes from the store, {waited} so far", rarely=True)
+
+    def _on_store_unguarded(self, event: dict[str, Any]) -> None:
+        waited = out.duration(event["waited"])
+        out.warning(f"{event['holder']} has been removing from the store for {waited}; going on without waiting")
+
     def _on_flight_wait(self, event: dict[str, Any]) -> None:
         self._told = time.monotonic()
         self._line(f"waiting: the same key is being compiled by {event['holder']}")
@@ -145,6 +153,10 @@ class Progress:
         self._expected = event.get("expected_seconds")
         expected = f"; expected about {out.duration(self._expected)}" if self._expected else ""
         self._line(f"compiling: a trial run of a few steps{expected}")
+
+    def _on_build_start(self, event: dict[str, Any]) -> None:
+        self._compiling_since = time.monotonic()
+        self._line(f"compiling anew, to compare with what {event['by']} made, {event['created'][:16]}")
 
     def _on_restore(self, event: dict[str, Any]) -> None:
         self._line(f"restored {out.size(event['bytes'])} in {out.duration(event['seconds'])}")
@@ -268,7 +280,9 @@ class Progress:
             self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
     def _on_store_reading(self, event: dict[str, Any]) -> None:
-        if event["of"] >= MANY:
+        if event["done"] == event["of"]:
+            self.close()
+        elif event["of"] >= MANY:
             self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
 
     def _on_verify_progress(self, event: dict[str, Any]) -> None:

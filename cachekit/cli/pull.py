@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -55,6 +56,7 @@ def command(
     cache: options.Cache = None,
     offline: options.Offline = False,
     toolchain: options.Toolchain = None,
+    target: options.Target = None,
     instance: options.Instance = None,
 ) -> int:
     """Fetch what recipes need, so that they run without the network. Exit 3 where no cache has it.
@@ -63,8 +65,11 @@ def command(
 
     Example:  cachekit pull bert --cache local:rw,hf://team/cache:r
 
+    Example:  cachekit pull bert --target trn1 --toolchain neuron-2.31
+
     Example:  cachekit pull --locked
     """
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.prepare import prepare
     from cachekit.actions.pull_modules import pull_modules
     from cachekit.actions.pull_recipes import pull_recipe
@@ -72,26 +77,26 @@ def command(
     from cachekit.errors import MissError, UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    machine = options.machine_words(toolchain, target, instance)
     if locked or lock_file:
-        if overrides or tiny or module or all_of or toolchain or instance:
+        if overrides or tiny or module or all_of or machine:
             raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
         return _locked(options.load_config(home, compiler, cache=cache), recipes, lock_file, dry_run, offline=offline)
     if not (recipes or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
     config = options.load_config(home, compiler, cache=cache)
+    where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
+    called = partial(options.named, overrides=overrides, home=home, compiler=compiler, tiny=tiny, machine=machine)
     results: list[dict[str, Any]] = []
     missed: list[str] = []
     left: dict[str, str] = {}
     for name in recipes or ():
         loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
+        instance = where.machine(loaded, guess=len(recipes or ()) > 1)  # as `plan` does
         verb = "" if dry_run else NAME
         with options.session(config, loaded, verb, offline=offline, toolchain=toolchain, instance=instance) as session:
             options.need_chain(session.chain, "read")
-            done = pull_recipe(
-                session,
-                prepare(loaded, session.compiler, options.named(name, overrides, home, compiler, tiny=tiny)),
-                dry_run=dry_run,
-            )
+            done = pull_recipe(session, prepare(loaded, session.compiler, called(name)), dry_run=dry_run)
         results.append(done.as_dict())
         missed += [name] if done.state == "absent" else []
     if module or all_of:

@@ -72,6 +72,8 @@ def human(document: dict[str, Any]) -> list[str]:
 
 def _module(module: dict[str, Any]) -> list[str]:
     lines = [f"  {_DIGEST.sub(_cut, module['name'])}"]
+    if "neffs" in module:
+        lines.append(f"    {out.size(module['files'][0]['size'])}, {out.count(module['neffs'], 'compiled graph')}")
     neff = module.get("neff")
     if neff is not None and neff["state"] != "verified":
         lines.append(f"    {neff['state'].upper()}: {neff['reason']}")

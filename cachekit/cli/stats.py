@@ -10,10 +10,20 @@ import typer
 from cachekit.cli import options, out
 
 NAME = "stats"
+PERIODS = ("day", "week", "month")
 SHOWN = 8  # rows of a table, for people
 
 RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Of one run only, by its name or a part of it.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Of runs that began then or later, in UTC.")]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        metavar="day|week|month",
+        help="The last table, by these; JSON has them all.",
+        autocompletion=lambda incomplete: [one for one in PERIODS if one.startswith(incomplete)],
+    ),
+]
 Cost = Annotated[bool, typer.Option("--cost", help="In dollars too, at this machine's price or trn1.2xlarge's.")]
 Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In dollars, at the price of that machine.")]
 OwnPrice = Annotated[
@@ -26,6 +36,7 @@ Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of
 def command(
     run: RunName = "",
     since: Since = "",
+    by: By = "day",
     cost: Cost = False,
     instance: Instance = "",
     price: OwnPrice = None,
@@ -42,14 +53,20 @@ def command(
 
     Example:  cachekit stats --since 7d --cost
 
+    Example:  cachekit stats --since 12w --by week
+
     Example:  cachekit stats --run last --format json
     """
     from cachekit.actions import stats
+    from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
+    if by not in PERIODS:
+        raise UsageError(f"--by {by[:40]}: no such table", hint=f"one of {', '.join(PERIODS)}")
     if schema:
         out.text(json.dumps(stats.schema(), indent=2))
         return 0
+    from cachekit.store.access import check_open
     from cachekit.store.layout import Layout
 
     paid = None
@@ -57,20 +74,25 @@ def command(
         from cachekit.actions import price as prices
 
         paid = prices.machine(prices.read(price or []), instance)
-    found = stats.stats(Layout(options.load_config(home).home), run=run, since=since, price=paid)
+    layout = Layout(options.load_config(home).home)
+    check_open(layout)
+    found = stats.stats(layout, run=run, since=since, price=paid)
     for problem in found.problems:
         out.warning(f"not counted: {problem}")
     out.data(
-        found.as_dict(), lambda said: human(said, whole=verbose > 0), lambda said: str(said["total"]["saved_seconds"])
+        found.as_dict(),
+        lambda said: human(said, by=by, whole=verbose > 0),
+        lambda said: str(said["total"]["saved_seconds"]),
     )
     return 0
 
 
-def human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
+def human(document: dict[str, Any], *, by: str = "day", whole: bool = False) -> list[str]:
     """The figures for people.
 
     Args:
         document: What `stats` answered.
+        by: Of what time there is a table: one of `PERIODS`.
         whole: Leave no row of a table out.
     """
     total, last, scope = document["total"], document["last_run"], document["scope"]
@@ -91,7 +113,7 @@ def human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
     if document["price"]:
         lines += out.labelled("", _price_words(document["price"]))
     if not scope["run"]:
-        for heading in ("recipes", "tiers", "days"):
+        for heading in ("recipes", "tiers", f"{by}s"):
             if document[heading]:
                 lines += ["", *_parts(heading, document[heading], whole=whole)]
     return lines
@@ -149,7 +171,8 @@ def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 
 def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
-    shown = parts if whole else parts[-SHOWN:] if heading == "days" else parts[:SHOWN]
+    timed = heading.removesuffix("s") in PERIODS
+    shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
     money = any(part["figures"]["saved_dollars"] is not None for part in shown)
     columns: list[tuple[str, Any]] = [("runs", lambda f: f["runs"]), ("hits", lambda f: f["hits"])]
     if heading == "tiers":
@@ -167,7 +190,7 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
     lines = _aligned(rows, [heading.removesuffix("s"), *(name for name, _ in columns)])
     left = len(parts) - len(shown)
-    return [*lines, *([f"  ... and {left} {'earlier' if heading == 'days' else 'more'} (-v)"] if left else [])]
+    return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
 
 
 def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
@@ -183,4 +206,4 @@ def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
 def _name(heading: str, name: str) -> str:
     if not name:
         return "(none)"
-    return name if heading == "days" or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004
+    return name if heading.removesuffix("s") in PERIODS or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004

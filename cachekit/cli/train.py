@@ -110,6 +110,8 @@ def human(document: dict[str, Any]) -> list[str]:
     lines = [f"{document['recipe']}: trained {document['steps']} steps  key {document['key'][:16]}", f"  {graphs}"]
     for split, figures in document["metrics"].items():
         lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows")
+    if reason := document["lacks"].get("evaluation"):
+        lines += out.labelled("", reason, 2)
     lines.append(
         f"  saved {out.duration(document['saved_seconds'])} of compiling; "
         f"cachekit itself took {out.duration(document['overhead_seconds'])}"

@@ -34,23 +34,14 @@ def command(
 
     Example:  cachekit verify --repair --cache local:rw,hf://team/cache:r
     """
-    from cachekit.actions.repair import Repaired
-    from cachekit.actions.repair import repair as mend
-    from cachekit.actions.verify import failure, verify
+    from cachekit.actions.checkup import checkup
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache)
-    done = Repaired((), ())
     with options.session(config, None, NAME if repair else "", offline=offline) as session:
-        found = verify(session, quick=quick)
-        if repair and found.problems:
-            done = mend(session, found.problems)
-    error = failure(found, [problem for problem, _ in done.left] if repair else None)
-    document = found.as_dict() | {
-        "repaired": [{**problem.as_dict(), "from": source} for problem, source in done.mended],
-        "not_repaired": [{**problem.as_dict(), "why": why} for problem, why in done.left],
-    }
-    out.data(document, lambda one: human(one, repair=repair), quiet_lines, fails=error is not None)
+        done = checkup(session, quick=quick, repair=repair)
+    error = done.error()
+    out.data(done.as_dict(), lambda one: human(one, repair=repair), quiet_lines, fails=error is not None)
     if error is not None:
         raise error
     return 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cachekit.actions.session import Session
 
 NAME = "warm"
+SHOWN = 12  # parts that differ, for people
 
 Recipe = Annotated[
     Optional[str],
@@ -134,17 +135,20 @@ def _checked(session: Session, prepared: Prepared) -> int:
 
 def human_checked(document: dict[str, Any]) -> list[str]:
     """A comparison for people."""
-    graphs = out.count(document["compiled"], "graph")
+    graphs, differ = out.count(document["compiled"], "graph"), document["differ"]
+    same = f"{out.count(document['same'], 'part')} {'is' if document['same'] == 1 else 'are'} the same"
     lines = [
         f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}",
-        f"  compiled {graphs} anew; {document['same']} parts are the same, {len(document['differ'])} differ",
-        f"  took {out.duration(document['seconds'])}; nothing of it is kept",
+        f"  compiled {graphs} anew; {same}, {len(differ)} {'differs' if len(differ) == 1 else 'differ'}",
     ]
-    lines += [f"    differs  {name}" for name in document["differ"][:12]]
-    for name, words in (("not_rebuilt", "the record has more"), ("not_in_record", "the record lacks")):
-        if document[name]:
-            lines.append(f"  {words}: {out.count(len(document[name]), 'part')}")
-    return lines
+    lines += [f"    differs  {name}" for name in differ[:SHOWN]]
+    if len(differ) > SHOWN:
+        lines.append(f"    ... and {len(differ) - SHOWN} more (--format json)")
+    if gone := document["not_rebuilt"]:
+        lines.append(f"  {out.count(len(gone), 'part')} of the record were not made anew, and not compared")
+    if new := document["not_in_record"]:
+        lines.append(f"  {out.count(len(new), 'part')} made anew are not in the record, and not compared")
+    return [*lines, f"  took {out.duration(document['seconds'])}; nothing of it is kept"]
 
 
 def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> int:

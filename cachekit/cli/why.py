@@ -19,10 +19,10 @@ NAME = "why"
 First = Annotated[
     Optional[str],
     typer.Argument(
-        metavar="[RECIPE]",
-        help="A recipe, as for `cachekit plan`.",
+        metavar="[RECIPE|KEY]",
+        help="A recipe, as for `cachekit plan`, or the first digits of a key.",
         show_default=False,
-        autocompletion=options.complete_recipe,
+        autocompletion=options.complete_recipe_or_key,
     ),
 ]
 Second = Annotated[
@@ -31,7 +31,7 @@ Second = Annotated[
         metavar="[OTHER]",
         help="Compare the first with this one; each a recipe, the first digits of a key, or a file with a record.",
         show_default=False,
-        autocompletion=options.complete_recipe,
+        autocompletion=options.complete_recipe_or_key,
     ),
 ]
 RunName = Annotated[
@@ -59,7 +59,8 @@ def command(
 ) -> int:
     """Say what differs from the nearest record, here or on a shared cache.
 
-    On a hit it says so. Of two recipes or records it says what differs; --set and the like change the second.
+    On a hit it says so. Of a key it says what differs from the nearest other record. Of two recipes or records it says
+    what differs; --set and the like change the second.
 
     Example:  cachekit why bert --set training.max_seq_length=384
 
@@ -80,6 +81,13 @@ def command(
         raise UsageError("neither a recipe nor a run was named", hint="cachekit why RECIPE, or cachekit why --run last")
     changes = options.named("", overrides, tiny=tiny)[2:]  # after the name
     machine = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
+    if other is None and _record(recipe):
+        if overrides or tiny or machine:
+            raise UsageError(
+                f"--set and the like change a recipe, and {recipe} is a key",
+                hint=f"cachekit why {recipe} compares its record with the nearest one",
+            )
+        return _key(config, recipe, offline=offline)
     if other is None:
         return _recipe(config, recipe, overrides, f"{recipe}{changes}", machine, tiny=tiny, offline=offline)
     said = {"--toolchain": toolchain, "--target": target, "--instance": instance}
@@ -117,6 +125,25 @@ def _recipe(
     return 0
 
 
+def _key(config: Config, beginning: str, *, offline: bool) -> int:
+    from cachekit.actions.why_sides import with_nearest
+
+    with options.session(config, None, NAME, offline=offline) as session:
+        old, new = with_nearest(session, beginning)
+    return _compared(old, new)
+
+
+def _compared(old: Side, new: Side) -> int:
+    from cachekit.actions.why import compare
+
+    out.data(
+        compare(old, new).as_dict(),
+        human_two,
+        lambda document: "\n".join(change["name"] for change in document["changes"]) or "same",
+    )
+    return 0
+
+
 def _two(
     config: Config,
     first: str,
@@ -129,7 +156,6 @@ def _two(
     offline: bool,
 ) -> int:
     from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.why import compare
     from cachekit.actions.why_sides import is_file_of_one
     from cachekit.errors import UsageError
 
@@ -141,25 +167,13 @@ def _two(
     with options.session(config, None, NAME, offline=offline) as session:
         old = _side(Elsewhere(compiler=config.compiler), session, first)
         new = _side(machine, session, second, overrides, changes, tiny=tiny)
-    out.data(
-        compare(old, new).as_dict(),
-        human_two,
-        lambda document: "\n".join(change["name"] for change in document["changes"]) or "same",
-    )
-    return 0
+    return _compared(old, new)
 
 
 def _record(name: str) -> bool:
-    """Whether a name is the beginning of a key, and no recipe's."""
-    from cachekit import zoo
-    from cachekit.actions.why_sides import is_key
-    from cachekit.errors import UnknownNameError
+    from cachekit.actions.why_sides import is_record
 
-    try:
-        zoo.recipe_path(name)
-    except UnknownNameError:
-        return is_key(name)
-    return False
+    return is_record(name)
 
 
 def _side(

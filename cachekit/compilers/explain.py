@@ -22,7 +22,12 @@ def explain(compiler: str, name: str, old: Any, new: Any, sides: tuple[str, str]
         new: And in the recipe.
         sides: What to call the two.
     """
-    if compiler != "neuron" or name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
+    if (
+        compiler not in {"neuron", "neuron-native"}
+        or name != FLAGS
+        or not isinstance(old, list)
+        or not isinstance(new, list)
+    ):
         return []
     from cachekit.compilers.neuron import flags
 

@@ -53,7 +53,7 @@ _NEURON = Law(
     },
     source="assumed: no compile on Neuron was measured",
 )
-_LAWS = {"inductor": _INDUCTOR, "neuron": _NEURON}
+_LAWS = {"inductor": _INDUCTOR, "neuron": _NEURON, "neuron-native": _NEURON}
 
 
 def law(compiler: str) -> Law:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from cachekit.ingredients import Fingerprint
 from cachekit.recipe import Recipe
@@ -29,8 +30,7 @@ class Blob(Protocol):
         """Have every byte given to `sink`, with its offset, and hashed on the way; by several threads, in no order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Harvest:
+class Harvest(Struct, frozen=True):
     """What a run left in the live root that is worth keeping.
 
     Attributes:
@@ -42,8 +42,7 @@ class Harvest:
     files: Mapping[str, Path]
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """What became of a module that was to be put into a live root.
 
     Attributes:
@@ -55,8 +54,7 @@ class Restored:
     left: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A module whose compile failed, and nobody has compiled it since.
 
     Attributes:
@@ -76,8 +74,7 @@ class Failed:
     remembered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """What two compiles of the same graphs have in common, but for what no two compiles share.
 
     Attributes:
@@ -93,14 +90,14 @@ class Compared:
     new: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """What a compiler did in a run, as seen from outside of the worker.
 
     Attributes:
         found: Graphs that were in the live root.
         compiled: Graphs that were not.
-        compile_seconds: What compiling them took; 0 where nothing compiled.
+        compile_seconds: What compiling them took; 0 where nothing compiled. Where it is not `timed`, what the worker
+            measured of its steps stands for it.
         notes: What else a person should know, a sentence each.
         surprises: Phases in which something compiled although everything had been restored.
         modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
@@ -117,11 +114,11 @@ class Observed:
     modules: frozenset[str] = frozenset()
     seconds: Mapping[str, float] = field(default_factory=dict)
     exact: bool = True
+    timed: bool = True
     used: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """This machine's place among those of one run, as torchrun has it; how many they are, the recipe says.
 
     Attributes:

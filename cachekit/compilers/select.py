@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UnknownNameError, UsageError
 
-NAMES = ("inductor", "neuron")
+NAMES = ("inductor", "neuron", "neuron-native")
 
 
 def select(
@@ -40,23 +40,33 @@ def select(
                 "Inductor compiles for this machine only",
                 hint="leave --toolchain and --instance out, or take --compiler neuron",
             )
-        from cachekit.compilers.neuron import adapter, host
+        from cachekit.compilers.neuron import adapter, host, native_adapter
 
-        return adapter.Neuron(host.named(toolchain, instance))
-    if name == "neuron" or (name == "auto" and _neuron_is_here()):
+        machine = host.named(toolchain, instance)
+        return native_adapter.NeuronNative(machine) if name == "neuron-native" else adapter.Neuron(machine)
+    if name == "auto":
+        name = _here()
+    if name == "neuron":
         from cachekit.compilers.neuron.adapter import Neuron
 
         return Neuron(node=node)
+    if name == "neuron-native":
+        from cachekit.compilers.neuron.native_adapter import NeuronNative
+
+        return NeuronNative(node=node)
     from cachekit.compilers.inductor.adapter import Inductor
 
     return Inductor()
 
 
-def _neuron_is_here() -> bool:
+def _here() -> str:
+    """What `auto` means on this machine."""
     from cachekit.compilers.neuron import presence
 
     if not presence.possible():
-        return False
+        return "inductor"
     from cachekit.compilers.neuron import host
 
-    return host.available()
+    if host.native_available():
+        return "neuron-native"
+    return "neuron" if host.available() else "inductor"

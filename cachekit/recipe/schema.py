@@ -231,12 +231,13 @@ class Compiler(_Strict, frozen=True):
     """Which compiler, and how it is called.
 
     Attributes:
-        name: `auto` picks Neuron where it is really there, else Inductor.
+        name: `auto` picks Neuron where it is really there, else Inductor. `neuron` is torch-neuronx on XLA,
+            `neuron-native` TorchNeuron.
         flags: Kept in order: to some compilers order and spelling are part of the key.
         options: The compiler's named options.
     """
 
-    name: Literal["auto", "inductor", "neuron"] = "auto"
+    name: Literal["auto", "inductor", "neuron", "neuron-native"] = "auto"
     flags: tuple[str, ...] = ()
     options: dict[str, Scalar] = {}
 

@@ -7,15 +7,15 @@ A field that a task does not read is refused there, rather than ignored. How a t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cachekit.recipe.schema import Recipe
 
 CLASSES = frozenset({"labels", "num_labels"})
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFields:
+class TaskFields(Struct, frozen=True):
     """The part of a recipe that a task reads beside what all do.
 
     Attributes:

@@ -29,11 +29,13 @@ class Blob:
         self._verifier = verifier
         self._outcome: list[str] = []
         self._beside: threading.Thread | None = None
+        self._named = self._looked_at = ""  # which file it was when it was named, and when it was looked at
 
     @property
     def path(self) -> Path:
         """The file, for whoever reads it by himself. From now on its digest is computed beside that."""
         if self._beside is None:
+            self._named = self._which()
             self._beside = threading.Thread(target=self._look, daemon=True)
             self._beside.start()
         return self.location
@@ -53,12 +55,26 @@ class Blob:
         """What is wrong with the bytes that were used; empty where they are what the record says."""
         if self._beside is not None:
             self._beside.join()
+            # Another may have been put in its place: was it the one before that was looked at, or the one after?
+            if self._looked_at != self._named:
+                return "it was replaced while it was read"
+            if self._which() != self._named:
+                self._look()
         if not self._outcome:
             self._look()
-        return (self._outcome or ["unreadable"])[0]
+        return next(filter(None, self._outcome), "")
+
+    def _which(self) -> str:
+        try:
+            status = self.location.stat()
+        except OSError as error:
+            return error.strerror or str(error)
+        return f"{status.st_dev} {status.st_ino}"
 
     def _look(self) -> None:
-        self._outcome.append(self._verifier.damage(self._file, memo=False))
+        before = self._which()
+        self._outcome.append(self._verifier.damage(self._file, "pieces"))
+        self._looked_at = before if before == self._which() else ""
 
 
 @contextmanager

@@ -17,10 +17,11 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit.errors import StoreError, WaitedTooLongError
 from cachekit.store.layout import Layout
@@ -29,16 +30,24 @@ from cachekit.store.scratch import hold
 PATIENCE = 60.0  # seconds to wait for removal, which may hang; then one goes on unprotected: at worst to meet a miss
 TURN = 5.0  # seconds that removal makes newcomers wait for those who are inside; then it lets them by
 PAUSE = 0.5  # seconds until it tries again
+TELL = 2.0  # seconds until somebody is told what is waited for; and then once a second
 OFTEN = 0.02  # seconds between two looks at a lock that is taken
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
 _HELD = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
 
 
 class Gate:
-    """The gate of one store, as one process passes it; its threads pass it together."""
+    """The gate of one store, as one process passes it; its threads pass it together.
 
-    def __init__(self, layout: Layout) -> None:
+    Args:
+        layout: The store's paths.
+        tell: Told whom removal is done by, as far as the system says, and how many seconds it was waited for; and
+            whether that was in vain.
+    """
+
+    def __init__(self, layout: Layout, tell: Callable[[str, float, bool], object] = lambda *_: None) -> None:
         self._layout = layout
+        self._tell = tell
         self._mutex = threading.Lock()
         self._inside = 0
         self._handle: int | None = None
@@ -66,19 +75,32 @@ class Gate:
 
     def _enter(self) -> int | None:
         # Through the turnstile first: while somebody waits for the exclusive side, nobody new comes in.
-        deadline = time.monotonic() + (0.0 if self._in_vain else PATIENCE)
+        start = time.monotonic()
+        deadline, told = start + (0.0 if self._in_vain else PATIENCE), start + TELL - 1.0
+
+        def waiting() -> None:
+            nonlocal told
+            if (now := time.monotonic()) - told >= 1.0:
+                told = now
+                self._tell(_remover(self._layout.root, self._layout.blobs), now - start, False)
+
         if (turnstile := _opened(self._layout.blobs)) is not None:
             try:
-                _lock(turnstile, fcntl.LOCK_SH, deadline)
+                _lock(turnstile, fcntl.LOCK_SH, deadline, waiting=waiting)
             finally:
                 os.close(turnstile)
         handle = _opened(self._layout.root)
         if handle is None:
             return None
-        if _lock(handle, fcntl.LOCK_SH, deadline):
+        if _lock(handle, fcntl.LOCK_SH, deadline, waiting=waiting):
             self._in_vain = False
             return handle
-        self._in_vain = time.monotonic() >= deadline
+        if time.monotonic() >= deadline:
+            if not self._in_vain:
+                self._tell(_remover(self._layout.root), time.monotonic() - start, True)
+            self._in_vain = True
+        else:
+            self._in_vain = False
         os.close(handle)
         return None
 
@@ -138,7 +160,39 @@ def _opened(folder: Path) -> int | None:
         return None
 
 
-def _lock(handle: int, kind: int, deadline: float, *, strict: bool = False) -> bool:
+def _remover(*folders: Path) -> str:
+    """The process that holds one of these folders alone: its number, name, and whether it stands still."""
+    wanted = set()
+    for folder in folders:
+        with suppress(OSError):
+            wanted.add(str(folder.stat().st_ino))
+    with suppress(OSError, ValueError):
+        # `1: FLOCK  ADVISORY  WRITE 4242 fd:01:1835017 0 EOF` [proc_locks(5)]; who waits has `->` before FLOCK.
+        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
+            words = line.split()
+            if words[1:4:2] == ["FLOCK", "WRITE"] and words[5].rpartition(":")[2] in wanted:
+                return _process(int(words[4]))
+    return "another process"
+
+
+def _process(number: int) -> str:
+    """A process in words; what the system does not show is left out."""
+    try:
+        name, _, rest = Path(f"/proc/{number}/stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    except OSError:
+        return f"process {number}"
+    stands = ", which is suspended" if rest.split()[:1] == ["T"] else ""
+    return f"process {number} ({name}{stands})"
+
+
+def _lock(
+    handle: int,
+    kind: int,
+    deadline: float,
+    *,
+    strict: bool = False,
+    waiting: Callable[[], object] = lambda: None,
+) -> bool:
     """Lock a folder; False where the deadline passed first, or, unless strict, where there are no locks."""
     try:
         pause = 0.0005
@@ -148,6 +202,7 @@ def _lock(handle: int, kind: int, deadline: float, *, strict: bool = False) -> b
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     return False
+                waiting()
                 time.sleep(pause)
                 pause = min(pause * 1.5, OFTEN)
             else:
@@ -158,8 +213,7 @@ def _lock(handle: int, kind: int, deadline: float, *, strict: bool = False) -> b
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """What running processes hold.
 
     Attributes:

@@ -23,14 +23,14 @@ A new layout takes a new `v<n>`; an old cachekit goes on with the old one, and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 VERSION = "v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """The paths of a store at `home`."""
 
     home: Path

@@ -46,9 +46,9 @@ class Quarantine:
         path = self._layout.blob(file.sha256)
 
         def is_bad() -> bool:
-            return self._verifier.damage(structs.replace(file, size=path.stat().st_size), memo=False) != ""
+            return self._verifier.damage(structs.replace(file, size=path.stat().st_size), "nothing") != ""
 
-        return self.file(path, reason, is_bad) or self._verifier.damage(file, memo=True) != ""
+        return self.file(path, reason, is_bad) or self._verifier.damage(file, "state") != ""
 
     def file(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
         """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.

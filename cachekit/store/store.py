@@ -13,15 +13,16 @@ from cachekit.bypass import bypass
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import durable, ordinary, uses
+from cachekit.store import access, durable, ordinary, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.gate import Gate, Holds
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.quarantine import Quarantine
+from cachekit.store.ranking import Summaries
 from cachekit.store.scratch import Scratch
-from cachekit.store.summary import Summaries
+from cachekit.store.summary import Summary
 from cachekit.store.verify import MISSING, Verifier
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Store:
 
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
-        self.gate = Gate(self.layout)
+        self.gate = Gate(self.layout, self._tell_waiting)
         self._holds = Holds(self.layout, self.gate)
         self._verifier = Verifier(self.layout)
         self._quarantine = Quarantine(self.layout, self._verifier, journal)
@@ -92,7 +93,18 @@ class Store:
                 its ingredients, which are what its name says, before it is read.
         """
         self._index.restore()
-        return self._catalogue.summaries(self._read, without, glance=glance)
+        tell = lambda done, of: self._journal.show("store.reading", done=done, of=of)  # noqa: E731
+        return self._catalogue.summaries(self._read, without, glance=glance, tell=tell)
+
+    def chosen(self, where: Callable[[Summary], bool]) -> Iterator[Record]:
+        """Some of `records`; no others are read.
+
+        Args:
+            where: Chooses by what a record's place and key say: compiler, directory, model type, ingredients.
+        """
+        for one in self.summaries(glance=True):
+            if where(one) and (record := self.read(one.directory, one.model_type, one.key)) is not None:
+                yield record
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
         """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
@@ -142,7 +154,7 @@ class Store:
         """Files that the store lacks, as `missing` finds those of a record."""
         lacking = []
         for file in {file.sha256: file for file in files}.values():
-            reason = self._verifier.damage(file, memo=True)
+            reason = self._verifier.damage(file, "state")
             if reason and (reason == MISSING or self._quarantine.blob(file, reason)):
                 lacking.append(file)
         return lacking
@@ -186,7 +198,7 @@ class Store:
                 self._holds.add((file.sha256 for file in record.files), key)
                 if not _still(path, raw):
                     return self._load(path, key, check_blobs=True)
-            suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, memo=True))]
+            suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, "state"))]
             if suspected and not _still(path, raw):
                 return self._load(path, key, check_blobs=True)
             damaged = [(file, reason) for file, reason in suspected if self._quarantine.blob(file, reason)]
@@ -203,7 +215,7 @@ class Store:
         """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
         digest = hashlib.sha256(raw).hexdigest()
         file = File("record.json", len(raw), digest)
-        reason = self._verifier.damage(file, memo=True)
+        reason = self._verifier.damage(file, "state")
         if not reason or not _still(record, raw):  # removed meanwhile, with its copy
             return
         path = self.layout.blob(digest)
@@ -225,14 +237,24 @@ class Store:
         """
         return self._index.rebuild()
 
+    def _tell_waiting(self, holder: str, waited: float, in_vain: bool) -> None:
+        if in_vain:
+            self._journal.emit("store.unguarded", holder=holder, waited=round(waited, 1))
+        else:
+            self._journal.show("store.waiting", holder=holder, waited=waited)
+
     # Writing
 
-    def check_writable(self) -> None:
+    def check_writable(self, place: tuple[str, str, str] | None = None) -> None:
         """Find out before an hour of compiling whether its result can be kept.
+
+        Args:
+            place: Of the record that is to be made: compiler's directory, model type, key.
 
         Raises:
             StoreError: It cannot.
         """
+        access.check(self.layout, self.layout.record(*place) if place else None)
         try:
             with Scratch(self.layout.tmp, "check") as folder:
                 (folder / "probe").write_bytes(b"cachekit")
@@ -324,7 +346,7 @@ class Store:
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         for file in record.files:
-            reason = self._verifier.damage(file, memo=True)
+            reason = self._verifier.damage(file, "state")
             if reason:
                 raise self._quarantine.refuse(file, reason)
         self._compare(record)

@@ -1,8 +1,10 @@
-"""Is a blob what its record says? Hashed whole once; from then on its pieces are hashed side by side.
+"""Is a blob what its record says? Its SHA-256 is computed once; from then on checksums of its pieces are compared.
 
-SHA-256 takes longer than copying the same bytes, and one digest over one file can only be computed in order. The first
-time that a blob is found whole, the digests of its pieces are noted; whoever uses it later compares those, on several
-processors. The notes are a cache: a lost, torn or wrong one costs the whole digest once more.
+SHA-256 takes longer than copying the same bytes, and one digest over one file can only be computed in order. So when a
+blob is found whole (it always is hashed on its way in) checksums of its pieces are noted, 128 bits of XXH3 each: they
+cost next to nothing beside reading the bytes. Whoever uses the blob compares those, which tells any decay of the disk.
+Who could forge a blob and its note could forge the record as well; `cachekit verify` computes the SHA-256 nevertheless.
+The notes are a cache: a lost, torn or wrong one costs the whole digest once more.
 """
 
 from __future__ import annotations
@@ -11,25 +13,32 @@ import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cachekit.errors import IntegrityError
 from cachekit.record import File
 from cachekit.store.layout import Layout
 from cachekit.store.ordinary import opened
 
+if TYPE_CHECKING:
+    import xxhash
+
 CHUNK = 256 << 10  # bytes read at once; they stay in the cache of the processor
 PIECE = 8 << 20  # bytes of a piece
-LANES = 4  # pieces hashed at once, at most; from about three on, memory is the limit
+LANES = 4  # pieces read at once, at most; from about three on, memory is the limit
 MISSING = "it is missing"
 
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
+# What to believe of a blob: a note about the file in its present state; the noted checksums of its pieces, compared
+# with its bytes; nothing but its name.
+Trust = Literal["state", "pieces", "nothing"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """What is known of a blob that was found whole: the file's state at that moment, and its pieces' digests."""
+class _Note(Struct, frozen=True):
+    """What is known of a blob that was found whole: the file's state at that moment, and its pieces' checksums."""
 
     state: str
     pieces: tuple[str, ...]
@@ -45,45 +54,52 @@ class Verifier:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def damage(self, file: File, *, memo: bool) -> str:
+    def damage(self, file: File, trust: Trust) -> str:
         """Why a blob is not what its record says; empty where it is.
 
         Args:
             file: What the record says.
-            memo: Believe a note about the file in its present state. Hashing gigabytes for every plan would be slow,
-                and a change through the file system always moves ctime. Silent decay of the disk does not, which is
-                why whoever uses the bytes has them hashed again.
+            trust: Hashing gigabytes for every plan would be slow, and a change through the file system always moves
+                ctime: so the file's "state" will do there. Silent decay of the disk does not move it, which is why
+                whoever uses the bytes compares them with the checksums of its "pieces".
         """
+        return self._examine(file, trust)[0]
+
+    def _examine(self, file: File, trust: Trust) -> tuple[str, tuple[str, ...]]:
+        """As `damage`; and the checksums of the pieces of what is whole and was read."""
         path = self._layout.blob(file.sha256)
         try:
             with opened(path, buffering=0) as source:
                 before = os.fstat(source.fileno())
                 if before.st_size != file.size:
-                    return f"{before.st_size:,} bytes instead of {file.size:,}"
+                    return f"{before.st_size:,} bytes instead of {file.size:,}", ()
                 note = self._noted(file.sha256)
-                if memo and note and note.state == _state(before):
-                    return ""
-                pieces = self._compare(source.fileno(), file, note)
+                if trust == "state" and note and note.state == _state(before):
+                    return "", note.pieces
+                pieces = self._compare(source.fileno(), file, None if trust == "nothing" else note)
                 if not pieces:
-                    return "its digest does not fit"
+                    return "its digest does not fit", ()
                 after = os.fstat(source.fileno())
                 # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
                 if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                    return "it changed while it was read"
+                    return "it changed while it was read", ()
         except FileNotFoundError:
-            return MISSING
+            return MISSING, ()
         except OSError as error:
-            return error.strerror or str(error)
+            return error.strerror or str(error), ()
         found = _Note(_state(before), pieces)
         if found != note and _state(after) == _state(before):
             self._note(file.sha256, found)
-        return ""
+        return "", pieces
 
     def pass_through(self, file: File, sink: Sink) -> str:
-        """Give a blob's bytes to `sink`, hashed as they pass; why they are not what the record says, empty if they are.
+        """Give a blob's bytes to `sink`, checked as they pass; why they aren't what the record says, empty if they are.
 
-        The digests of the pieces have to be known: where they are not, or one is wrong, the blob is hashed whole first.
+        The checksums of the pieces have to be known: where they are not, or one is wrong, the blob is hashed whole
+        first.
         """
+        note = self._noted(file.sha256)
+        pieces = note.pieces if note else ()
         for _ in range(2):
             try:
                 source = opened(self._layout.blob(file.sha256), buffering=0)
@@ -92,12 +108,11 @@ class Verifier:
             except OSError as error:
                 return error.strerror or str(error)
             with source:
-                note = self._noted(file.sha256)
-                pieces = (file.sha256,) if file.size <= PIECE else note.pieces if note else ()
                 whole = os.fstat(source.fileno()).st_size == file.size
                 if whole and _pieces_fit(source.fileno(), file.size, pieces, sink):
                     return ""
-            if reason := self.damage(file, memo=False):
+            reason, pieces = self._examine(file, "pieces")
+            if reason:
                 return reason
         return "it changes while it is read"
 
@@ -105,7 +120,7 @@ class Verifier:
         """Check a file that is about to become a blob.
 
         Returns:
-            The digests of its pieces, for `remember`.
+            The checksums of its pieces, for `remember`.
 
         Raises:
             IntegrityError: Its size or digest is not the record's.
@@ -121,12 +136,17 @@ class Verifier:
         self._note(sha256, _Note(_state(self._layout.blob(sha256).stat()), pieces))
 
     def _compare(self, handle: int, file: File, note: _Note | None) -> tuple[str, ...]:
-        """The digests of the pieces of what is whole; nothing where it is not."""
-        if note and len(note.pieces) > 1 and _pieces_fit(handle, file.size, note.pieces):
+        """The checksums of the pieces of what is whole; nothing where it is not."""
+        if note and _pieces_fit(handle, file.size, note.pieces):
             return note.pieces
         # No note, or one that does not fit: the whole digest has the last word.
         whole, pieces = _digests(handle)
-        return pieces if whole == file.sha256 else ()
+        if whole == file.sha256:
+            return pieces
+        # A note that fits bytes which are wrong must not vouch for them any longer.
+        with suppress(OSError):
+            (self._layout.verified / file.sha256).unlink(missing_ok=True)
+        return ()
 
     def _noted(self, sha256: str) -> _Note | None:
         try:
@@ -148,8 +168,14 @@ def _state(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
+def _checksum() -> xxhash.xxh3_128:
+    import xxhash
+
+    return xxhash.xxh3_128()
+
+
 class Digester:
-    """SHA-256 of a file and of each of its pieces, while its bytes come by.
+    """SHA-256 of a file and the checksums of its pieces, while its bytes come by.
 
     Attributes:
         size: Bytes of the pieces so far.
@@ -157,7 +183,7 @@ class Digester:
 
     def __init__(self) -> None:
         self._whole = hashlib.sha256()
-        self._piece = hashlib.sha256()
+        self._piece = _checksum()
         self._pieces: list[str] = []
         self.size = 0
 
@@ -180,10 +206,10 @@ class Digester:
             view = view[len(part) :]
             if self.size % PIECE == 0:
                 self._pieces.append(self._piece.hexdigest())
-                self._piece = hashlib.sha256()
+                self._piece = _checksum()
 
     def finish(self) -> tuple[str, tuple[str, ...]]:
-        """The digest of it all, and those of the pieces; no bytes have one piece of none."""
+        """The digest of it all, and the checksums of the pieces; no bytes have one piece of none."""
         last = (self._piece.hexdigest(),) if self.size % PIECE or not self.size else ()
         return self._whole.hexdigest(), (*self._pieces, *last)
 
@@ -208,7 +234,7 @@ def _pieces_fit(handle: int, size: int, pieces: tuple[str, ...], sink: Sink | No
         return False
 
     def fits(number: int) -> bool:
-        digest, buffer = hashlib.sha256(), memoryview(bytearray(CHUNK))
+        digest, buffer = _checksum(), memoryview(bytearray(CHUNK))
         offset, end = number * PIECE, min(size, (number + 1) * PIECE)
         while offset < end and (count := os.preadv(handle, [buffer[: end - offset]], offset)):
             digest.update(buffer[:count])

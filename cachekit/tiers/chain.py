@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 # Compiled when a chain has something to look at.
 ADDRESS = r"^(?:hf://|s3://|file://|/|~|\.)"
 _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
-_SECRET = r"(?i)^[a-z0-9+.-]+://[^/]*:[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}"  # noqa: S105 - a pattern
+_SECRET = r"(?i)^[a-z0-9+.-]+://[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}"  # noqa: S105 - a pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """One entry of a chain.
 
     Attributes:

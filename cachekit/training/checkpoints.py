@@ -39,6 +39,19 @@ def flaw(checkpoint: Path) -> str:
         return f"{Path(error.filename or checkpoint).name} cannot be read: {error.strerror or error}"
 
 
+def weight_names(checkpoint: Path) -> set[str]:
+    """The names of a whole model's weights in a checkpoint; none where they are not safetensors, or an adapter's."""
+    index = _json(checkpoint / f"{_WEIGHTS[0]}.index.json")
+    if index is not None:
+        return set(index.get("weight_map") or {})
+    file = checkpoint / _WEIGHTS[0]
+    if not file.is_file():
+        return set()
+    with file.open("rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return set(header) - {"__metadata__"}
+
+
 def _flaws(checkpoint: Path) -> Iterator[str]:
     state = _json(checkpoint / STATE)
     if state is None:

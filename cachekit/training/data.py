@@ -10,8 +10,11 @@ from typing import Any
 
 from cachekit import image_folders, rows
 from cachekit.errors import DataError
+from cachekit.gated import gated
 from cachekit.recipe import Recipe, tasks
 
+# Columns of texts that a model learns from: where all are empty, another one is meant. Language models say so already.
+TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column"})
 SPLITS = ("train", "validation", "test")
 
 
@@ -52,13 +55,18 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
     Raises:
         DataError: Missing, unreadable or empty files, or no such column.
     """
-    data, nested = recipe.data, tasks.nested(recipe)
+    data, nested, plain = recipe.data, tasks.nested(recipe), tasks.fields(recipe).plain_text
     loaded = _from_hub(recipe) if data.id else _from_files(recipe)
     found = {name: loaded[name] for name in SPLITS if name in loaded}
     for name, table in found.items():
         if len(table) == 0:
             raise DataError(f"the {name} data has no rows", hint=f"check data.{name}_file or the split's name")
         for column, named_by in tasks.read_columns(recipe).items():
+            if named_by in TEXTS and not plain and not any(text(row[column]).strip() for row in table):
+                raise DataError(
+                    f"every {column!r} of the {name} data is empty",
+                    hint=f"is it another column? say data.{named_by}",
+                )
             # Of text files every row was looked at; the others have one type a column.
             if named_by not in tasks.fields(recipe).free:
                 rows.check_value(table[0][column], column, named_by, f"{name} data", nested=named_by in nested)
@@ -97,7 +105,10 @@ def splits(
 def _split(split: Split, fraction: float, order: Sequence[int]) -> tuple[Split, Split]:
     held = max(1, round(len(order) * fraction))
     if held >= len(order):
-        raise DataError(f"{len(order)} training rows leave none to validate on", hint="give data.validation_file")
+        raise DataError(
+            f"{len(order)} training rows leave none to validate on",
+            hint="give data.validation_file, put validation rows into data.path, or lower data.validation_fraction",
+        )
     training, validation = sorted(order[:-held]), sorted(order[-held:])
     return split.take(training), Split(split.table, [split.indices[i] for i in validation], split.read, "validation")
 
@@ -168,6 +179,8 @@ def _from_hub(recipe: Recipe) -> dict[str, Any]:
         try:
             table = datasets.load_dataset(data.id, data.config, split=split, revision=data.revision)
         except Exception as error:  # its errors have no common root
+            if closed := gated(error, "data.id", data.id):
+                raise closed from error
             raise DataError(
                 f"data set {data.id!r} could not be loaded",
                 cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],

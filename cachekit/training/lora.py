@@ -27,29 +27,20 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
         RecipeError: The model has no such layers, or PEFT knows none for it.
         CompilerUnavailableError: PEFT is not installed.
     """
-    try:
-        from peft import LoraConfig, TaskType, get_peft_model
-    except ImportError as error:
-        raise CompilerUnavailableError("peft is not installed: training.lora needs it", hint=INSTALL) from error
     names = lora.target_modules
     if names and ALL_LINEAR in names and len(names) > 1:
         raise RecipeError(f"{FIELD}: {ALL_LINEAR} means all of them", hint=f"name it alone: {FIELD}: [{ALL_LINEAR}]")
+    settings = config(lora)
     if names and names != (ALL_LINEAR,):
-        _check_names(model, names)
-    config = LoraConfig(
-        task_type=TaskType.CAUSAL_LM,
-        r=lora.r,
-        lora_alpha=int(lora.lora_alpha) if lora.lora_alpha == int(lora.lora_alpha) else lora.lora_alpha,
-        lora_dropout=lora.lora_dropout,
-        target_modules=ALL_LINEAR if names == (ALL_LINEAR,) else list(names) if names else None,
-        bias=lora.bias,
-    )
+        check_names(model, names)
+    from peft import get_peft_model
+
     # Frozen embeddings give no gradient to what follows. The library makes one up, with a hook on them that cuts the
     # graph in pieces (transformers 5.23, torch 2.13). Only reentrant checkpoints need it; ours are not: `arguments`.
     model.enable_input_require_grads = _nothing
     set_seed(training.seed)
     try:
-        adapted = get_peft_model(model, config)
+        adapted = get_peft_model(model, settings)
     except (ValueError, TypeError, NotImplementedError) as error:
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         raise RecipeError(
@@ -58,6 +49,27 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
     # By itself it asks the Hub at each checkpoint whether the vocabulary grew. Here it never does.
     adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
     return adapted
+
+
+def config(lora: Lora) -> Any:
+    """PEFT's config of what the recipe says.
+
+    Raises:
+        CompilerUnavailableError: PEFT is not installed.
+    """
+    try:
+        from peft import LoraConfig, TaskType
+    except ImportError as error:
+        raise CompilerUnavailableError("peft is not installed: training.lora needs it", hint=INSTALL) from error
+    names = lora.target_modules
+    return LoraConfig(
+        task_type=TaskType.CAUSAL_LM,
+        r=lora.r,
+        lora_alpha=int(lora.lora_alpha) if lora.lora_alpha == int(lora.lora_alpha) else lora.lora_alpha,
+        lora_dropout=lora.lora_dropout,
+        target_modules=ALL_LINEAR if names == (ALL_LINEAR,) else list(names) if names else None,
+        bias=lora.bias,
+    )
 
 
 def arguments(training: Training) -> dict[str, Any]:
@@ -71,8 +83,12 @@ def _nothing() -> None:
     """In the place of a method that would do something."""
 
 
-def _check_names(model: Any, names: tuple[str, ...]) -> None:
-    """Each of the names must mean a layer: PEFT is content with one of them that does."""
+def check_names(model: Any, names: tuple[str, ...]) -> None:
+    """Each of the names must mean a layer: PEFT is content with one of them that does.
+
+    Raises:
+        RecipeError: One means none.
+    """
     modules = [name for name, _ in model.named_modules()]
     for wanted in names:
         if not any(name == wanted or name.endswith(f".{wanted}") for name in modules):

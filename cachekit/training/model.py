@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
 from cachekit.architecture import IRRELEVANT
 from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.gated import gated
 from cachekit.training import lora
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import Task
@@ -36,7 +38,8 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
         RecipeError: The weights do not fit the architecture, Transformers does not know it, or LoRA finds no layer.
         UnknownNameError: Files are neither here nor on the Hub.
     """
-    processor, model = _processor(job, task), _model(job, task, options)
+    loaded, model = processor(job, task), _model(job, task, options)
+    _check_words(job, task, loaded, model)
     if getattr(model, "loss_type", "") is None:
         # Of GPT-2 and others: the library warns in the forward pass that it takes its usual loss, and a warning there
         # cuts the graph in two (transformers 4.57 and 5.23, torch 2.13).
@@ -44,47 +47,105 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
     training = job.recipe.training
     if training.lora is not None:
         model = lora.apply(model, training.lora, training)
-    return processor, model
+    return loaded, model
 
 
-def _processor(job: Job, task: Task) -> Any:
+def _check_words(job: Job, task: Task, tokenizer: Any, model: Any) -> None:
+    """A word beyond the model's would end the training with an index that is out of range."""
+    size = job.recipe.model.config.get("vocab_size")
+    if size is None or task.processor == "image":
+        return
+    known, table = len(tokenizer), model.get_input_embeddings()
+    if table is not None and table.num_embeddings < known:
+        raise RecipeError(
+            f"model.config.vocab_size is {size}, but the tokenizer knows {known:,} words",
+            hint=f"leave it out, or give {known} or more",
+        )
+
+
+def processor(job: Job, task: Task) -> Any:
+    """The tokenizer or the image processor.
+
+    Raises:
+        UnknownNameError: Its files are neither here nor on the Hub.
+    """
     if task.processor == "image":
         return _image_processor(job)
     try:
-        return AutoTokenizer.from_pretrained(job.tokenizer, revision=_revision(job, job.tokenizer))
+        return AutoTokenizer.from_pretrained(job.tokenizer, revision=revision(job, job.tokenizer))
     except (OSError, ValueError) as error:
+        if closed := gated(error, _named_by(job, job.tokenizer), job.tokenizer):
+            raise closed from error
         raise UnknownNameError(
             f"no tokenizer could be loaded from {job.tokenizer}",
-            cause=_first_line(error),
+            cause=first_line(error),
             hint="check model.id, your network and HF_TOKEN, or give model.tokenizer",
         ) from error
 
 
 def _image_processor(job: Job) -> Any:
     try:
-        return AutoImageProcessor.from_pretrained(job.tokenizer, revision=_revision(job, job.tokenizer))
+        return AutoImageProcessor.from_pretrained(job.tokenizer, revision=revision(job, job.tokenizer))
     except (OSError, ValueError) as error:
+        if closed := gated(error, _named_by(job, job.tokenizer), job.tokenizer):
+            raise closed from error
         raise UnknownNameError(
             f"no image processor could be loaded from {job.tokenizer}",
-            cause=_first_line(error),
+            cause=first_line(error),
             hint="check model.id, your network and HF_TOKEN, or name a folder with model.tokenizer",
         ) from error
 
 
-def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
+def config_of(job: Job, task: Task) -> Any:
+    """The model's config, with what the task decides of it.
+
+    Raises:
+        RecipeError: Transformers makes none of it.
+    """
     # What is in no key must not act by a back door: Transformers still takes gradient_checkpointing from a config.
     left_out = {"model_type", *IRRELEVANT} - SCALES
     fields = {name: value for name, value in job.config.items() if name not in left_out}
     head = {**task.config(job), "use_cache": False}
+    try:
+        return AutoConfig.for_model(job.config["model_type"], **fields, **head)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecipeError(
+            f"Transformers cannot make a {job.config['model_type']} model of this config", cause=first_line(error)
+        ) from error
+
+
+@contextmanager
+def loading(job: Job) -> Iterator[None]:
+    """What can go wrong while weights are loaded, in words.
+
+    Raises:
+        AuthError: The Hub gives them only to some.
+        UnknownNameError: They are neither here nor on the Hub.
+        RecipeError: They do not fit the architecture.
+    """
+    try:
+        yield
+    except OSError as error:
+        if closed := gated(error, _named_by(job, job.weights), job.weights):
+            raise closed from error
+        raise UnknownNameError(
+            f"no weights could be loaded from {job.weights}",
+            cause=first_line(error),
+            hint="check network and HF_TOKEN, give model.path, or train from scratch: --set model.from_config=true",
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise RecipeError(
+            f"the weights of {job.weights} do not fit the model",
+            cause=first_line(error),
+            hint="where model.config changes their shapes, train from scratch with --set model.from_config=true",
+        ) from error
+
+
+def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     auto = getattr(transformers, task.auto_model)
     # By default the weights keep the dtype in which they were stored, which is not in the key: bf16 is autocast here.
     options = {"dtype": torch.float32, **options}
-    try:
-        config = AutoConfig.for_model(job.config["model_type"], **fields, **head)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RecipeError(
-            f"Transformers cannot make a {job.config['model_type']} model of this config", cause=_first_line(error)
-        ) from error
+    config = config_of(job, task)
     # The head, too, starts from random weights: without a seed two runs of one recipe would not be alike.
     set_seed(job.recipe.training.seed)
     if type(config) not in auto._model_mapping:  # noqa: SLF001 - the library asks so itself, and has no other way
@@ -97,25 +158,19 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
         config.architectures = [classes[0].__name__]
     if job.recipe.model.from_config:
         return auto.from_config(config, **options)
-    try:
-        return auto.from_pretrained(job.weights, config=config, revision=_revision(job, job.weights), **options)
-    except OSError as error:
-        raise UnknownNameError(
-            f"no weights could be loaded from {job.weights}",
-            cause=_first_line(error),
-            hint="check network and HF_TOKEN, give model.path, or train from scratch: --set model.from_config=true",
-        ) from error
-    except (RuntimeError, ValueError) as error:
-        raise RecipeError(
-            f"the weights of {job.weights} do not fit the model",
-            cause=_first_line(error),
-            hint="where model.config changes their shapes, train from scratch with --set model.from_config=true",
-        ) from error
+    with loading(job):
+        return auto.from_pretrained(job.weights, config=config, revision=revision(job, job.weights), **options)
 
 
-def _revision(job: Job, place: str) -> str:
+def _named_by(job: Job, place: str) -> str:
+    return "model.tokenizer" if place == job.recipe.model.tokenizer else "model.id"
+
+
+def revision(job: Job, place: str) -> str:
+    """The revision to load from a place: the recipe's, if it is the model's own."""
     return (job.recipe.model.revision if place == job.recipe.model.id else None) or "main"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

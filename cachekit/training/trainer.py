@@ -6,16 +6,19 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
 from cachekit.errors import DataError
 from cachekit.ingredients import eval_batch
 from cachekit.recipe.schema import Training
 from cachekit.training import lora
+from cachekit.training.backend import Outcome
+from cachekit.training.checkpoints import weight_names
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import FILLER, Feature, Filled, Work
@@ -126,6 +129,20 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         self._train_batch_size = self.args.train_batch_size
         return super().get_train_dataloader()
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """The weights of a checkpoint, under whatever names they are stored.
+
+        Transformers 5 stores some families (ViT, DeiT) under their old names; its Trainer then finds none of them,
+        warns, and goes on with the weights that the run began with (measured: 5.23).
+        """
+        target = self.model if model is None else model
+        if renamed(Path(resume_from_checkpoint), target):
+            kind = type(target)
+            stored = kind.from_pretrained(resume_from_checkpoint, config=target.config, dtype=target.dtype)
+            target.load_state_dict(stored.state_dict())
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """One forward and backward pass, timed."""
         start = time.perf_counter()
@@ -191,12 +208,18 @@ def _first(count: int, arrays: Any) -> Any:
 class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Tells the parent process where training is, and books compiles to what was going on."""
 
-    def __init__(self, events: Events, watch: CounterWatch) -> None:
+    def __init__(self, events: Events, watch: CounterWatch, begin: Callable[[int], None] | None) -> None:
         self._events = events
         self._watch = watch
+        self._begin = begin
         self._steps = 0
         self._since_step = ""
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A pass over the rows; the one that a checkpoint was made in goes on."""
+        if self._begin is not None:
+            self._begin(int(state.epoch or 0))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A new optimizer step."""
@@ -236,6 +259,11 @@ class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
         Not those of the Trainer's log: that of a checkpoint holds another run's, with other rows perhaps.
         """
         return self._evaluated[1] if self._evaluated[0] == step else {}
+
+
+def renamed(checkpoint: Path, model: Any) -> bool:
+    """Whether a checkpoint has weights under names that are none of the model's own."""
+    return isinstance(model, PreTrainedModel) and not weight_names(checkpoint) <= model.state_dict().keys()
 
 
 def rows_of_a_step(training: Training | TrainingArguments, workers: int) -> int:
@@ -278,16 +306,6 @@ def _figures(found: Mapping[str, float]) -> dict[str, float | int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a session reached; see `job.Result`."""
-
-    metrics: dict[str, dict[str, float | int]]
-    graph_seconds: float
-    steps: int
-    resumed_from: str
-
-
-@dataclass(frozen=True, slots=True)
 class Session:
     """One training: fine-tune or trial, then the evaluation of every split that is not trained on.
 
@@ -313,7 +331,7 @@ class Session:
         def filled(split: str, multiple: int = batch * self.workers) -> Filled:
             return Filled(work.features[split], work.filler, multiple)
 
-        progress = Progress(self.events, watch)
+        progress = Progress(self.events, watch, work.begin)
         trainer = FixedShapeTrainer(
             self.events,
             self.workers,

@@ -63,52 +63,51 @@ def _trace() -> None:
 
 
 def _run(job: Job, events: Events) -> Result:
+    if job.mode == "train":
+        return _in_folder(job, events, job.output_dir)
+    with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
+        return _in_folder(job, events, nowhere)
+
+
+def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
     workers = int(os.environ.get("WORLD_SIZE", "1"))  # torchrun's, over all nodes
     with events.timed("import"):
         runtime: Any = importlib.import_module(job.runtime)
         import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
 
-        from cachekit.training import model, tasks, trainer
+        from cachekit.training import backend, tasks, trainer
         from cachekit.training.tasks.port import Cycled
 
         runtime.prepare(job.settings)
+        make: backend.Make = importlib.import_module(job.settings.get(backend.SETTING, backend.DEFAULT)).Backend
+        used = make(backend.Surroundings(job, runtime, events, workers, output_dir))
     training = job.recipe.training
     task = tasks.select(job.recipe.task)
     with events.timed("data"):
         splits = task.rows(job, lambda said: events.emit("note", note=said))
         counts = {name: len(split) for name, split in splits.items()}
+        if not used.evaluates:
+            splits = {"train": splits["train"]}
     with events.timed("model"):
-        processor, net = model.load(job, task, runtime.model_options(job.settings))
+        processor, net = used.load(task)
     trial = job.mode == "trial"
     with events.timed("features"):
         most: dict[str, int] = {}
         if trial:
             # One full evaluation batch a worker, and one that is padded.
-            most["train"] = trainer.TRIAL_STEPS * trainer.rows_of_a_step(training, workers)
-            most["validation"] = eval_batch(job.recipe) * workers + 1
+            most["train"] = trainer.TRIAL_STEPS * trainer.rows_of_a_step(training, used.copies)
+            if used.evaluates:
+                most["validation"] = eval_batch(job.recipe) * workers + 1
         work = task.ready(job, processor, net, splits, most)
         for note in work.notes:
             events.emit("note", note=note)
-        trainer.check_rows(training, len(work.features["train"]), workers, work.unit)
+        trainer.check_rows(training, len(work.features["train"]), used.copies, work.unit)
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
             work = replace(work, features={name: Cycled(work.features[name], count) for name, count in most.items()})
-    runtime.compile_model(model.compiled_part(net), job.settings)
-
-    with tempfile.TemporaryDirectory(prefix="trial-", dir=Path(job.events).parent) as nowhere:
-        session = trainer.Session(
-            job=job,
-            model=net,
-            work=work,
-            output_dir=nowhere if trial else job.output_dir,
-            events=events,
-            compiler_arguments=runtime.arguments(job.settings),
-            adapt=runtime.adapt,
-            workers=workers,
-        )
-        with CounterWatch(events, runtime.counters) as watch:
-            outcome = session.run(watch, processor)
-        runtime.finish()
+    with CounterWatch(events, runtime.counters) as watch:
+        outcome = used.run(work, watch)
+    runtime.finish()
     return Result(
         metrics=outcome.metrics,
         counters=runtime.counters(),

@@ -41,6 +41,12 @@ REFUSALS: dict[str, tuple[str, str]] = {  # kind: (message, error code)
     "400": ("Bad request", ""),
     "401": ("Invalid credentials in Authorization header", ""),
     "403": ("You don't have the required permissions to perform this action", ""),
+    # Of a model whose owners decide who may load it: without a token, and with one that is not on their list.
+    "401-gated": (
+        "Access to model this/one is restricted. You must have access to it and be authenticated.",
+        "GatedRepo",
+    ),
+    "403-gated": ("Access to model this/one is restricted and you are not in the authorized list.", "GatedRepo"),
     "404": ("Repository not found", "RepoNotFound"),
     "404-repo": ("Repository not found", "RepoNotFound"),
     "404-revision": ("Invalid rev id: main", "RevisionNotFound"),

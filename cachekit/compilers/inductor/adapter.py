@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -23,7 +23,7 @@ from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.key import canonical_json
 from cachekit.recipe import Recipe
 from cachekit.recipe.schema import Parallel
-from cachekit.record import File, Module
+from cachekit.record import Module
 
 if TYPE_CHECKING:
     from cachekit.compilers.inductor.watch import CommandWatch
@@ -69,9 +69,9 @@ class Inductor:
         """See the port: options, threads, and the watched variables of this process."""
         layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
         for name, value in layout.items():
-            if value not in {"auto", 1, False}:
+            if value is True or value not in {"auto", 1, False}:  # True is 1, too
                 raise RecipeError(
-                    f"parallel.{name} is {value}, but Inductor trains with one worker here",
+                    f"parallel.{name} is {str(value).lower()}, but Inductor trains with one worker here",
                     hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
                 )
         for name in recipe.environment:
@@ -187,27 +187,20 @@ class Inductor:
         But for machine code whose linker was killed with it: that would be found, and fail to load.
         """
         # With Python's compressors; a plan does without.
-        from cachekit import archive
+        from cachekit.compilers import archived
         from cachekit.compilers.inductor import elf
 
         names = {name for name in self.contents(live_root) - before if not elf.torn(live_root / name)}
         if not names:
             return None
-        unnamed = workspace / "archive.tar"
-        with unnamed.open("wb") as target:
-            sha256, size = archive.pack(live_root, names, target)
-        module = Module(
-            name=f"{fingerprint.directory}/{target_name(fingerprint)}/{sha256}.tar",
-            files=(File(f"{sha256}.tar", size, sha256),),
-        )
-        return Harvest((module,), {sha256: unnamed})
+        return archived.harvest(live_root, names, f"{fingerprint.directory}/{target_name(fingerprint)}", workspace)
 
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. Its live root is a run's own: nothing stands in the way."""
         from cachekit import archive
+        from cachekit.compilers import archived
 
-        if len(files) != 1 or PurePosixPath(module.name).suffix != ".tar":
-            raise archive.UnsafeArchiveError(f"{module.name} is not one archive")
+        archived.check(module)
         return Restored(archive.unpack(files[0].location, live_root, files[0].through))
 
 

@@ -2,8 +2,11 @@
 
 Measured with torch 2.13.0 and GNU tools: of two cold compiles of one recipe all sources are the same bytes; machine
 code differs in debug sections, the build id and the live root's path (`__FILE__`); graphs, which are pickles and named
-after their bytes, differ in times, in addresses of functions in comments, and in that path. No pickle is ever loaded
-for this: its opcodes are read (`pickletools.genops`), which runs nothing.
+after their bytes, differ in times, in addresses of functions in comments, and in that path. The text that a graph keeps
+for people who want to run it alone (`runnable_graph_str`; nothing runs it) begins with the variables of the process
+and the settings that were touched in it: which ones depends on what else compiled there, a graph beside neighbours or
+alone, and their order on the hash seed. What of them reaches code is in the graph's key. No pickle is ever loaded for
+this: its opcodes are read (`pickletools.genops`), which runs nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ _ADDRESS = re.compile(rb"\b0x[0-9a-f]{6,16}\b")
 # A digest of text that has such an address in it, in the comments that say what a key was made of.
 _POINTER = re.compile(rb"(?<=_TENSOR_DATA_PTR'\] = ')\d+(?=')")
 _HASHED = re.compile(rb"\[[a-z2-7]{51,52}\](?= fx_kwargs\[get_decomp_fn\])")
+_RUNNABLE = "runnable_graph_str"
+_SETTING = re.compile(r"^(?:torch\.[\w.]*config\.[\w.]+|os\.environ\['\w+'\]) = .*\n", re.MULTILINE)
 _TIME = "_ns"  # how names of measured times end
 _ELF = b"\x7fELF"
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -141,6 +146,8 @@ def _pickle(raw: bytes) -> bytes:
             if isinstance(argument, int) and isinstance(last, str) and last.endswith(_TIME):
                 digest.update(b"time\n")
             else:
+                if isinstance(argument, str) and last == _RUNNABLE:
+                    argument = _SETTING.sub("", argument)  # noqa: PLW2901
                 digest.update(name.encode() + b" " + _argument(argument) + b"\n")
             last = argument if isinstance(argument, str) else None
     except (ValueError, IndexError, UnicodeDecodeError):

@@ -53,10 +53,12 @@ FORCED: dict[str, str | None] = {
 # The same, with values of the run.
 SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_THREADS})
 
-# Where a user's own command leaves its counters: a folder. Ours, and read by `hook/` only.
-REPORTS = "CACHEKIT_INDUCTOR_REPORTS"
-# Where the worker leaves which of the restored files it read. Ours.
-USED = "CACHEKIT_INDUCTOR_USED"
+# Two of ours. Without INDUCTOR, TORCH or TRITON in their names: torch writes such variables into the graphs
+# (`_dynamo/debug_utils.py`).
+# Where a user's own command leaves its counters: a folder. Read by `hook/` only.
+REPORTS = "CACHEKIT_REPORTS"
+# Where the worker leaves which of the restored files it read.
+USED = "CACHEKIT_USED_FILES"
 # Ingredients that Inductor's key lacks (the C++ compiler), that a variable may bring past it, or that change all keys.
 FOREIGN = (
     "compiler.name",

@@ -11,17 +11,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import facts, failed, fit, flags, host, locks, modules, options, place, root
+from cachekit.compilers.neuron import (
+    cores,
+    facts,
+    failed,
+    fit,
+    flags,
+    host,
+    locks,
+    modules,
+    options,
+    place,
+    root,
+    split,
+)
 from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
-from cachekit.errors import CompileError, RecipeError, UsageError
+from cachekit.errors import CompileError, UsageError
 from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
 from cachekit.record import Module
 
+CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
 # Of these a recipe may set none: cachekit does.
 OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
 
@@ -59,9 +73,12 @@ class Neuron:
         """See the port. Versions are told without their commit, which the registry does not know of every release."""
         machine = self.machine
         found = machine.packages
-        toolchain = {
-            name: host.public(found[name]) for name in (*facts.TOOLCHAIN_PACKAGES, "transformers") if name in found
-        }
+        names = [*facts.TOOLCHAIN_PACKAGES, "transformers"]
+        if recipe is not None and split.asked(recipe):
+            split.check(recipe, machine)  # what cannot be split needs no package for it
+            split.check_packages(recipe, machine)
+            names += split.packages(recipe)
+        toolchain = {name: host.public(found[name]) for name in names if name in found}
         return Fingerprint(
             compiler=self.name,
             directory=f"{facts.COMPILER_DIRECTORY_PREFIX}{toolchain[facts.COMPILER_PACKAGE]}",
@@ -72,48 +89,31 @@ class Neuron:
                 **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
             },
             bf16=True,
-            workers=max(machine.cores, 1),
+            workers=max(cores.of_run(machine, recipe), 1),
             instance=machine.instance,
             elsewhere=not machine.here,
             soft_variables=facts.RUNTIME_VARIABLES,
+            lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: the flags in order, and the variables of this process that change graphs."""
-        for name in recipe.environment:
-            if name in OURS:
-                raise RecipeError(
-                    f"environment.{name}: cachekit sets it for the worker",
-                    hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
-                )
+        options.check_environment(recipe, OURS)
         options.check(recipe)
-        self._check_layout(recipe)
+        split.check(recipe, self.machine)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
-        watched = {name: said[name] for name in sorted(facts.GRAPH_VARIABLES) if name in said}
+        names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
+        watched = {name: said[name] for name in sorted(names) if name in said}
         return {
             "flags": self.flags(recipe),
             "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
             # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
             "first_rate_zero": recipe.training.warmup_steps > 0,
+            # So is a rate that is one of these from the start. Only then it is named, so that no other key changes.
+            **({"constant_rate": rate} if (rate := recipe.training.learning_rate) in CONSTANT_RATES else {}),
+            **split.ingredients(recipe),
         }
-
-    def _check_layout(self, recipe: Recipe) -> None:
-        layout = recipe.parallel
-        for name, plain in (("tensor_parallel_size", 1), ("pipeline_parallel_size", 1), ("zero_1", False)):
-            if (said := getattr(layout, name)) != plain:
-                raise RecipeError(
-                    f"parallel.{name} is {str(said).lower()}, but {recipe.task} trains a whole copy on each core",
-                    cause="the model and the optimizer's state are not split",
-                    hint=f"--set parallel.{name}={str(plain).lower()}",
-                )
-        copies, cores = layout.data_parallel_size, self.machine.cores
-        if copies != "auto" and cores and copies > cores:
-            raise RecipeError(
-                f"parallel.data_parallel_size is {copies}, but there are {cores} cores",
-                cause=f"on a node of {self.machine.instance or 'this kind'}",
-                hint="--set parallel.data_parallel_size=auto; more nodes are parallel.nodes",
-            )
 
     def flags(self, recipe: Recipe) -> list[str]:
         """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
@@ -129,7 +129,7 @@ class Neuron:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
         return root.resolve({**os.environ, **worker_variables(recipe)})
 
-    def live_root(self, recipe: Recipe) -> Path:
+    def live_root(self, recipe: Recipe) -> Path | None:
         """See the port: the root that this host's other processes use as well."""
         found = self.root(recipe)
         if found.path is None or found.file_system.network:
@@ -206,7 +206,7 @@ class Neuron:
         found: bool,
         strict: bool,
         restored: Mapping[str, str] | None = None,
-    ) -> NeuronWatch:
+    ) -> Watch:
         """See the port. The command is found on the user's own PATH, which stays."""
         watch = NeuronWatch(
             recipe,
@@ -224,9 +224,9 @@ class Neuron:
         watch.environment = {name: value for name, value in watch.environment.items() if name != "PATH"}
         return watch
 
-    def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See the port: all that Neuron is told, it is told by variables."""
-        return {}
+    def settings(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: what Neuron is told, it is told by variables; here is what trains a split model."""
+        return split.settings(recipe)
 
     def contents(self, live_root: Path) -> frozenset[str]:
         """See the port: names of finished modules."""

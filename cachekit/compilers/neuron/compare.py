@@ -18,7 +18,7 @@ from cachekit.compilers.neuron.neff.members import Unpacked
 from cachekit.compilers.port import Compared
 
 
-def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str]) -> Compared:
+def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str], *, inside: str = facts.NEFF) -> Compared:
     """Compare two roots.
 
     Args:
@@ -26,10 +26,11 @@ def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str]) -
         new: The other.
         names: Finished modules of `old`.
         others: And of `new`.
+        inside: The NEFF in a module's folder; empty where each of the names is a NEFF.
     """
     before, after = frozenset(names), frozenset(others)
     both = before & after
-    differ = {name for name in both if contents(old / name / facts.NEFF) != contents(new / name / facts.NEFF)}
+    differ = {name for name in both if contents(old / name / inside) != contents(new / name / inside)}
     return Compared(
         same=len(both) - len(differ),
         differ=tuple(sorted(differ)),

@@ -10,6 +10,7 @@ builds, DERIVED = worked out from published samples.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from cachekit.compilers.neuron import presence
 
@@ -24,6 +25,7 @@ COMPILER_PACKAGE = "neuronx-cc"
 FRAMEWORK_PACKAGE = "torch-neuronx"
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
+XLA_PACKAGES = ("libneuronxla", "torch-xla")  # of these only what runs on XLA
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
 COMPILER_MODULE = presence.COMPILER_MODULE  # it stands there because it is asked for at every start
@@ -40,6 +42,11 @@ FIRST_RELEASES = {
     "neuronx-distributed": "0.2",
     "nki": "0.0.2",
 }
+# What splits a model over cores, by name: its trainer and its models are from 0.4 on as they are used here [ON 0.4.5].
+SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
+SPLIT_PACKAGES = (SPLITTER, "neuronx-distributed")
+LORA_PACKAGE = "peft"
+SPLIT_INSTALL = "pip install 'optimum-neuron[neuronx,training]==0.4.5', with AWS's package index"
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
 ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
@@ -63,8 +70,8 @@ NPC_IGNORE_SCRIPT_ERROR = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
 NPC_DUMP_RESULTS = "NEURON_PARALLEL_COMPILE_DUMP_RESULTS"
 TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
-NUM_CORES = "NEURON_RT_NUM_CORES"
-VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
+NUM_CORES = "NEURON_RT_NUM_CORES"  # of a process; 0 is all [SDK: neuron-runtime configuration]
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one, or a range, `0-3` [SDK]; lists of both are in public scripts
 # Change the lowering and so the graph's hash [SDK: torch-neuron-envvars]; ingredients wherever they are set.
 GRAPH_VARIABLES = frozenset(
     """
@@ -88,6 +95,32 @@ RUNTIME_VARIABLES = frozenset(
 )
 # Network between nodes: what AWS's own launch scripts set [SDK: tutorials].
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
+
+# --- models that are split over cores, by optimum-neuron ------------------------------------------------------------
+
+# Architectures that it can split, and whether into a pipeline too [ON 0.4.5: models/training/auto_models.py, and
+# SUPPORTS_PIPELINE_PARALLELISM of each model].
+SPLIT_MODELS = {"llama": True, "qwen3": True, "granite": False}
+# Of these, the ones whose embedding and head are split by words as well [ON: modeling_llama.py, modeling_granite.py].
+SPLIT_VOCABULARIES = frozenset(("llama", "qwen3"))
+SPLIT_TASKS = ("causal-lm", "instruction-tuning")  # its `text-generation`
+SPLIT_OPTIMIZERS = ("adamw_torch", "sgd")  # [ON: NeuronTrainer.get_optimizer_cls_and_kwargs]
+# What of a config is cut into equal parts [ON: modeling_llama.py]; heads that keys and values share may be repeated.
+SPLIT_WIDTHS = ("num_attention_heads", "intermediate_size")
+VOCABULARY = "vocab_size"
+SHARED_HEADS = "num_key_value_heads"
+# Lengths that NKI's attention takes: "only support sequence as multiples of 2K" [neuronx-distributed:
+# kernels/flash_attn.py]. optimum-neuron tests all its models with it at 2048, and has plain attention in its example
+# at 512 [ON: test_overfit.py, finetune_qwen3.py].
+FLASH_MULTIPLE = 2048
+# Change the graphs of its trainer, beside GRAPH_VARIABLES [ON: accelerate/accelerator.py, accelerate/state.py].
+SPLIT_VARIABLES = frozenset(
+    (
+        "ALL_GATHER_REDUCE_SCATTER_BUCKET_CAP_MB",
+        "NEURON_RT_STOCHASTIC_ROUNDING_EN",
+        "OPTIMUM_NEURON_COMMON_FLAGS_MODEL_TYPE",
+    )
+)
 
 # --- the cache of torch-neuronx (libneuronxla), on disk -----------------------------------------------------------
 
@@ -125,13 +158,6 @@ PEER_PATH = re.compile(r"[\w/-]+", re.ASCII)
 # How these two options are misspelled, optimum-neuron's own code among others; the wrapper reads none of it [ON].
 MISSPELLED_OPTIONS = {"--cache-dir": "--cache_dir", "--no-cache": "--no_cache"}
 
-# Native TorchNeuron (PyTorch 2.10 on): a flat, sharded tree of NEFFs whose key lacks the compiler's version. From an
-# unofficial copy of its source: check these first on a real instance.
-NATIVE_ROOT_VARIABLE = "TORCH_NEURONX_NEFF_CACHE_DIR"
-NATIVE_LOCAL = "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR"
-NATIVE_DISABLE = "TORCH_NEURONX_NEFF_DISABLE_CACHE"
-NATIVE_SUFFIX = ".neff"
-
 # libneuronxla's own answer where its cache is: module, class, method [ON, NxD].
 CACHE_URL_ASKED = ("libneuronxla.neuron_cc_cache", "CacheUrl", "get_cache_url")
 
@@ -148,6 +174,59 @@ WRAPPER_OPTIONS = {
     "--compile_workdir": True,
 }
 TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines are missing, which npc reads too [SDK]
+
+# --- the cache of native TorchNeuron, on disk -----------------------------------------------------------------------
+
+# TorchNeuron is torch-neuronx without XLA. [TN] is an unofficial copy of its source of April 2026, [SDK: torch] AWS's
+# own pages of October 2026. Nobody here has run any of it: check it first on a real instance.
+NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
+NATIVE_CHIPS = frozenset({"trn2", "trn3"})  # [SDK: torch]
+NATIVE_PACKAGES = (COMPILER_PACKAGE, FRAMEWORK_PACKAGE)  # it needs no libneuronxla [TN]
+# <root>/ab/cd/<32 hex>.neff. The name is a digest of the graph, its inputs and outputs, target, LNC, level of
+# optimization and flags. The compiler's version is not in it [TN].
+NATIVE_ROOT_VARIABLE = "TORCH_NEURONX_NEFF_CACHE_DIR"  # read once, at the first compile [SDK: neuron-explorer; TN]
+NATIVE_DEFAULT_ROOT = "/tmp/neff_cache"  # noqa: S108 - AWS's choice [SDK: neuron-explorer; TN]
+NATIVE_SUFFIX = ".neff"  # written as `.tmp.XXXXXX` beside it, and renamed: what has this name is whole [TN]
+# What a graph is called in a folder that somebody names to be imported; in a run's own folder any name will do [TN].
+NATIVE_NAME = re.compile(r"[0-9a-f]{16,64}\.neff")
+# Has `locks/<key>.lock` and no NEFF: locks of the kernel's, which end with their owner. By default one folder for all
+# processes of a host, whatever their compiler [TN].
+NATIVE_LOCAL = "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR"
+NATIVE_DISABLE = (
+    "TORCH_NEURONX_NEFF_DISABLE_CACHE",
+    "TORCH_NEURONX_DISABLE_NEFF_CACHE",
+)  # the code's; its document's [TN]
+# How torch.compile is called; shapes must be fixed, and there is no other mode than the default [SDK: torch].
+NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
+# What it tells of its cache, in each process: counters by name, None until they count. Off by default [TN].
+NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
+NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
+NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
+# Variables of its own that reach no graph; all others of this prefix are taken for such that do [SDK: torch; TN].
+NATIVE_PREFIX = "TORCH_NEURONX_"
+NATIVE_QUIET = frozenset(
+    (
+        NATIVE_ROOT_VARIABLE,
+        NATIVE_LOCAL,
+        *NATIVE_DISABLE,
+        NATIVE_METRICS,
+        "TORCH_NEURONX_DEBUG_DIR",
+        "TORCH_NEURONX_ENABLED_METRIC_TABLES",
+        "TORCH_NEURONX_HLO_CACHE_DIR",
+        "TORCH_NEURONX_LOG_LEVEL",
+        "TORCH_NEURONX_METRICS_DIR",
+        "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
+        "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
+    )
+)
+# Of the compiler's, of collectives and of XLA's that reach its graphs or its key [SDK: torch; TN].
+NATIVE_GRAPH_VARIABLES = frozenset(
+    """
+    NEURON_COMPILER_OPT_LEVEL NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
+    NEURON_USE_SPLIT_ALLGATHER NEURON_USE_SPLIT_REDUCE_SCATTER COLLECTIVE_BUCKETSIZE_IN_MB COLLECTIVE_MIN_BUCKETS
+    NKI_DEBUG_INFO XLA_IR_DEBUG XLA_HLO_DEBUG
+    """.split()  # noqa: SIM905
+)
 
 # --- flags --------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -21,6 +21,7 @@ from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
+NATIVE = facts.NATIVE_PACKAGES
 INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
 
 
@@ -50,6 +51,12 @@ class Host:
         return f"{facts.COMPILER_DIRECTORY_PREFIX}{self.packages[facts.COMPILER_PACKAGE]}"
 
 
+def _install(required: Sequence[str]) -> str:
+    return (
+        INSTALL if required is REQUIRED else f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
+    )
+
+
 def public(version: str) -> str:
     """A version without its `+<commit>`: the registry does not know every commit, and keys must agree."""
     return version.partition("+")[0]
@@ -59,7 +66,7 @@ def public(version: str) -> str:
 def versions() -> dict[str, str]:
     """Versions of Neuron's packages in this environment; those that are not installed are absent."""
     found = {}
-    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES):
+    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -70,10 +77,10 @@ def versions() -> dict[str, str]:
 def placeholders(found: Mapping[str, str]) -> list[str]:
     """Packages that are PyPI's placeholders, by their versions: they install, and fail to import."""
     bounds = facts.FIRST_RELEASES
-    return [name for name, version in found.items() if name in bounds and _release(version) < _release(bounds[name])]
+    return [name for name, version in found.items() if name in bounds and release(version) < release(bounds[name])]
 
 
-def _release(version: str) -> tuple[int, ...]:
+def release(version: str) -> tuple[int, ...]:
     """The numbers of a version that count for its order: `1.0.post1` is 1, as `1.0.0` is."""
     match = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
     numbers = [int(part) for part in match[1].split(".")] if match else []
@@ -95,14 +102,62 @@ def _importable(module: str) -> bool:
     return spec is not None and spec.origin is not None  # a bare folder of the name has no origin
 
 
-def available() -> bool:
+def available(required: Sequence[str] = REQUIRED) -> bool:
     """Whether this environment has a Neuron toolchain: real packages, with their code."""
     found = versions()
-    return all(name in found for name in REQUIRED) and not placeholders(found) and not without_code(found)
+    if required is REQUIRED and is_native(found):
+        return False
+    return all(name in found for name in required) and not placeholders(found) and not without_code(found)
 
 
-def this_host() -> Host:
+def is_native(found: Mapping[str, str]) -> bool:
+    """Whether these packages are TorchNeuron, which has its own device, and not torch-neuronx on XLA."""
+    return release(found.get(facts.FRAMEWORK_PACKAGE, "")) >= release(facts.NATIVE_FIRST)
+
+
+def native_available() -> bool:
+    """Whether this environment has TorchNeuron."""
+    return is_native(versions()) and available(NATIVE)
+
+
+def native_host() -> Host:
+    """TorchNeuron and the devices of this machine.
+
+    Raises:
+        CompilerUnavailableError: The packages are absent, placeholders, or those on XLA; or it has no such device.
+        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
+    """
+    machine = this_host(NATIVE)
+    check_native(machine)
+    return machine
+
+
+def check_native(machine: Host) -> None:
+    """See that TorchNeuron runs on a machine.
+
+    Raises:
+        CompilerUnavailableError: It does not.
+    """
+    version = machine.packages.get(facts.FRAMEWORK_PACKAGE, "")
+    if not is_native(machine.packages):
+        raise CompilerUnavailableError(
+            f"{facts.FRAMEWORK_PACKAGE} {version or 'of this toolchain'} is the one on PyTorch/XLA",
+            cause=f"TorchNeuron begins with {facts.FRAMEWORK_PACKAGE} {facts.NATIVE_FIRST}",
+            hint="--compiler neuron is for this one",
+        )
+    if facts.TARGET_CHIPS.get(machine.target, machine.target) not in facts.NATIVE_CHIPS:
+        raise CompilerUnavailableError(
+            f"TorchNeuron does not run on {machine.target}",
+            cause=f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
+            hint=f"--compiler neuron, with {facts.FRAMEWORK_PACKAGE} before {facts.NATIVE_FIRST}",
+        )
+
+
+def this_host(required: Sequence[str] = REQUIRED) -> Host:
     """The Neuron toolchain and devices of this machine.
+
+    Args:
+        required: Packages without which there is none.
 
     Raises:
         CompilerUnavailableError: The packages are absent, or are placeholders.
@@ -115,11 +170,17 @@ def this_host() -> Host:
             cause="these are empty placeholders from PyPI; the real packages are in AWS's own index",
             hint=f"{INSTALL} (after uninstalling these)",
         )
-    if missing := [name for name in REQUIRED if name not in found]:
+    if required is REQUIRED and is_native(found):
+        raise CompilerUnavailableError(
+            f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is TorchNeuron, which does without XLA",
+            cause=f"{facts.FRAMEWORK_PACKAGE} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
+            hint="--compiler neuron-native",
+        )
+    if missing := [name for name in required if name not in found]:
         raise CompilerUnavailableError(
             f"the Neuron compiler is not available: {', '.join(missing)} is not installed",
             cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            hint=f"{INSTALL}; or --compiler inductor runs the same recipe with PyTorch's own compiler",
+            hint=f"{_install(required)}; or --compiler inductor runs the same recipe with PyTorch's own compiler",
         )
     if empty := without_code(found):
         raise CompilerUnavailableError(

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable
+from pathlib import Path
 
 from cachekit import archive
+from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.fit import Check, Claim
 from cachekit.compilers.neuron.modules import Skipped
 from cachekit.compilers.port import Harvest
 from cachekit.errors import IntegrityError
-from cachekit.record import File, Module
+from cachekit.record import Module
 
 PREFIX = "torchneuron-"
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
@@ -33,6 +35,23 @@ def directory(version: str) -> str:
     if VERSION.fullmatch(version) is None or ".." in version:
         raise ValueError(f"{version!r} is no version")
     return PREFIX + version
+
+
+def is_neurons(directory: str) -> bool:
+    """Whether a record's directory is one of Neuron's compilers', on XLA or not."""
+    return directory.startswith(PREFIX) or facts.COMPILER_DIRECTORY.fullmatch(directory) is not None
+
+
+def is_name(module: str) -> bool:
+    """Whether a module is called as those of TorchNeuron are: `torchneuron-<version>/<digest>.tar`."""
+    folder, _, name = module.rpartition("/")
+    return folder.startswith(PREFIX) and "/" not in folder and name.endswith(".tar")
+
+
+def split(name: str) -> tuple[str, str]:
+    """A graph's path below a root: the compiler version's folder, if it lies in one, and the rest."""
+    folder, _, rest = name.partition("/")
+    return (folder, rest) if folder.startswith(PREFIX) and rest else ("", name)
 
 
 def contents(live_root: Path) -> frozenset[str]:
@@ -85,14 +104,18 @@ def harvest(
             names.append(name)
     if not names:
         return None, tuple(skipped)
-    unnamed = workspace / "native.tar"
-    with unnamed.open("wb") as target:
-        sha256, size = archive.pack(live_root, names, target)
-    module = Module(f"{directory(version)}/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
-    return Harvest((module,), {sha256: unnamed}), tuple(skipped)
+    return archived.harvest(live_root, names, directory(version), workspace), tuple(skipped)
 
 
-def restore(module: Module, packed: Path, live_root: Path, version: str, *, check: Check | None = None) -> int:
+def restore(
+    module: Module,
+    packed: Path,
+    live_root: Path,
+    version: str,
+    *,
+    check: Check | None = None,
+    read: Callable[[archive.Sink], None] | None = None,
+) -> int:
     """Put the NEFFs of an archive into a live root; those that are there stay. Returns bytes written.
 
     Args:
@@ -101,22 +124,23 @@ def restore(module: Module, packed: Path, live_root: Path, version: str, *, chec
         live_root: The folder of one compiler version; made if need be.
         version: The compiler's.
         check: Judges each NEFF.
+        read: Gives all bytes of the archive and checks them, as `archive.unpack` has it; they are checked here where
+            it is left out.
 
     Raises:
         UnsafeArchiveError: It is no such archive, is of another compiler version, or holds something else than NEFFs.
         IntegrityError: The bytes are not those of the module, or a NEFF is damaged. Nothing was put anywhere.
         OSError: The root cannot be written.
     """
-    name = PurePosixPath(module.name)
-    if len(module.files) != 1 or name.suffix != ".tar" or str(name.parent) != directory(version):
-        raise archive.UnsafeArchiveError(f"{module.name} is no archive of {directory(version)}")
+    archived.check(module, directory(version))
     live_root.mkdir(parents=True, exist_ok=True)
     with place.building(live_root) as hidden:
         tree = hidden / "tree"
         tree.mkdir()
-        archive.unpack(packed, tree)
-        _check_digest(module, packed)
-        names = sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*") if not path.is_dir())
+        archive.unpack(packed, tree, read)
+        if read is None:
+            _check_digest(module, packed)
+        names = sorted(_files(tree))
         for neff in names:
             if not all(part.isprintable() and not part.startswith(".") for part in neff.split("/")) or not _is_neff(
                 neff.rpartition("/")[2]
@@ -124,7 +148,30 @@ def restore(module: Module, packed: Path, live_root: Path, version: str, *, chec
                 raise archive.UnsafeArchiveError(f"{module.name}: {neff!r} is no NEFF")
             if check is not None and (reason := check(tree / neff, Claim(compiler=version))):
                 raise IntegrityError(f"{neff} of {module.name} is damaged", cause=reason)
-        return sum(_move(tree / neff, live_root / neff, live_root) for neff in names)
+        sizes = {neff: (tree / neff).stat().st_size for neff in names}
+        left = _move_shards(tree, live_root)
+        moved = sum(size for neff, size in sizes.items() if neff.partition("/")[0] not in left)
+        return moved + sum(
+            _move(tree / neff, live_root / neff, live_root) for neff in names if neff.partition("/")[0] in left
+        )
+
+
+def _files(tree: Path) -> list[str]:
+    start = len(os.path.join(tree, ""))  # noqa: PTH118 - there may be thousands
+    return [f"{folder}/{name}"[start:] for folder, _, names in os.walk(tree) for name in names]
+
+
+def _move_shards(tree: Path, root: Path) -> frozenset[str]:
+    """Give whole shards their places, where there is nothing yet; returns the names of the rest."""
+    left = set()
+    for name in os.listdir(tree):  # noqa: PTH208
+        try:
+            if (root / name).is_symlink() or not (tree / name).is_dir():
+                raise FileExistsError
+            (tree / name).rename(root / name)  # never over a folder with something in it
+        except OSError:
+            left.add(name)
+    return frozenset(left)
 
 
 def _check_digest(module: Module, packed: Path) -> None:

@@ -11,6 +11,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 
 NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
+EXECUTION, COMPILE, EAGER = "execution", "compile", "eager"  # TorchNeuron's
 MEANING = {
     NUM_PARALLEL: "compilers at once, a whole number from 1; by memory where it is not said",
     EXIT_TIMEOUT: "seconds of silence after its end until a hanging run is ended",
@@ -38,6 +39,31 @@ def check(recipe: Recipe) -> None:
             raise RecipeError(f"{field} cannot be {value!r}", cause=f"it is: {MEANING[name]}", hint=f"change {field}")
 
 
+def check_native(recipe: Recipe) -> None:
+    """As `check`, for TorchNeuron.
+
+    Raises:
+        RecipeError: An option is unknown, or its value is none that it can have.
+    """
+    for name, value in recipe.compiler.options.items():
+        field = f"compiler.options.{name}"
+        if name != EXECUTION:
+            raise RecipeError(
+                f"{field} is no option of TorchNeuron's adapter",
+                cause=f"it knows {EXECUTION}",
+                hint="options of the compiler go into compiler.flags, as they are written for it",
+            )
+        if value not in {COMPILE, EAGER}:
+            raise RecipeError(
+                f"{field} cannot be {value!r}", cause=f"it is {COMPILE} or {EAGER}", hint=f"change {field}"
+            )
+
+
+def execution(recipe: Recipe) -> str:
+    """How TorchNeuron runs a model: a graph for the whole forward pass, or one for each operation."""
+    return str(recipe.compiler.options.get(EXECUTION, COMPILE))
+
+
 def num_parallel(recipe: Recipe) -> int | None:
     """Compilers at once; None where the recipe does not say."""
     value = recipe.compiler.options.get(NUM_PARALLEL)
@@ -60,3 +86,17 @@ def _is_count(value: Any) -> bool:
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def check_environment(recipe: Recipe, ours: frozenset[str]) -> None:
+    """Refuse variables that the worker gets from us.
+
+    Raises:
+        RecipeError: The recipe sets one of `ours`.
+    """
+    for name in recipe.environment:
+        if name in ours:
+            raise RecipeError(
+                f"environment.{name}: cachekit sets it for the worker",
+                hint="flags go into compiler.flags" if name == facts.CC_FLAGS else f"remove environment.{name}",
+            )

@@ -78,6 +78,27 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     return Root(url, path, origin, caching, nested, system, tuple(warnings))
 
 
+def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> Root:
+    """Find the folder where TorchNeuron keeps its graphs.
+
+    Args:
+        environ: The environment; the process's own by default.
+        mounts: The text of /proc/mounts; read by default.
+    """
+    environ = os.environ if environ is None else environ
+    said = environ.get(facts.NATIVE_ROOT_VARIABLE, "")
+    url = said or facts.NATIVE_DEFAULT_ROOT
+    path = Path(url).absolute()
+    off = [name for name in facts.NATIVE_DISABLE if environ.get(name) == "1"]
+    warnings = [f"{name}=1: nothing is looked up and nothing is kept" for name in off]
+    if not Path(url).is_absolute():
+        warnings.append(f"{facts.NATIVE_ROOT_VARIABLE}={url} depends on the folder that a run starts in: {path} here")
+    if path.exists() and not path.is_dir():
+        warnings.append(f"{path} is not a folder")
+    origin = facts.NATIVE_ROOT_VARIABLE if said else "default"
+    return Root(url, path, origin, not off, file_system=file_system(path, mounts), warnings=tuple(warnings))
+
+
 def _options(words: list[str]) -> tuple[str, bool, list[str]]:
     """The folder that the flags name, whether the cache is on, and warnings."""
     folder, caching, warnings = "", True, []

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachekit import leash, start
-from cachekit.compilers.neuron import facts, options
+from cachekit.compilers.neuron import cores, facts, options
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.host import Host
 from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
@@ -74,7 +74,7 @@ class RunCommand:
         layout = self.recipe.parallel
         groups = layout.tensor_parallel_size * layout.pipeline_parallel_size
         copies = layout.data_parallel_size
-        return max(self.machine.cores, 1) if copies == "auto" else copies * groups
+        return max(cores.of_run(self.machine, self.recipe), 1) if copies == "auto" else copies * groups
 
     def prefix(self) -> list[str]:
         """The launchers' command line."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,55 +16,15 @@ from cachekit.recipe import tasks
 from cachekit.recipe.importing import example_arguments as known
 from cachekit.recipe.importing import known_data
 from cachekit.recipe.importing.draft import Draft, lora_fields, slug
-from cachekit.recipe.importing.shell import ShellCommand, commands
+from cachekit.recipe.importing.example_calls import Call, calls, options_of, plain_value
 from cachekit.recipe.schema import Training
 
-_SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora"}
-DEEPEST = 3  # shells in shells
-_NUMBER = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 
 
-@dataclass(slots=True)
-class _Call:
-    """One call of a script.
-
-    Attributes:
-        script: `run_glue`.
-        launch: The words before it.
-        arguments: Name to value; True for a flag without one.
-    """
-
-    script: str
-    launch: list[str]
-    arguments: dict[str, Any]
-    command: ShellCommand
-    doubles: list[str] = field(default_factory=list)
-
-    @property
-    def extracts(self) -> bool:
-        """It only compiles: `neuron_parallel_compile` stands before it."""
-        return any(PurePosixPath(word).name == "neuron_parallel_compile" for word in self.launch)
-
-
-def calls(text: str) -> list[_Call]:
-    """The calls of example scripts in a text, those of scripts that no task stands for as well."""
-    return list(_calls(commands(text)))
-
-
-def _calls(found: Iterable[ShellCommand], depth: int = 0) -> Iterator[_Call]:
-    for command in found:
-        for position, word in enumerate(command.words):
-            match = _SCRIPT.match(PurePosixPath(word).name)
-            arguments, doubles = _arguments(command.words[position + 1 :]) if match else ({}, [])
-            # Prose and links name scripts as well: a call says how.
-            if match and "://" not in word and any(value is not ... for value in arguments.values()):
-                yield _Call(match[1], command.words[:position], arguments, command, doubles)
-                break
-            if depth < DEEPEST and "run_" in word and re.search(r"\.py\s", word):  # bash -c '…'
-                for inner in _calls(commands(word), depth + 1):
-                    inner.command.variables = {**command.variables, **inner.command.variables}
-                    yield inner
+def knows(text: str) -> bool:
+    """Whether a text calls an example script."""
+    return bool(calls(text))
 
 
 def convert(text: str, name: str) -> Draft:
@@ -102,32 +60,10 @@ def convert(text: str, name: str) -> Draft:
     return draft
 
 
-def _arguments(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Options and their values; a word that belongs to none is kept under its own text."""
-    found: dict[str, Any] = {}
-    doubles: list[str] = []
-    name: str | None = None
-    for word in words:
-        if word.startswith("--") or (re.match(r"^-[a-z]", word) and not _NUMBER.match(word)):
-            text, equals, value = word.lstrip("-").partition("=")
-            name = text.replace("-", "_")
-            if name in found:
-                doubles.append(name)
-            found[name] = value if equals else True
-            name = None if equals else name
-        elif name is None:
-            found[word] = ...
-        elif found[name] is True:
-            found[name] = word
-        else:  # of a list
-            found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), word]
-    return found, doubles
-
-
 class _Reader:
     """Fills a draft from one call."""
 
-    def __init__(self, draft: Draft, call: _Call) -> None:
+    def __init__(self, draft: Draft, call: Call) -> None:
         self._draft, self._call, self._left = draft, call, dict(call.arguments)
 
     def read(self) -> None:
@@ -181,7 +117,7 @@ class _Reader:
             draft.set("model.tokenizer", tokenizer)
         if overrides := self._take("config_overrides"):
             pairs = dict(pair.partition("=")[::2] for pair in str(overrides).split(","))
-            draft.set("model.config", {key: _plain_value(value) for key, value in pairs.items()})
+            draft.set("model.config", {key: plain_value(value) for key, value in pairs.items()})
 
     def _branch(self) -> str | None:
         revision = self._take("model_revision")
@@ -216,7 +152,7 @@ class _Reader:
                 draft.set(f"data.{field_name}", value)
         for given in ("max_train_samples", "max_eval_samples"):
             if (value := self._take(given)) is not None:
-                draft.set(f"data.{given}", _plain_value(value))
+                draft.set(f"data.{given}", plain_value(value))
         if (percent := self._take("validation_split_percentage")) is not None and not draft.get(
             "data.validation_split"
         ):
@@ -286,7 +222,7 @@ class _Reader:
         if (ratio := self._take("warmup_ratio")) is not None:
             draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
         lora = {
-            field_name: _plain_value(self._take(given))
+            field_name: plain_value(self._take(given))
             for given, field_name in known.LORA.items()
             if given in self._left and field_name in lora_fields()
         }
@@ -298,7 +234,7 @@ class _Reader:
 
     def _argument(self, given: str, name: str, value: Any) -> None:
         draft = self._draft
-        plain = _plain_value(value)
+        plain = plain_value(value)
         if name in {"max_steps", "save_total_limit"} and isinstance(plain, int) and plain < 0:
             return  # the script's own way to say none
         if name == "warmup_steps" and isinstance(plain, float) and plain < 1:
@@ -309,7 +245,7 @@ class _Reader:
             plain = "adamw_torch"
         if name == "eval_strategy" and plain == "steps":
             steps = self._call.arguments.get("eval_steps") or self._call.arguments.get("logging_steps") or 500
-            draft.default("training.eval_steps", _plain_value(steps))
+            draft.default("training.eval_steps", plain_value(steps))
         if name in {"max_seq_length", "max_target_length"} and isinstance(plain, int) and plain < 0:
             return
         draft.set(f"training.{name}", plain)
@@ -325,21 +261,21 @@ class _Reader:
     def _launch(self) -> None:
         """What stood before the script."""
         draft = self._draft
-        arguments, _ = _arguments([word for word in self._call.launch if word not in {"-m", "-u"}])
+        arguments, _ = options_of([word for word in self._call.launch if word not in {"-m", "-u"}])
         options = {name: value for name, value in arguments.items() if value is not ...}
         groups = 1
         for name, field_name in known.PARALLEL.items():
-            if (value := _plain_value(self._take(name))) is not None:
+            if (value := plain_value(self._take(name))) is not None:
                 draft.set(f"parallel.{field_name}", value)
                 groups *= value if isinstance(value, int) and field_name != "zero_1" else 1
-        workers = _plain_value(next((options[name] for name in known.WORKERS if name in options), None))
+        workers = plain_value(next((options[name] for name in known.WORKERS if name in options), None))
         if isinstance(workers, int) and workers % groups == 0 and workers > 1:
             draft.set("parallel.data_parallel_size", workers // groups)
         elif workers is not None and workers != 1:
             draft.drop(
                 "--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers
             )
-        nodes = _plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
+        nodes = plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
         if isinstance(nodes, int) and nodes > 1:
             draft.set("parallel.nodes", nodes)
         for name, value in options.items():
@@ -395,28 +331,5 @@ def _is_true(value: Any) -> bool:
 
 
 def _fraction(value: Any, whole: int) -> Any:
-    number = _plain_value(value)
+    number = plain_value(value)
     return number / whole if isinstance(number, int | float) and not isinstance(number, bool) else value
-
-
-def _plain_value(value: Any) -> Any:
-    """A word as the number or truth value that it spells."""
-    if not isinstance(value, str):
-        return value
-    if value.lower() in {"true", "false"}:
-        return value.lower() == "true"
-    if value.lower() in {"none", "null"}:
-        return None
-    if _NUMBER.match(value) and len(value) < 40:  # noqa: PLR2004 - no number of an argument is longer
-        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
-    return value
-
-
-def knows(text: str) -> bool:
-    """Whether a text calls an example script."""
-    return bool(calls(text))
-
-
-def all_names() -> Iterable[str]:
-    """The scripts that can be turned into recipes."""
-    return known.SCRIPTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ class MaskedLM:
     """See `port.Task`. Rows are those of `packing.text_rows`, features blocks.
 
     The stream is each text with its special tokens, `[CLS] text [SEP] [CLS] text [SEP] ...`, as in Transformers'
-    example. Which tokens of a block are hidden changes at every step of training, and never in evaluation.
+    example. Which tokens of a block are hidden changes with every pass of training, and never in evaluation.
     """
 
     auto_model = "AutoModelForMaskedLM"
@@ -52,13 +53,16 @@ class MaskedLM:
             name: packing.pack(split, encode, packing.Cut(length, pad, partial=name != "train"), most=most.get(name))
             for name, split in splits.items()
         }
+        training = job.recipe.training
+        collate = Collator(processor, training.mlm_probability, inputs_of(model), training.seed)
         return Work(
             features={name: blocks if name == "train" else Still(blocks) for name, blocks in packed.items()},
             filler={**packing.filler_block(length, pad), "still": True},
-            collate=Collator(processor, job.recipe.training.mlm_probability, inputs_of(model)),
+            collate=collate,
             score=score,
             reduce=token_loss.sums,
             unit=f"blocks of {length} tokens",
+            begin=collate.begin,
         )
 
 
@@ -78,21 +82,29 @@ class Still(Sequence[Feature]):
 class Collator:
     """Hides tokens of blocks: Transformers' own choice of them and of what stands in their place.
 
-    In training it draws from PyTorch's generator, which the Trainer seeds, and sets again where a run goes on.
+    In training that follows from the seed, the pass and the block's number alone. PyTorch's own generator would not do:
+    batches are made ahead of the steps, so a run that goes on from a checkpoint would hide others.
 
     Args:
         tokenizer: Of the model, or another one.
         share: Of the tokens that are hidden.
         inputs: What the model is given; see `text_inputs.inputs_of`.
+        seed: Of the training.
     """
 
-    def __init__(self, tokenizer: Any, share: float, inputs: Sequence[str]) -> None:
+    def __init__(self, tokenizer: Any, share: float, inputs: Sequence[str], seed: int) -> None:
         from transformers import DataCollatorForLanguageModeling
 
         self._mask = tokenizer.mask_token_id
         self._special = np.asarray(tokenizer.all_special_ids)
         self._hide = DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=share)
         self._inputs = inputs
+        self._seed = seed
+        self._epoch = 0
+
+    def begin(self, epoch: int) -> None:
+        """See `port.Work`."""
+        self._epoch = epoch
 
     def __call__(self, batch: Sequence[Feature]) -> Batch:
         """The batch as tensors of shape (blocks, length)."""
@@ -109,7 +121,7 @@ class Collator:
         kept = torch.from_numpy(~block["judged"] | np.isin(block["input_ids"], self._special))
         if kept.all():
             return ids, torch.full_like(ids, FILLER)
-        generator = torch.Generator().manual_seed(block["number"]) if block.get("still") else None
+        generator = torch.Generator().manual_seed(block["number"] if block.get("still") else self._draw(block))
         self._hide.generator = generator
         found, labels = self._hide.torch_mask_tokens(ids[None].clone(), kept[None].clone())
         found, labels = found[0], labels[0]
@@ -118,6 +130,10 @@ class Collator:
             place = torch.multinomial((~kept).float(), 1, generator=generator)
             found[place], labels[place] = self._mask, ids[place]
         return found, labels
+
+    def _draw(self, block: Feature) -> int:
+        words = f"{self._seed} {self._epoch} {block['number']}".encode()
+        return int.from_bytes(hashlib.blake2b(words, digest_size=7).digest(), "big")
 
 
 def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's

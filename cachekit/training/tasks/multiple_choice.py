@@ -18,7 +18,7 @@ from cachekit.training.data import Split
 from cachekit.training.job import Job
 from cachekit.training.tasks.labels import MANY
 from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_tokenizer, encode, inputs_of, tensors
+from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, inputs_of, lengths, tensors
 
 
 class MultipleChoice:
@@ -85,11 +85,17 @@ class MultipleChoice:
         check_tokenizer(processor)
         context = "" if job.recipe.data.context_column else None
         choices = [""] * choices_of(job.recipe)
+
+        def count(rows: Sequence[Feature]) -> Sequence[int]:
+            pairs = [_pair(row, choice) for row in rows for choice in row["choices"]]
+            return lengths(processor, [first for first, _ in pairs], [second for _, second in pairs])
+
         return Work(
             features=splits,
             filler={"context": context, "question": "", "choices": choices, "label": FILLER},
             collate=Collator(processor, job.recipe.training.max_seq_length, inputs_of(model)),
             score=score,
+            notes=cut(splits, count, job.recipe.training.max_seq_length),
         )
 
 

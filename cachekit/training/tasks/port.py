@@ -37,6 +37,8 @@ class Work:
         generate: What the model writes for a batch, in fixed shapes; `reduce` is then given this and the logits.
         unit: What a feature is called in an error.
         notes: What a person should know of the features, a sentence each.
+        begin: Told which pass over the training features begins, counted from 0, where their batches change from pass
+            to pass: those of a run that goes on must be those of one that was never stopped.
     """
 
     features: Mapping[str, Sequence[Feature]]
@@ -48,6 +50,7 @@ class Work:
     generate: Callable[[Any, Batch], torch.Tensor] | None = None
     unit: str = "rows"
     notes: tuple[str, ...] = ()
+    begin: Callable[[int], None] | None = None
 
 
 class Task(Protocol):

@@ -16,7 +16,7 @@ from cachekit.training.data import Split
 from cachekit.training.job import Job
 from cachekit.training.tasks.greedy import Greedy
 from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_tokenizer, encode, inputs_of, tensors
+from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, inputs_of, lengths, tensors
 
 # Figures of what was written, given the texts that should have been; of the same number and order.
 Figures = Callable[[Sequence[str], Sequence[str]], dict[str, float]]
@@ -87,6 +87,10 @@ class Seq2Seq:
             reduce=reduce,
             # With label smoothing the Trainer makes the loss itself, and the model is given no labels.
             generate=decoder(processor, labelled=job.recipe.training.label_smoothing_factor == 0),
+            notes=(
+                *cut(splits, collate.sources, job.recipe.training.max_seq_length),
+                *cut(splits, collate.targets, job.recipe.training.max_target_length, "max_target_length"),
+            ),
         )
 
 
@@ -125,6 +129,15 @@ class Collator:
         self._prefix = prefix
         self._inputs = inputs
         self._start = start
+
+    def sources(self, rows: Sequence[Feature]) -> list[int]:
+        """The tokens of each source, uncut."""
+        return lengths(self._tokenizer, [self._prefix + row["source"] for row in rows])
+
+    def targets(self, rows: Sequence[Feature]) -> list[int]:
+        """The tokens of each target, uncut."""
+        encoded = self._tokenizer(text_target=[row["target"] for row in rows], truncation=False, verbose=False)
+        return [len(ids) for ids in encoded["input_ids"]]
 
     def __call__(self, batch: Sequence[Feature]) -> Batch:
         """The encoder's inputs of shape (rows, source length); `decoder_input_ids` and `labels` of (rows, target's)."""

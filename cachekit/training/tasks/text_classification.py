@@ -15,7 +15,7 @@ from cachekit.training.data import Split
 from cachekit.training.job import Job
 from cachekit.training.tasks.labels import numbering
 from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_tokenizer, encode, inputs_of, tensors
+from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, inputs_of, lengths, tensors
 
 
 class TextClassification:
@@ -56,11 +56,17 @@ class TextClassification:
     ) -> Work:
         """See `port.Task`."""
         check_tokenizer(processor)
+
+        def count(rows: Sequence[Feature]) -> Sequence[int]:
+            pairs = [row["pair"] for row in rows] if job.recipe.data.text_pair_column else None
+            return lengths(processor, [row["text"] for row in rows], pairs)
+
         return Work(
             features=splits,
             filler={"text": "", "pair": "" if job.recipe.data.text_pair_column else None, "label": FILLER},
             collate=Collator(processor, job.recipe.training.max_seq_length, inputs_of(model)),
             score=score,
+            notes=cut(splits, count, job.recipe.training.max_seq_length),
         )
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from cachekit.errors import RecipeError
+from cachekit.training.data import Split
+from cachekit.training.tasks.port import Feature
 
 # Model types that tell segments apart without a table of embeddings, whose size the config would say.
 SEGMENTED = frozenset({"xlnet"})
+LOOKED_AT = 1_000  # rows of a split whose length is counted: milliseconds
 
 
 def inputs_of(model: Any) -> tuple[str, ...]:
@@ -20,7 +23,9 @@ def inputs_of(model: Any) -> tuple[str, ...]:
     Segments (`token_type_ids`) are given to models that have embeddings of them: to those, none is the same as zeros.
     Some others take the name for something else (GPT-2 adds the embedding of the word with that number).
     """
-    taken = inspect.signature(model.forward).parameters
+    # Around adapters there may be a forward pass that takes anything, and hands it on (optimum-neuron's PEFT).
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    taken = inspect.signature(inner.forward).parameters
     segments = getattr(model.config, "type_vocab_size", None)
     has_segments = bool(segments) if isinstance(segments, int) else model.config.model_type in SEGMENTED
     wanted = {"input_ids": True, "attention_mask": True, "token_type_ids": has_segments}
@@ -105,3 +110,35 @@ def tensors(encoded: Mapping[str, Any], inputs: Sequence[str]) -> dict[str, torc
     """The model's inputs of what was tokenized; zeros for those that a tokenizer does not give."""
     zeros = torch.zeros_like(encoded["input_ids"])
     return {name: encoded.get(name, zeros) for name in inputs}
+
+
+def lengths(tokenizer: Any, texts: Sequence[Any], pairs: Sequence[Any] | None = None, **options: Any) -> list[int]:
+    """The tokens of each text, or pair of texts, uncut and with special ones."""
+    encoded = tokenizer(list(texts), None if pairs is None else list(pairs), truncation=False, verbose=False, **options)
+    return [len(ids) for ids in encoded["input_ids"]]
+
+
+def cut(
+    splits: Mapping[str, Split],
+    count: Callable[[Sequence[Feature]], Sequence[int]],
+    limit: int,
+    field: str = "max_seq_length",
+) -> tuple[str, ...]:
+    """A sentence for each split that has rows which are too long, and lose what is beyond the limit.
+
+    Args:
+        splits: Of them the first rows are looked at.
+        count: The tokens of each of some rows; one that has several texts may have several numbers.
+        limit: Tokens that are kept.
+        field: Of `training`, that says so.
+    """
+    notes = []
+    for name, split in splits.items():
+        found = count([split[number] for number in range(min(LOOKED_AT, len(split)))])
+        longer = sum(tokens > limit for tokens in found)
+        if longer:
+            notes.append(
+                f"{longer:,} of the first {len(found):,} {name} texts are longer than training.{field} {limit} and are "
+                f"cut; the longest has {max(found):,} tokens"
+            )
+    return tuple(notes)

@@ -17,7 +17,7 @@ from cachekit.training.job import Job
 from cachekit.training.tasks.labels import MANY, numbering
 from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
 from cachekit.training.tasks.text_classification import class_names
-from cachekit.training.tasks.text_inputs import check_tokenizer, encode, for_words, inputs_of, tensors
+from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, for_words, inputs_of, lengths, tensors
 
 # What seqeval takes for a piece of a chunk (its metrics.sequence_labeling, 1.2.2); others it counts as something else.
 _CHUNKS = ("B-", "I-", "E-", "S-")
@@ -72,6 +72,9 @@ class TokenClassification:
         collate = Collator(processor, job.recipe.training.max_seq_length, inputs_of(model))
         labels = job.labels
 
+        def count(rows: Sequence[Feature]) -> Sequence[int]:
+            return lengths(processor, [row["words"] for row in rows], is_split_into_words=True)
+
         def score(features: Sequence[Feature], predictions: Any, given: Any) -> dict[str, float]:
             return figures(features, predictions, given, labels)
 
@@ -80,6 +83,7 @@ class TokenClassification:
             filler={"words": [], "labels": []},
             collate=collate,
             score=score,
+            notes=cut(splits, count, job.recipe.training.max_seq_length),
         )
 
 

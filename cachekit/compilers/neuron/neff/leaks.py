@@ -116,6 +116,14 @@ class Scanner:
         self._left -= seen
         self._complete = self._complete and (seen >= size or name.endswith(BINARY))
 
+    def found(self, leaks: Leaks) -> None:
+        """Add what was found elsewhere: in a file that lies in this one."""
+        for leak in leaks.paths:
+            self._add(leak.path, leak.where)
+        self._users.update(leaks.users)
+        self._hosts.update(leaks.hosts)
+        self._complete = self._complete and leaks.complete
+
     def stopped(self) -> None:
         """Note that not everything came by."""
         self._complete = False

@@ -73,6 +73,15 @@ def check(neff: bytes, graph: bytes) -> None:
         raise InvalidNeffError("this NEFF was compiled from another graph")
 
 
+def members(neff: bytes) -> dict[str, bytes]:
+    """The files in a NEFF, by name."""
+    _, size, length, *_ = HEADER.unpack_from(neff)
+    payload = neff[size : size + length].rstrip(b"\0") + b"\0" * 8
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(payload))) as archive:
+        found = {member.name: archive.extractfile(member) for member in archive}
+        return {name: body.read() for name, body in found.items() if body is not None}
+
+
 def _signature() -> dict[str, Any]:
     entry = {"id": "0", "dtype": "float32", "shape": [1]}
     return {"metadata": {"signatures": {"default": {"inputs": {"input0": entry}}}}, "nodes": [], "heads": []}

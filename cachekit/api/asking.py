@@ -1,0 +1,180 @@
+"""Questions to the cache: they compile nothing, fetch nothing and change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, source_of
+from cachekit.recipe import Recipe
+from cachekit.record import Record
+
+if TYPE_CHECKING:
+    from cachekit.actions.coverage import Coverage
+    from cachekit.actions.plan import Plan
+    from cachekit.actions.session import Session
+    from cachekit.actions.stats import Stats
+    from cachekit.actions.why import Compared, Side, Why
+    from cachekit.actions.why_run import RunWhy
+
+
+class Asking(Options):
+    """The methods of `Cache` that only look."""
+
+    def plan(
+        self,
+        recipe: AnyRecipe,
+        overrides: Overrides = (),
+        *,
+        tiny: bool = False,
+        toolchain: str | None = None,
+        target: str | None = None,
+        instance: str | None = None,
+    ) -> Plan:
+        """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
+
+        `toolchain`, `target` and `instance` plan for another machine, as `--toolchain` and its like do. For the other
+        arguments see `load_recipe`.
+
+        Raises:
+            CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
+        """
+        from cachekit.actions.plan import plan
+        from cachekit.actions.plan_shared import with_shared
+        from cachekit.ingredients import check_data
+
+        with self._prepared(
+            recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
+        ) as (opened, prepared):
+            check_data(prepared.recipe, absent_ok=True)
+            return with_shared(opened, plan(prepared, opened.store, opened.chain))
+
+    def why(
+        self,
+        recipe: AnyRecipe,
+        overrides: Overrides = (),
+        *,
+        tiny: bool = False,
+        toolchain: str | None = None,
+        target: str | None = None,
+        instance: str | None = None,
+    ) -> Why:
+        """Why a recipe misses: the nearest record, here or on a shared cache, and what differs. `cachekit why RECIPE`.
+
+        For the arguments see `plan`.
+
+        Returns:
+            Its `changes`, each with `name`, the old and the new value, and a sentence; on a hit none.
+
+        Raises:
+            CachekitError: As for `plan`.
+        """
+        from cachekit.actions.why import why
+        from cachekit.ingredients import check_data
+
+        with self._prepared(
+            recipe, overrides, "why", tiny=tiny, toolchain=toolchain, target=target, instance=instance
+        ) as (opened, prepared):
+            check_data(prepared.recipe, absent_ok=True)
+            return why(opened, prepared)
+
+    def compare(self, old: AnyEntry, new: AnyEntry) -> Compared:
+        """What differs between two recipes or records. `cachekit why A B`.
+
+        Args:
+            old: A recipe; or a record, the first digits of its key, here or on a shared cache, or a JSON file with one.
+            new: Likewise.
+
+        Raises:
+            UnknownNameError: A name is no recipe, and no record's or several records' beginning.
+            UsageError: A file holds no record.
+        """
+        from cachekit.actions.why import compare
+
+        with self.session(verb="why") as opened:
+            return compare(_side(opened, old), _side(opened, new))
+
+    def why_run(self, run: str = "last") -> RunWhy:
+        """What a run compiled although the plan said hit, and why. `cachekit why --run`.
+
+        Args:
+            run: `last`, or the beginning of a run's name.
+
+        Raises:
+            UnknownNameError: There is no such run, or there are several.
+        """
+        from cachekit.actions.why_run import why_run
+
+        return why_run(self.open_store(), run)
+
+    def coverage(
+        self,
+        recipe: AnyRecipe,
+        overrides: Overrides = (),
+        *,
+        tiny: bool = False,
+        toolchain: str | None = None,
+        target: str | None = None,
+        instance: str | None = None,
+    ) -> Coverage:
+        """What of a recipe is cached, and where; what failed, and what is missing. `cachekit coverage`.
+
+        For the arguments see `plan`.
+
+        Returns:
+            Its `units`, and `whole`, which is true where everything is cached.
+
+        Raises:
+            CachekitError: As for `plan`. A shared cache that cannot be asked is among the notes.
+        """
+        from cachekit.actions.coverage import coverage
+
+        with self._prepared(
+            recipe, overrides, "coverage", tiny=tiny, toolchain=toolchain, target=target, instance=instance
+        ) as (opened, prepared):
+            return coverage(opened, prepared)
+
+    def stats(
+        self, *, run: str = "", since: str = "", price: float | None = None, instance: str | None = None
+    ) -> Stats:
+        """What the cache did, and what that saved. `cachekit stats`.
+
+        Args:
+            run: Count one run only: `last`, or the beginning of its name.
+            since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
+            price: Dollars for an hour; figures in dollars are made where it or `instance` is given.
+            instance: A machine type, whose price is taken from the registry where none is given.
+
+        Raises:
+            UnknownNameError: There is no such run, or machine type.
+            UsageError: That is no day, or no price; or a run and a day are both given.
+        """
+        from cachekit.actions import price as prices
+        from cachekit.actions.stats import stats
+
+        said = [] if price is None else [repr(price)]
+        paid = prices.machine(prices.read(said), instance or "") if said or instance else None
+        return stats(self.open_store().layout, run=run, since=since, price=paid)
+
+    def records(self) -> list[Record]:
+        """All readable records of the store, youngest first; their files are not checked. `cachekit ls`."""
+        found = self.open_store().records()
+        return sorted(found, key=lambda record: record.provenance.created, reverse=True)
+
+
+def _side(session: Session, one: AnyEntry) -> Side:
+    from cachekit.actions import why_sides
+    from cachekit.actions.elsewhere import Elsewhere
+    from cachekit.actions.prepare import prepare
+    from cachekit.api.options import load_recipe
+
+    if isinstance(one, Record):
+        return why_sides.of_record(one)
+    if not isinstance(one, Recipe):
+        if why_sides.is_file_of_one(str(one)):
+            return why_sides.of_file(Path(one).expanduser())
+        if why_sides.is_record(str(one)):
+            return why_sides.of_key(session, str(one))
+    loaded = load_recipe(one)
+    compiler = Elsewhere(compiler=session.config.compiler).select(loaded)
+    return why_sides.of_recipe(prepare(loaded, compiler, source_of(one)))

@@ -1,0 +1,58 @@
+"""How many of a machine's cores a run may have: those that the runtime's own variables leave."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.host import Host
+from cachekit.errors import UsageError
+from cachekit.ingredients import worker_variables
+from cachekit.recipe import Recipe
+
+_PART = re.compile(r"\s*(?P<first>\d{1,5})\s*(?:-\s*(?P<last>\d{1,5})\s*)?")
+
+
+def of_run(machine: Host, recipe: Recipe | None) -> int:
+    """Cores of a machine for a recipe's run: all of them, or those that its variables or this shell's name.
+
+    Raises:
+        UsageError: One of the variables cannot be read.
+    """
+    said: dict[str, str] = {**os.environ} if machine.here else {}
+    return allowed(machine.cores, said | (worker_variables(recipe) if recipe is not None else {}))
+
+
+def allowed(cores: int, environ: Mapping[str, str]) -> int:
+    """How many of some cores these variables leave.
+
+    Args:
+        cores: The machine's, as a framework sees them.
+        environ: A list of cores wins over a number of them.
+
+    Raises:
+        UsageError: One of them cannot be read.
+    """
+    if said := environ.get(facts.VISIBLE_CORES, "").strip():
+        return min(cores, len(_listed(said)))
+    if said := environ.get(facts.NUM_CORES, "").strip():
+        if not said.isdecimal():
+            raise _unreadable(facts.NUM_CORES, said, "a number")
+        return min(cores, int(said)) if int(said) else cores
+    return cores
+
+
+def _listed(said: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in said.split(","):
+        match = _PART.fullmatch(part)
+        if match is None or int(match["last"] or match["first"]) < int(match["first"]):
+            raise _unreadable(facts.VISIBLE_CORES, said, "cores as in 0-3, or 0,2")
+        found.update(range(int(match["first"]), int(match["last"] or match["first"]) + 1))
+    return frozenset(found)
+
+
+def _unreadable(name: str, said: str, wanted: str) -> UsageError:
+    return UsageError(f"{name}={said} cannot be read", cause=f"it is to be {wanted}", hint=f"change or unset {name}")

@@ -1,0 +1,234 @@
+"""The adapter of TorchNeuron, which is torch-neuronx without XLA: its own flat cache of NEFFs, one archive a warm.
+
+Each run has a folder of its own, as Inductor's have: TorchNeuron names no graphs that it used, its names lack the
+compiler's version, and a tree of a run's own answers both. What a record has came from that run and no other, and a
+NEFF of another compiler is never near. Inside lies a folder for the compiler's version; modules are called after it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from cachekit.compilers.neuron import facts, host, native, options, split
+from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compile_notes import CompileNotes
+from cachekit.compilers.neuron.native_watch import NativeWatch
+from cachekit.compilers.neuron.run_command import RunCommand
+from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink
+from cachekit.errors import CompileError, RecipeError, UsageError
+from cachekit.ingredients import Fingerprint, worker_variables
+from cachekit.recipe import Recipe
+from cachekit.record import Module
+
+# Of these a recipe may set none: cachekit does.
+OURS = frozenset({facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, *facts.NATIVE_DISABLE})
+LOCKS = "locks"  # beside a run's tree, for what TorchNeuron locks while it compiles
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCommand(RunCommand):
+    """How workers are started: as on XLA, without the tool that writes graphs down, which TorchNeuron has none of."""
+
+    @property
+    def npc(self) -> str | None:
+        """None."""
+        return None
+
+
+class NeuronNative(Neuron):
+    """See `compilers.port.Compiler`; layout, flags and machine are as on XLA."""
+
+    name = "neuron-native"
+    runtime = "cachekit.compilers.neuron.native_runtime"
+    # Its names have the graph, target, LNC and flags in them, and no version of anything.
+    foreign: tuple[str, ...] = (
+        "compiler.name",
+        "target.",
+        *(f"toolchain.{name}" for name in (*facts.NATIVE_PACKAGES, "nki")),
+    )
+    guest = "cachekit.compilers.neuron.native_guest"
+
+    @property
+    def machine(self) -> host.Host:
+        """What is compiled for.
+
+        Raises:
+            CompilerUnavailableError: There is no TorchNeuron, or none for this machine.
+        """
+        if self._machine is None:
+            self._machine = host.native_host()
+        else:
+            host.check_native(self._machine)
+        return self._machine
+
+    @property
+    def directory(self) -> str:
+        """The folder of this compiler version."""
+        return native.directory(self._version)
+
+    @property
+    def _version(self) -> str:
+        return host.public(self.machine.packages[facts.COMPILER_PACKAGE])
+
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
+        """See the port."""
+        if recipe is not None:
+            self._check_layout(recipe)
+        found = super().fingerprint(recipe, bare=bare)
+        return structs.replace(
+            found,
+            directory=self.directory,
+            toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
+            soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
+        )
+
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: the flags in order, options, and the variables of this process that change graphs."""
+        options.check_environment(recipe, OURS)
+        options.check_native(recipe)
+        self._check_layout(recipe)
+        said = {**os.environ} if self.machine.here else {}
+        said |= worker_variables(recipe)
+        watched = {name: said[name] for name in sorted(said) if _shapes(name)}
+        return {
+            "flags": self.flags(recipe),
+            "options": {options.EXECUTION: options.execution(recipe)},
+            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
+        }
+
+    def _check_layout(self, recipe: Recipe) -> None:
+        if field := split.asked(recipe):
+            raise RecipeError(
+                f"parallel.{field} splits the model, which NeuronTrainer does, and that is on XLA",
+                hint="--set compiler.name=neuron, on a host with torch-neuronx for XLA",
+            )
+        split.check(recipe, self.machine)
+
+    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
+        """See the port: each run has its own."""
+        return None
+
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """See the port: each run has its own, and its locks are the kernel's."""
+
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
+    ) -> NativeWatch:
+        """See the port. A trial is a few steps on the device: TorchNeuron compiles what it meets."""
+        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
+            raise UsageError(
+                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
+                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
+                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+            )
+        notes = CompileNotes(live_root.with_name("compiles.jsonl"))
+        command = NativeCommand(recipe, live_root, self.machine, self._node, trial, notes)
+        environment = {
+            name: value
+            for name, value in command.environment(()).items()
+            if name == "PATH" or name in facts.EFA_VARIABLES
+        }
+        return NativeWatch(
+            environment | self._environment(recipe, live_root),
+            live_root / self.directory,
+            prefix=command.prefix(),
+            workers=command.workers,
+            found=found,
+            strict=strict,
+        )
+
+    def attend(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
+    ) -> NativeWatch:
+        """See the port."""
+        tree = live_root / self.directory
+        return NativeWatch(self._environment(recipe, live_root), tree, found=found, strict=strict)
+
+    def _environment(self, recipe: Recipe, live_root: Path) -> dict[str, str | None]:
+        tree, locks = live_root / self.directory, live_root.with_name(LOCKS)
+        tree.mkdir(exist_ok=True)
+        locks.mkdir(exist_ok=True)
+        words = self.flags(recipe)
+        return {
+            # The compiler gets these words as they are: it knows none of the wrapper's on XLA.
+            facts.CC_FLAGS: shlex.join(words) if words else None,
+            facts.NATIVE_ROOT_VARIABLE: str(tree),
+            facts.NATIVE_LOCAL: str(locks),
+            facts.NATIVE_METRICS: "1",
+            **dict.fromkeys(facts.NATIVE_DISABLE),
+        }
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port."""
+        return {options.EXECUTION: options.execution(recipe)}
+
+    def contents(self, live_root: Path) -> frozenset[str]:
+        """See the port: finished NEFFs."""
+        return native.contents(live_root / self.directory)
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """See the port."""
+        from cachekit.compilers.neuron import compare
+
+        before, after = self.contents(old), self.contents(new)
+        return compare.compare(old / self.directory, new / self.directory, before, after, inside="")
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
+        """See the port: nothing is kept of a failure."""
+        return {}
+
+    def harvest(
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,  # noqa: ARG002 - the folder is this compiler's
+        workspace: Path,
+        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
+    ) -> Harvest | None:
+        """See the port: one archive of what is new.
+
+        Raises:
+            CompileError: Something of it is damaged: a record without it would promise what is not so.
+        """
+        tree = live_root / self.directory
+        harvest, skipped = native.harvest(tree, before, self._version, workspace, check=self._check)
+        if skipped:
+            raise CompileError(
+                f"{len(skipped)} compiled graphs cannot be kept",
+                cause=f"{skipped[0].module}: {skipped[0].reason}",
+                hint="warm again; `cachekit doctor` looks at the disk",
+            )
+        return harvest
+
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+        """See the port. A run's own tree: nothing stands in the way."""
+        (blob,) = files
+        tree = live_root / self.directory
+        size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
+        return Restored(size)
+
+
+def _shapes(name: str) -> bool:
+    """Whether a variable may reach a graph."""
+    ours = name.startswith(facts.NATIVE_PREFIX) and name not in facts.NATIVE_QUIET
+    return ours or name in facts.NATIVE_GRAPH_VARIABLES

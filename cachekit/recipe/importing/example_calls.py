@@ -1,0 +1,92 @@
+"""Calls of example scripts in a text: a shell script, a README or a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from cachekit.recipe.importing.shell import ShellCommand, commands
+
+_SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
+DEEPEST = 3  # shells in shells
+_NUMBER = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a script.
+
+    Attributes:
+        script: `run_glue`.
+        launch: The words before it.
+        arguments: Name to value; True for a flag without one.
+    """
+
+    script: str
+    launch: list[str]
+    arguments: dict[str, Any]
+    command: ShellCommand
+    doubles: list[str] = field(default_factory=list)
+
+    @property
+    def extracts(self) -> bool:
+        """It only compiles: `neuron_parallel_compile` stands before it."""
+        return any(PurePosixPath(word).name == "neuron_parallel_compile" for word in self.launch)
+
+
+def calls(text: str) -> list[Call]:
+    """The calls of example scripts in a text, those of scripts that no task stands for as well."""
+    return list(_calls(commands(text)))
+
+
+def _calls(found: Iterable[ShellCommand], depth: int = 0) -> Iterator[Call]:
+    for command in found:
+        for position, word in enumerate(command.words):
+            match = _SCRIPT.match(PurePosixPath(word).name)
+            arguments, doubles = options_of(command.words[position + 1 :]) if match else ({}, [])
+            # Prose and links name scripts as well: a call says how.
+            if match and "://" not in word and any(value is not ... for value in arguments.values()):
+                yield Call(match[1], command.words[:position], arguments, command, doubles)
+                break
+            if depth < DEEPEST and "run_" in word and re.search(r"\.py\s", word):  # bash -c '…'
+                for inner in _calls(commands(word), depth + 1):
+                    inner.command.variables = {**command.variables, **inner.command.variables}
+                    yield inner
+
+
+def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Options and their values, and the names that stand twice; a word of no option is kept, as `...`."""
+    found: dict[str, Any] = {}
+    doubles: list[str] = []
+    name: str | None = None
+    for word in words:
+        if word.startswith("--") or (re.match(r"^-[a-z]", word) and not _NUMBER.match(word)):
+            text, equals, value = word.lstrip("-").partition("=")
+            name = text.replace("-", "_")
+            if name in found:
+                doubles.append(name)
+            found[name] = value if equals else True
+            name = None if equals else name
+        elif name is None:
+            found[word] = ...
+        elif found[name] is True:
+            found[name] = word
+        else:  # of a list
+            found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), word]
+    return found, doubles
+
+
+def plain_value(value: Any) -> Any:
+    """A word as the number or truth value that it spells."""
+    if not isinstance(value, str):
+        return value
+    if value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    if value.lower() in {"none", "null"}:
+        return None
+    if _NUMBER.match(value) and len(value) < 40:  # noqa: PLR2004 - no number of an argument is longer
+        return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
+    return value

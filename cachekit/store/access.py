@@ -1,0 +1,109 @@
+"""Whether a user may use a store that others made: told before anything compiles, with the command that mends it.
+
+A store is one user's. Others may look into it as far as the umask of who made its folders lets them; its files are
+readable for all who reach them. Teams share caches, not stores.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from cachekit.errors import StoreError
+from cachekit.store.layout import Layout
+
+OWN = "CACHEKIT_HOME to a folder of your own"
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def check_open(layout: Layout) -> None:
+    """Find out whether the store can be looked into; one that is not there can.
+
+    Raises:
+        StoreError: It is closed to this user.
+    """
+    for folder in (layout.home, layout.root, layout.records, layout.blobs):
+        try:
+            there = folder.is_dir()
+        except OSError:
+            return  # what is above was told, or is not ours to judge
+        if there and not _may(folder, os.R_OK | os.X_OK):
+            raise StoreError(
+                f"the store at {layout.home} is closed to this user",
+                cause=f"{folder} belongs to {_owner(folder)}, and others may not look into it",
+                hint=f"sudo chmod -R a+rX {shlex.quote(str(layout.home))}, or set {OWN}",
+            )
+
+
+def check(layout: Layout, record: Path | None) -> None:
+    """Find out whether blobs, and this record, can be put where they belong.
+
+    Raises:
+        StoreError: Something else lies there, or a folder on the way is closed to this user.
+    """
+    for folder in _ways(layout, record):
+        if not _is_folder(folder):
+            raise StoreError(
+                f"{folder} is no folder, and compiled files cannot be kept",
+                hint=f"remove it: rm {shlex.quote(str(folder))}",
+            )
+        if not _may(folder, os.W_OK | os.X_OK):
+            home = shlex.quote(str(layout.home))
+            mend = (
+                f"chmod -R u+rwX {home}" if _is_ours(folder) else f"sudo chown -R {os.geteuid()}:{os.getegid()} {home}"
+            )
+            raise StoreError(
+                f"the store at {layout.home} cannot be written",
+                cause=f"{folder} belongs to {_owner(folder)}, and this user may not write there",
+                hint=f"{mend}, or set {OWN}",
+            )
+    if record is not None and _is_folder(record):
+        raise StoreError(
+            f"{record} is a folder, and the record belongs there",
+            hint=f"remove it: rm -r {shlex.quote(str(record))}",
+        )
+
+
+def _ways(layout: Layout, record: Path | None) -> Iterator[Path]:
+    """What is there of the folders that are written to."""
+    folders = [layout.blobs, layout.locks]
+    with suppress(OSError):
+        folders += [path for path in layout.blobs.iterdir() if len(path.name) == 2]  # noqa: PLR2004
+    if record is not None:
+        folders += [path for path in record.parents if layout.records in (path, *path.parents)]
+    for folder in folders:
+        with suppress(OSError):
+            folder.lstat()
+            yield folder
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # it is behind a folder that is told itself
+        return False
+
+
+def _may(folder: Path, what: int) -> bool:
+    if what & os.W_OK and os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return True  # nobody may: whoever tries is told so
+    return os.access(folder, what, effective_ids=_EFFECTIVE)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except (KeyError, OSError):
+        with suppress(OSError):
+            return f"user {folder.stat().st_uid}"
+    return "another user"

@@ -1,0 +1,209 @@
+"""The workers share copies of a model, with optimum-neuron's NeuronTrainer.
+
+Written against the sources of optimum-neuron 0.4.5, `trainers/transformers.py` and `trainers/training_args.py`. It has
+no evaluation, and goes on from no checkpoint. What it would send to the Hub at its end is cachekit's to share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import statistics
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from cachekit.errors import CompilerUnavailableError
+from cachekit.recipe import Recipe
+from cachekit.training import model, neuron_model, trainer
+from cachekit.training.backend import Outcome, Surroundings
+from cachekit.training.checkpoints import checkpoints
+from cachekit.training.events import CounterWatch
+from cachekit.training.tasks.port import Feature, Filled, Task, Work
+
+
+def arguments(recipe: Recipe, *, precision: str, output_dir: str, trial: bool) -> dict[str, Any]:
+    """What NeuronTrainingArguments are given; those of a trial reach every graph in a few steps."""
+    training, layout = recipe.training, recipe.parallel
+    shared: dict[str, Any] = {
+        "output_dir": output_dir,
+        "tensor_parallel_size": layout.tensor_parallel_size,
+        "pipeline_parallel_size": layout.pipeline_parallel_size,
+        "zero_1": layout.zero_1,
+        "per_device_train_batch_size": training.per_device_train_batch_size,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "bf16": precision == "bf16",
+        "optim": training.optim,
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": training.lr_scheduler_type,
+        "warmup_steps": training.warmup_steps,
+        "weight_decay": training.weight_decay,
+        "adam_beta1": training.adam_beta1,
+        "adam_beta2": training.adam_beta2,
+        "adam_epsilon": training.adam_epsilon,
+        "max_grad_norm": training.max_grad_norm,
+        "gradient_checkpointing": training.gradient_checkpointing,
+        "seed": training.seed,
+        "dataloader_num_workers": training.dataloader_num_workers,
+        # Each new shape is a new graph: the last partial batch is dropped, and no column is the library's to remove.
+        "dataloader_drop_last": True,
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "report_to": [],
+        "disable_tqdm": True,
+        # Sharing what is compiled is ours: its own push sends the whole cache, to a public repository by default.
+        "skip_cache_push": True,
+        # Its figures of speed stay on: without any of them its trainer breaks off at the first step (0.4.5).
+        "logging_strategy": "steps",
+        "logging_steps": 1 if trial else training.logging_steps,
+    }
+    if trial:
+        return {
+            **shared,
+            "max_steps": trainer.TRIAL_STEPS,
+            "save_strategy": "steps",
+            "save_steps": trainer.TRIAL_SAVE,
+        }
+    return {
+        **shared,
+        "num_train_epochs": training.num_train_epochs,
+        "max_steps": training.max_steps or -1,
+        "save_strategy": training.save_strategy,
+        "save_steps": training.save_steps,
+        "save_total_limit": training.save_total_limit,
+    }
+
+
+class StepTimes(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """When each optimizer step began: tensors are lazy, and a step is worked off when the next one begins."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A new optimizer step."""
+        self.marks.append(time.perf_counter())
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The last one is done."""
+        self.marks.append(time.perf_counter())
+
+    def graph_seconds(self) -> float:
+        """What the first step took beyond the later ones: compiling, or loading what is compiled."""
+        steps = [after - before for before, after in zip(self.marks, self.marks[1:], strict=False)]
+        return round(max(0.0, steps[0] - statistics.median(steps[1:])), 3) if len(steps) > 1 else 0.0
+
+
+class Keep(TrainerCallback):  # type: ignore[misc, unused-ignore]
+    """Removes older checkpoints: the library finds those that are too many, and leaves them there (0.4.5).
+
+    Args:
+        folder: Where they are.
+        most: How many stay; None is all.
+    """
+
+    def __init__(self, folder: str, most: int | None) -> None:
+        self._folder, self._most = Path(folder), most
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """All workers have written the newest one."""
+        if self._most is None or os.environ.get("LOCAL_RANK", "0") != "0":
+            return
+        for old in list(checkpoints(self._folder))[self._most :]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+class Whole(torch.utils.data.Dataset[Feature]):  # type: ignore[misc, unused-ignore]
+    """As many features as fill whole steps: a last step of fewer batches, or a sampler's repeats, would be another."""
+
+    def __init__(self, features: Filled, step: int) -> None:
+        self._features = features
+        self._length = len(features) // step * step
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Feature:
+        return self._features[index]
+
+
+class Backend:
+    """See `backend.Backend`.
+
+    Raises:
+        CompilerUnavailableError: optimum-neuron or what it needs does not import, or is another than we know.
+    """
+
+    evaluates = False
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        recipe = around.job.recipe
+        self._arguments = self._made(
+            arguments(recipe, precision=around.job.precision, output_dir=around.output_dir, trial=around.trial)
+        )
+        layout = recipe.parallel
+        self.copies = around.workers // (layout.tensor_parallel_size * layout.pipeline_parallel_size)
+        self._loaded: tuple[Any, Any] | None = None
+        for sentence in around.job.settings.get("lacks", ()):
+            around.events.emit("note", note=sentence)
+
+    def _made(self, given: dict[str, Any]) -> Any:
+        """Made before the model is: they tell each worker which part of it is its own."""
+        package, install = (str(self._around.job.settings[name]) for name in ("package", "install"))
+        try:
+            from optimum.neuron.trainers import NeuronTrainingArguments
+        except (ImportError, RuntimeError) as error:
+            raise CompilerUnavailableError(
+                "optimum-neuron does not import", cause=model.first_line(error), hint=install
+            ) from error
+        known = {field.name for field in dataclasses.fields(NeuronTrainingArguments)}
+        if unknown := sorted(given.keys() - known):
+            raise CompilerUnavailableError(
+                f"{package} {metadata.version(package)} has a trainer of another kind",
+                cause=f"it does not know {', '.join(unknown)}",
+                hint=install,
+            )
+        return NeuronTrainingArguments(**given)
+
+    def load(self, task: Task) -> tuple[Any, Any]:
+        """See `backend.Backend`."""
+        job = self._around.job
+        self._loaded = model.processor(job, task), neuron_model.load(job, task, self._arguments.trn_config)
+        return self._loaded
+
+    def run(self, work: Work, watch: CounterWatch) -> Outcome:
+        """See `backend.Backend`."""
+        from optimum.neuron.trainers import NeuronTrainer
+
+        assert self._loaded is not None
+        processor, net = self._loaded
+        around, times = self._around, StepTimes()
+        step = trainer.rows_of_a_step(around.job.recipe.training, self.copies)
+        training = NeuronTrainer(
+            model=net,
+            args=self._arguments,
+            data_collator=work.collate,
+            train_dataset=Whole(Filled(work.features["train"], work.filler), step),
+            callbacks=[
+                times,
+                trainer.Progress(around.events, watch, work.begin),
+                Keep(around.output_dir, around.job.recipe.training.save_total_limit),
+            ],
+        )
+        with around.events.timed("train"):
+            training.train()
+            watch.look()
+        if not around.trial:
+            with around.events.timed("save"):
+                training.save_model(around.output_dir)
+                if os.environ.get("RANK", "0") == "0":  # its own test of who is the first is true in every worker
+                    processor.save_pretrained(around.output_dir)
+            joined = f"`optimum-cli neuron consolidate {around.output_dir} FOLDER` joins them"
+            around.events.emit("note", note=f"the model is saved in parts, one for each core that shares it; {joined}")
+        return Outcome({}, times.graph_seconds(), training.state.global_step)

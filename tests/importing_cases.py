@@ -1,0 +1,18 @@
+"""Recipes made out of other tools' files, and what is said of them."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from cachekit.actions.new_recipe import new_recipe
+
+
+def made(tmp_path: Path, text: str, name: str = "train.sh"):
+    path = tmp_path / name
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return new_recipe(path)
+
+
+def whats(found, *, todo: bool = False) -> str:
+    return "\n".join(str(note) for note in found.notes if note.todo is todo)

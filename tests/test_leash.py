@@ -1,0 +1,61 @@
+"""The leash: nothing outlives the run that started it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from own_processes import started, wait_for
+
+from cachekit import leash
+
+ORPHANS = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); "
+
+
+@contextmanager
+def under_leash(program: str) -> Iterator[subprocess.Popen]:
+    command = [*leash.COMMAND, sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+
+
+@pytest.mark.parametrize("ending, code", [("sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)])
+def test_what_a_command_leaves_behind_ends_with_it(ending, code):
+    before = set(leash.below(os.getpid()))
+    with under_leash(ORPHANS + ending) as process:
+        assert process.wait(30) == code
+    assert not started(before)
+
+
+def test_a_command_is_asked_to_end_and_then_nothing_is_left():
+    before = set(leash.below(os.getpid()))
+    with under_leash(ORPHANS + "print('up', flush=True); time.sleep(600)") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.terminate()
+        assert process.wait(30) == -15
+    assert not started(before)
+
+
+def test_all_ends_with_whoever_started_it():
+    program = (
+        "import subprocess, sys, time; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); time.sleep(600)"
+    )
+    command = [*leash.COMMAND, sys.executable, "-c", ORPHANS + "time.sleep(600)"]
+    with subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        warden = int(starter.stdout.readline())
+        below = wait_for(lambda: found if len(found := list(leash.below(warden))) == 2 else None)
+        starter.kill()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (warden, *below)))
+
+
+def test_a_command_that_is_not_there_is_said_so():
+    process = subprocess.run([*leash.COMMAND, "no-such-command"], capture_output=True, text=True, check=False)
+    assert process.returncode == 127
+    assert "no-such-command cannot be run" in process.stderr

@@ -1,0 +1,84 @@
+"""Which cores a run may have, and rates that are part of a graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from cachekit.actions.prepare import prepare
+from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compile_notes import CompileNotes
+from cachekit.compilers.neuron.cores import allowed
+from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.run_command import RunCommand
+from cachekit.compilers.port import Node
+from cachekit.errors import RecipeError, UsageError
+from cachekit.recipe import load_text
+
+TEXT = """
+name: toy
+model: {id: sentence-transformers/all-MiniLM-L6-v2}
+data: {id: nobody/nothing, labels: ["no", "yes"]}
+compiler: {name: neuron}
+"""
+VISIBLE, NUMBER = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
+
+
+def machine(*, here: bool = True) -> Host:
+    packages = {"neuronx-cc": "2.26.6360.0", "torch-neuronx": "2.9.0.2.15.32035", "libneuronxla": "2.2.17544.0"}
+    return Host(packages, "trn1", 32, 1, "trn1.32xlarge", here=here)
+
+
+@pytest.mark.parametrize(
+    "variables, count",
+    [
+        ({}, 32),
+        ({NUMBER: "8"}, 8),
+        ({NUMBER: "0"}, 32),
+        ({NUMBER: "64"}, 32),
+        ({VISIBLE: "3"}, 1),
+        ({VISIBLE: "4-7"}, 4),
+        ({VISIBLE: "0-3, 3, 8-9"}, 6),
+        ({VISIBLE: "0-1", NUMBER: "8"}, 2),
+        ({VISIBLE: " "}, 32),
+    ],
+)
+def test_variables_of_the_runtime_leave_some_cores(variables, count):
+    assert allowed(32, variables) == count
+
+
+@pytest.mark.parametrize("variables", [{NUMBER: "all"}, {VISIBLE: "a"}, {VISIBLE: "3-1"}, {VISIBLE: "0,,1"}])
+def test_variables_that_cannot_be_read_are_told(variables):
+    with pytest.raises(UsageError, match="cannot be read"):
+        allowed(32, variables)
+
+
+@pytest.mark.feature("K1")
+def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monkeypatch):
+    def seen(text: str = TEXT, *, here: bool = True) -> tuple[int, int]:
+        recipe, host = load_text(text), machine(here=here)
+        command = RunCommand(recipe, tmp_path, host, Node(), True, CompileNotes(tmp_path / "notes"))
+        hard = prepare(recipe, Neuron(host)).ingredients.hard
+        return hard["parallel.data_parallel_size"], command.workers
+
+    assert seen() == (32, 32)
+    assert seen(TEXT + f"environment: {{{VISIBLE}: 0-15}}\n") == (16, 16)
+    monkeypatch.setenv(NUMBER, "2")
+    assert seen() == (2, 2)
+    assert seen(TEXT + f"environment: {{{NUMBER}: 4}}\n") == (4, 4)
+    assert seen(here=False) == (32, 32), "this shell's variables say nothing of another machine"
+    with pytest.raises(RecipeError, match="is 4, but there are 2 cores"):
+        seen(TEXT + "parallel: {data_parallel_size: 4}\n")
+
+
+@pytest.mark.feature("K1", "K2")
+def test_a_rate_of_zero_or_one_is_in_the_key_and_no_other(monkeypatch):
+    def hard(rate: str) -> dict:
+        found = prepare(load_text(f"{TEXT}training: {{learning_rate: {rate}}}\n"), Neuron(machine())).ingredients
+        return {**found.hard, "key": found.key}
+
+    plain = hard("5e-5")
+    assert hard("3e-4") == plain
+    assert "compiler.constant_rate" not in plain
+    one, zero = hard("1"), hard("0")
+    assert (one["compiler.constant_rate"], zero["compiler.constant_rate"]) == (1.0, 0.0)
+    assert len({plain["key"], one["key"], zero["key"]}) == 3

@@ -1,0 +1,179 @@
+"""Models that are split over Neuron cores: their keys and plans on any laptop, what is refused, how workers start."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cachekit import zoo
+from cachekit.actions.prepare import prepare
+from cachekit.cli import app
+from cachekit.compilers.neuron import adapter, facts, host, split
+from cachekit.errors import CompilerUnavailableError
+from cachekit.recipe import load
+
+# Name, cores that share a copy, attention.
+RECIPES = [
+    ("llama3-8b-lora", 8, "flash_attention_2"),
+    ("llama3.2-1b-sft", 2, "flash_attention_2"),
+    ("qwen3-8b-lora", 8, "eager"),
+    ("granite-3.3-2b-lora", 2, "flash_attention_2"),
+    ("tinyllama-lora", 2, "flash_attention_2"),
+]
+LARGE = ("--compiler", "neuron", "--instance", "trn1.32xlarge")
+PACKAGES = {
+    "neuronx-cc": "2.21.33363.0+82129205",
+    "libneuronxla": "2.2.12677.0",
+    "torch-neuronx": "2.8.0.2.10.16998",
+    "neuronx-distributed": "0.15.22404",
+    "optimum-neuron": "0.4.5",
+    "peft": "0.17.0",
+}
+
+
+def plan(capsys, *arguments, code=0):
+    assert app.run(["plan", *arguments, "--format", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def machine(cores=32, instance="trn1.32xlarge", here=True, without=(), **packages):
+    found = {name: version for name, version in {**PACKAGES, **packages}.items() if name not in without}
+    return host.Host(found, "trn1", cores, 1, instance, here=here)
+
+
+@pytest.mark.feature("P2")
+@pytest.mark.parametrize("toolchain", ["neuron-2.26.1", "neuron-2.31", "neuron-2.32"])
+@pytest.mark.parametrize("name, share, attention", RECIPES)
+def test_each_has_a_plan_on_any_laptop(capsys, toolchain, name, share, attention):
+    planned = plan(capsys, name, *LARGE, "--toolchain", toolchain)
+    hard = planned["ingredients"]["hard"]
+    assert (hard["parallel.tensor_parallel_size"], hard["parallel.data_parallel_size"]) == (share, 32 // share)
+    assert (hard["compiler.trainer.name"], hard["compiler.trainer.attention"]) == ("optimum-neuron", attention)
+    assert hard["compiler.trainer.sequence_parallel"] is True
+    known = zoo.toolchain(toolchain).packages
+    assert hard["toolchain.optimum-neuron"] == known["optimum-neuron"]
+    assert hard["toolchain.neuronx-distributed"] == known["neuronx-distributed"].partition("+")[0]
+    assert hard.get("toolchain.peft") == (known["peft"] if "lora" in name else None)
+    assert planned["lacks"].keys() == {"evaluation", "resume"}
+
+
+def test_the_version_of_the_trainer_and_of_the_layers_is_in_the_key():
+    recipe = load(zoo.recipe_path("llama3.2-1b-sft"))
+
+    def key(**packages):
+        return prepare(recipe, adapter.Neuron(machine(here=False, **packages))).key
+
+    changed = [key(), key(**{"optimum-neuron": "0.4.4"}), key(**{"neuronx-distributed": "0.16.1"})]
+    assert len(set(changed)) == 3
+    assert key(peft="0.18.0") == key(), "it has no adapters"
+
+
+def test_recipes_that_train_whole_copies_know_nothing_of_it(capsys):
+    for name in ("bert", "gpt2-clm", "smollm2-sft"):
+        planned = plan(capsys, name, *LARGE)
+        assert planned["lacks"] == {}
+        assert not [one for one in planned["ingredients"]["hard"] if "trainer" in one or "optimum" in one]
+
+
+def test_in_small_it_is_a_plan_for_whole_copies(capsys):
+    planned = plan(capsys, "llama3-8b-lora", "--tiny", *LARGE)
+    assert planned["ingredients"]["hard"]["parallel.data_parallel_size"] == 32
+    assert planned["lacks"] == {}
+
+
+def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert app.run(["plan", "llama3-8b-lora", *LARGE]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  8 cores share a copy of the model; 4 copies train" in lines
+    said = " ".join(line.strip() for line in lines)
+    assert "no evaluation: NeuronTrainer has none" in said
+    assert "no --resume" in said
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    "name, settings, message, hint",
+    [
+        ("gpt2-clm", ["parallel.tensor_parallel_size=2"], "a gpt2 model trains as a whole copy", "size=1"),
+        ("bert", ["parallel.zero_1=true"], "text-classification trains a whole copy", "parallel.zero_1=false"),
+        ("llama3-8b-lora", ["parallel.tensor_parallel_size=3"], "num_attention_heads is 32", "size=1"),
+        ("llama3-8b-lora", ["parallel.tensor_parallel_size=16", "model.config.num_key_value_heads=32",
+                            "model.config.vocab_size=128008"], "vocab_size is 128008", "size=8"),
+        ("llama3-8b-lora", ["training.max_seq_length=2044"], "training.max_seq_length is 2044", "size=4"),
+        ("llama3-8b-lora", ["parallel.pipeline_parallel_size=64", "parallel.tensor_parallel_size=1"], "32 layers", ""),
+        ("granite-3.3-2b-lora", ["parallel.pipeline_parallel_size=2"], "no pipeline for granite", "_size=1"),
+        ("llama3-8b-lora", ["parallel.data_parallel_size=5"], "there are 32 cores", "data_parallel_size=auto"),
+        ("llama3-8b-lora", ["training.optim=adafactor"], "training.optim is adafactor", "adamw_torch"),
+        ("llama3-8b-lora", ["training.lora.target_modules=[all-linear]"], "target_modules is all-linear", "q_proj"),
+        ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules says nothing", "q_proj"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_split_is_refused_by_the_field(capsys, name, settings, message, hint):
+    given = [word for one in settings for word in ("--set", one)]
+    error = plan(capsys, name, *LARGE, *given, code=2)["error"]
+    assert error["code"] == "bad-recipe"
+    assert message in error["message"]
+    assert hint in error["hint"]
+
+
+def test_granite_keeps_its_words_whole_and_few_key_heads_are_repeated(capsys):
+    """49,159 words are no multiple of 2; 8 key heads for 16 cores are one for two."""
+    assert plan(capsys, "granite-3.3-2b-lora", *LARGE)["status"] == "miss"
+    assert plan(capsys, "llama3-8b-lora", *LARGE, "--set", "parallel.tensor_parallel_size=16")["status"] == "miss"
+
+
+@pytest.mark.parametrize(
+    "instance, settings, message",
+    [
+        ("trn1.2xlarge", [], "tensor_parallel_size is 8, but there are 2 cores"),
+        ("trn2.48xlarge", ["parallel.pipeline_parallel_size=3"], "24 cores share a model, but there are 64"),
+    ],
+)
+def test_a_machine_that_does_not_hold_whole_copies_is_refused(capsys, instance, settings, message):
+    given = [word for one in settings for word in ("--set", one)]
+    error = plan(capsys, "llama3-8b-lora", "--compiler", "neuron", "--instance", instance, *given, code=2)["error"]
+    assert message in error["message"]
+
+
+@pytest.mark.parametrize("trial", [True, False])
+def test_there_is_a_worker_for_each_core(tmp_path, trial):
+    recipe = load(zoo.recipe_path("llama3-8b-lora"))
+    neuron = adapter.Neuron(machine())
+    watch = neuron.watch(recipe, tmp_path, trial=trial, found=not trial, strict=False)
+    assert watch.workers == 32
+    assert "--nproc_per_node=32" in watch.prefix
+    assert neuron.settings(recipe)["backend"] == split.BACKEND
+    two = load(zoo.recipe_path("llama3-8b-lora"), ["parallel.data_parallel_size=2"])
+    assert neuron.watch(two, tmp_path, trial=trial, found=True, strict=False).workers == 16
+    assert neuron.settings(load(zoo.recipe_path("bert"))) == {}
+
+
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        ({"without": ["optimum-neuron"]}, "optimum-neuron is not installed: parallel.tensor_parallel_size needs it"),
+        ({"neuronx-distributed": "0.1"}, "neuronx-distributed is not installed"),  # PyPI's placeholder
+        ({"without": ["peft"]}, "peft is not installed"),
+        ({"optimum-neuron": "0.3.0"}, "optimum-neuron 0.3.0 is too old"),
+        ({"without": ["optimum-neuron"], "here": False}, "the registry does not have for this toolchain"),
+    ],
+)
+def test_without_what_splits_models_nothing_is_planned(found, words):
+    recipe = load(zoo.recipe_path("llama3-8b-lora"))
+    with pytest.raises(CompilerUnavailableError, match=words) as raised:
+        prepare(recipe, adapter.Neuron(machine(**found)))
+    assert raised.value.hint
+    assert prepare(load(zoo.recipe_path("bert")), adapter.Neuron(machine(**found))).key
+
+
+def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(host, "this_host", machine)
+    monkeypatch.setenv(facts.CACHE_URL, str(tmp_path / "root"))
+    monkeypatch.chdir(tmp_path)
+    command = ["train", "llama3-8b-lora", "--compiler", "neuron", "--resume", "auto", "--format", "json"]
+    assert app.run(command) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"] == "llama3-8b-lora cannot be resumed"
+    assert "NeuronTrainer" in error["cause"]

@@ -1,0 +1,94 @@
+"""Labels of rows: which classes there are, and what is none."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit import rows
+from cachekit.errors import DataError
+
+
+def test_one_number_in_two_spellings_is_refused():
+    """They were two classes: half of the rows got the one, half the other."""
+    with pytest.raises(DataError, match=r"'1' and '1.0' are one number"):
+        rows.label_names(["0", "1", "0", "1.0"], "a.csv")
+    assert rows.label_names(["0.0", "1.0"], "a.csv") == ["0.0", "1.0"]
+
+
+@pytest.mark.parametrize(
+    "values, names",
+    [
+        (["b", "a", "b"], ["a", "b"]),
+        (["neutral", "bad", "good"], ["bad", "good", "neutral"]),
+        ([" a ", "a", "b"], ["a", "b"]),
+        ([1, 0], ["0", "1"]),
+        (["1", "0"], ["0", "1"]),
+        ([10, 9, 2], [str(n) for n in range(11)]),
+        (["10", "9"], [str(n) for n in range(11)]),
+        ([2, 0], ["0", "1", "2"]),
+        ([1.0, 0.0], ["0", "1"]),
+        ([True, False], ["0", "1"]),
+        ([1, 1.0, "1", True, 0], ["0", "1"]),
+        ([0.5, 1.0], ["0.5", "1"]),
+        (["1", "a"], ["1", "a"]),
+        (["True", "False"], ["False", "True"]),
+        (["1-2", "3-4"], ["1-2", "3-4"]),
+        (["-", "+"], ["+", "-"]),
+        (["--1", "--2"], ["--1", "--2"]),
+    ],
+)
+def test_classes_are_in_the_order_of_their_numbers_or_the_alphabet(values, names):
+    assert rows.label_names(values, "a.csv") == names
+
+
+@pytest.mark.parametrize("empty", [None, "", "  ", float("nan")])
+def test_a_missing_label_has_its_row(empty):
+    with pytest.raises(DataError) as caught:
+        rows.label_names(["a", "b", empty, "a"], "a.csv")
+    assert caught.value.message == "a.csv, row 3 has no label"
+    assert "data.label_column" in caught.value.hint
+
+
+@pytest.mark.parametrize("values", [["a"], ["a", "a "], [0, 0.0, False], ["5"]])
+def test_one_class_is_refused(values):
+    with pytest.raises(DataError, match="has one class only") as caught:
+        rows.label_names(values, "a.csv")
+    assert "two" in caught.value.cause
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(DataError, match=r"a\.csv has no rows"):
+        rows.label_names([], "a.csv")
+
+
+@pytest.mark.parametrize("values", [[0, 1000], ["1999", "2004"], [-1, 1], ["-1", "0", "1"], [10**6, 10**6 + 1]])
+def test_numbers_that_are_no_class_numbers_are_refused(values):
+    with pytest.raises(DataError, match="not class numbers") as caught:
+        rows.label_names(values, "a.csv")
+    assert str(max(map(int, values))) in caught.value.cause
+    assert "names" in caught.value.hint
+
+
+LABELS = st.one_of(
+    st.integers(-3, 30),
+    st.integers(-3, 30).map(float),
+    st.booleans(),
+    st.floats(),
+    st.text(max_size=3),
+    st.text("0123456789-+. ", max_size=4),
+    st.sampled_from(["01", "-0", "\uff11", "²", "--1", "1" * 5000]),
+)
+
+
+@settings(max_examples=600)
+@given(st.lists(LABELS, max_size=8))
+def test_each_label_is_one_of_the_classes(values):
+    """The worker finds a class by its name, or else by its number."""
+    try:
+        names = rows.label_names(values, "a.csv")
+    except DataError:
+        return
+    assert len(names) == len(set(names)) >= 2
+    for text in (rows.label_text(value, "") for value in values):
+        assert text in names or (text.isdecimal() and int(text) < len(names))
+    assert rows.label_names(reversed(values), "a.csv") == names
