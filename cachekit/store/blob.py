@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from cachekit.record import File
-from cachekit.store.verify import Sink, Verifier
+from cachekit.store.ordinary import opened
+from cachekit.store.verify import Sink, Verifier, reason_of
 
 
 class Blob:
@@ -29,15 +32,19 @@ class Blob:
         self._verifier = verifier
         self._outcome: list[str] = []
         self._beside: threading.Thread | None = None
-        self._named = self._looked_at = ""  # which file it was when it was named, and when it was looked at
+        self._source: BinaryIO | None = None  # the file as it was when it was named; another may take its place
 
     @property
     def path(self) -> Path:
         """The file, for whoever reads it by himself. From now on its digest is computed beside that."""
-        if self._beside is None:
-            self._named = self._which()
-            self._beside = threading.Thread(target=self._look, daemon=True)
-            self._beside.start()
+        if self._source is None and not self._outcome:
+            try:
+                self._source = opened(self.location, buffering=0)
+            except OSError as error:
+                self._outcome.append(reason_of(error))
+            else:
+                self._beside = threading.Thread(target=self._look_at, args=(self._source,), daemon=True)
+                self._beside.start()
         return self.location
 
     def through(self, sink: Sink) -> None:
@@ -53,28 +60,29 @@ class Blob:
 
     def end(self) -> str:
         """What is wrong with the bytes that were used; empty where they are what the record says."""
-        if self._beside is not None:
+        if self._beside is not None and self._source is not None:
             self._beside.join()
-            # Another may have been put in its place: was it the one before that was looked at, or the one after?
-            if self._looked_at != self._named:
-                return "it was replaced while it was read"
-            if self._which() != self._named:
+            with self._source:
+                replaced = not self._lies_there(self._source)
+            # The reader opened the one that was looked at, or one that came after: whoever publishes hashes it first.
+            # The last of them is looked at here, for what else may have put it there.
+            if replaced:
                 self._look()
         if not self._outcome:
             self._look()
         return next(filter(None, self._outcome), "")
 
-    def _which(self) -> str:
+    def _lies_there(self, source: BinaryIO) -> bool:
         try:
-            status = self.location.stat()
-        except OSError as error:
-            return error.strerror or str(error)
-        return f"{status.st_dev} {status.st_ino}"
+            return os.path.samestat(os.fstat(source.fileno()), self.location.stat())
+        except OSError:
+            return False
 
     def _look(self) -> None:
-        before = self._which()
         self._outcome.append(self._verifier.damage(self._file, "pieces"))
-        self._looked_at = before if before == self._which() else ""
+
+    def _look_at(self, source: BinaryIO) -> None:
+        self._outcome.append(self._verifier.damage_of(source, self._file, "pieces"))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from msgspec import Struct
 
@@ -65,28 +65,35 @@ class Verifier:
         """
         return self._examine(file, trust)[0]
 
+    def damage_of(self, source: BinaryIO, file: File, trust: Trust) -> str:
+        """As `damage`, of a blob that was opened before: another may lie in its place by now."""
+        try:
+            return self._judge(source.fileno(), file, trust)[0]
+        except OSError as error:
+            return reason_of(error)
+
     def _examine(self, file: File, trust: Trust) -> tuple[str, tuple[str, ...]]:
         """As `damage`; and the checksums of the pieces of what is whole and was read."""
-        path = self._layout.blob(file.sha256)
         try:
-            with opened(path, buffering=0) as source:
-                before = os.fstat(source.fileno())
-                if before.st_size != file.size:
-                    return f"{before.st_size:,} bytes instead of {file.size:,}", ()
-                note = self._noted(file.sha256)
-                if trust == "state" and note and note.state == _state(before):
-                    return "", note.pieces
-                pieces = self._compare(source.fileno(), file, None if trust == "nothing" else note)
-                if not pieces:
-                    return "its digest does not fit", ()
-                after = os.fstat(source.fileno())
-                # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
-                if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                    return "it changed while it was read", ()
-        except FileNotFoundError:
-            return MISSING, ()
+            with opened(self._layout.blob(file.sha256), buffering=0) as source:
+                return self._judge(source.fileno(), file, trust)
         except OSError as error:
-            return error.strerror or str(error), ()
+            return reason_of(error), ()
+
+    def _judge(self, handle: int, file: File, trust: Trust) -> tuple[str, tuple[str, ...]]:
+        before = os.fstat(handle)
+        if before.st_size != file.size:
+            return f"{before.st_size:,} bytes instead of {file.size:,}", ()
+        note = self._noted(file.sha256)
+        if trust == "state" and note and note.state == _state(before):
+            return "", note.pieces
+        pieces = self._compare(handle, file, None if trust == "nothing" else note)
+        if not pieces:
+            return "its digest does not fit", ()
+        after = os.fstat(handle)
+        # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
+        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            return "it changed while it was read", ()
         found = _Note(_state(before), pieces)
         if found != note and _state(after) == _state(before):
             self._note(file.sha256, found)
@@ -103,10 +110,8 @@ class Verifier:
         for _ in range(2):
             try:
                 source = opened(self._layout.blob(file.sha256), buffering=0)
-            except FileNotFoundError:  # the sink's own is the sink's
-                return MISSING
-            except OSError as error:
-                return error.strerror or str(error)
+            except OSError as error:  # the sink's own is the sink's
+                return reason_of(error)
             with source:
                 whole = os.fstat(source.fileno()).st_size == file.size
                 if whole and _pieces_fit(source.fileno(), file.size, pieces, sink):
@@ -162,6 +167,11 @@ class Verifier:
             # as well, so that a note and a blob that changed places together do not vouch for each other.
             text = "\n".join((sha256, note.state, *note.pieces))
             (self._layout.verified / sha256).write_text(text, encoding="ascii")
+
+
+def reason_of(error: OSError) -> str:
+    """Why a blob cannot be read, in words for whoever needs it."""
+    return MISSING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
 
 
 def _state(status: os.stat_result) -> str:
