@@ -6,7 +6,6 @@ share a key: a fine-tune of a model compiles to the same graphs as the model its
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import textwrap
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit import config_spelling, model_config, zoo
+from cachekit import config_spelling, model_config, model_folder, zoo
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.gated import gated
 from cachekit.recipe import Recipe
@@ -119,57 +118,51 @@ def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
     }
 
 
-def local_folder(recipe: Recipe) -> Path | None:
-    """The folder of the model's files, where the recipe names one on this machine; None where the Hub has them.
-
-    Raises:
-        RecipeError: It names a folder or package that is not there.
-    """
-    model = recipe.model
-    if model.path:
-        folder = Path(model.path)
-        if not folder.is_dir():
-            raise RecipeError(f"model.path {folder} is not a folder", hint="it must hold config.json and weights")
-        return folder
-    if model.package:
-        package, _, inner = model.package.partition("/")
-        try:
-            spec = importlib.util.find_spec(package)
-        except (ImportError, ValueError) as error:
-            raise RecipeError(f"model.package {package!r} is no package's name", cause=str(error)) from error
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            if (Path(place) / inner).is_dir():
-                return Path(place) / inner
-        if spec is not None:
-            raise RecipeError(
-                f"package {package} has no folder {inner!r}", hint="look where the package keeps config.json"
-            )
-    return None
-
-
 def resolve(recipe: Recipe) -> Architecture:
     """Find the architecture of a recipe's model: its folder, the registry, the Hub cache, and last the Hub.
 
+    Where a package gives the weights, the key is the same with and without it: what `model.id` says of the registry is
+    compared with the package's own config, and nobody else is asked for a config in its place.
+
     Raises:
-        RecipeError: The model's files are not where the recipe says, or its config is no config.
+        RecipeError: The model's files are not where the recipe says, its config is no config, or a package's config is
+            another than that of `model.id`.
         UnknownNameError: Nobody knows the model.
     """
     model = recipe.model
-    folder = local_folder(recipe)
+    folder = model_folder.of(recipe)
+    entry = zoo.model(model.id) if model.id is not None else None
     if folder is not None:
-        return _with_overrides(recipe, model_config.read(folder / "config.json"), str(folder))
-    if model.id is None:
-        raise RecipeError(
-            f"package {(model.package or '').partition('/')[0]} is not installed",
-            hint="pip install it, or give model.id of a registry model",
-        )
-    entry = zoo.model(model.id)
+        config = model_config.read(folder / "config.json")
+        if model.package and entry is not None:
+            _check_same(recipe, config, entry.config)
+        return _with_overrides(recipe, config, str(folder))
     if entry is not None:
         return _with_overrides(recipe, entry.config, "registry")
+    if model.package or model.id is None:
+        unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
+        raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
     cached = _hub_cache(model.id, model.revision)
     if cached is not None:
         return _with_overrides(recipe, model_config.read(cached), "Hub cache")
     return _with_overrides(recipe, model_config.read(_download(model.id, model.revision)), "Hub")
+
+
+def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse a package whose model is another than the one that `model.id` names, on machines without the package."""
+    found = []
+    for config in (own, known):
+        kind = model_config.model_type(config, str(recipe.model.package))
+        found.append({"model_type": kind, **graph_fields(config, zoo.architecture_defaults(kind))})
+    differ = [name for name in sorted({**found[0], **found[1]}) if found[0].get(name) != found[1].get(name)]
+    if differ:
+        name = differ[0]
+        raise RecipeError(
+            f"model.package {recipe.model.package} holds another model than model.id {recipe.model.id}",
+            cause=f"{name} is {found[0].get(name)} and {found[1].get(name)}"
+            + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""),
+            hint="remove model.id, or name the model that the package holds",
+        )
 
 
 def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:

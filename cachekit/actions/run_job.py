@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from cachekit import architecture, ingredients
+from cachekit import ingredients, model_folder
 from cachekit.actions import attempts
 from cachekit.actions.live import LiveRoot
 from cachekit.actions.prepare import Prepared
@@ -57,7 +57,7 @@ def run_job(
         CachekitError: The worker failed.
     """
     recipe, compiler = prepared.recipe, session.compiler
-    folder = architecture.local_folder(recipe)
+    folder = model_folder.of(recipe)
     weights = str(folder) if folder else recipe.model.id or ""
     job = Job(
         mode=mode,

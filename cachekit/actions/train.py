@@ -24,6 +24,7 @@ from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageError
 from cachekit.ingredients import check_data
+from cachekit.model_folder import check_package
 from cachekit.record import Record
 from cachekit.training import Result
 
@@ -116,6 +117,7 @@ def train(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
+    check_package(prepared.recipe)
     if resume and (reason := prepared.fingerprint.lacks.get("resume")):
         raise UsageError(
             f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to train anew"

@@ -27,6 +27,7 @@ from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.ingredients import check_data
+from cachekit.model_folder import check_package
 from cachekit.record import Record
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
@@ -116,6 +117,7 @@ def warm(
     planned = structs.replace(planned, record=None, found=None) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
+    check_package(prepared.recipe)
     try:
         session.store.check_writable(place_of(prepared))
     except StoreError as error:

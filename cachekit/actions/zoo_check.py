@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit import architecture, ingredients, model_config, recipe, zoo
+from cachekit import architecture, ingredients, model_config, model_folder, recipe, zoo
 from cachekit.errors import CachekitError
 from cachekit.ingredients import Fingerprint
 from cachekit.recipe import Recipe, tasks
@@ -117,7 +117,7 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
     if entry is not None and loaded.task not in entry.tasks:
         able = ", ".join(entry.tasks)
         yield Finding(where, f"model.id {loaded.model.id} is not for {loaded.task}", f"it is for {able}")
-    here = loaded.model.path or (loaded.model.package and architecture.local_folder(loaded))
+    here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
         yield Finding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
