@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cachekit import rows
+from cachekit import rows, saved_rows
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe
 
@@ -19,6 +19,8 @@ def of(recipe: Recipe) -> dict[str, Path]:
     """The folders of a recipe's splits; empty where its data has another form."""
     path = recipe.data.path
     if recipe.task != "image-classification" or not path or not Path(path).is_dir():
+        return {}
+    if saved_rows.of(path):
         return {}
     entries = sorted(Path(path).iterdir())
     if any(e.is_file() and e.suffix in rows.SUFFIXES and e.stem.lower() in rows.SPLIT_NAMES["train"] for e in entries):

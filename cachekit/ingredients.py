@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cachekit import image_folders, rows, zoo
+from cachekit import image_folders, rows, saved_rows, zoo
 from cachekit.architecture import Architecture, graph_fields
 from cachekit.errors import DataError, RecipeError
 from cachekit.key import Ingredients
@@ -84,7 +84,7 @@ class Fingerprint(Struct, frozen=True):
 def labels_of(recipe: Recipe) -> list[str]:
     """The names of the classes, in the order of their numbers; none for a task without classes.
 
-    From the recipe where it says them, else from the local training file.
+    From the recipe where it says them, else from the local training file, or from what was saved with a data set.
 
     Raises:
         DataError: They can be had from neither.
@@ -98,6 +98,9 @@ def labels_of(recipe: Recipe) -> list[str]:
         return [str(number) for number in range(data.num_labels)]
     if folders := image_folders.of(recipe):
         return image_folders.classes(folders["train"])
+    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
+    if (saved := saved_rows.of(data.path)) and (names := saved_rows.classes(saved["train"], column)):
+        return list(names)
     path = train_file(recipe)
     if path is None or path.suffix.lower() == ".parquet":
         raise DataError(
@@ -105,7 +108,6 @@ def labels_of(recipe: Recipe) -> list[str]:
             cause="their number shapes the model's head, and can be read from local text files only",
             hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
         )
-    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
     options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
     values = (row[column] for row in rows.read(path, {column: "label_column"}, **options))
     if "label_column" in fields.nested:  # one for each word
@@ -142,7 +144,7 @@ def choices_of(recipe: Recipe) -> int:
 
 
 def train_file(recipe: Recipe) -> Path | None:
-    """The local training file; None where the data comes from the Hub.
+    """The local training file; None where the data comes from the Hub, or from a data set that was saved on disk.
 
     Raises:
         DataError: The folder has none, or the recipe names no data at all.
@@ -150,10 +152,10 @@ def train_file(recipe: Recipe) -> Path | None:
     data = recipe.data
     if data.train_file:
         return Path(data.train_file)
+    if data.id or saved_rows.of(data.path):
+        return None
     if data.path:
         return rows.split_files(Path(data.path))["train"]
-    if data.id:
-        return None
     raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
 
 
@@ -171,26 +173,48 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
         if not all(Path(name).exists() for name in named if name):
             return
+    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
     if folders := image_folders.of(recipe):
+        _check_read(recipe, folders)
         image_folders.classes(folders["train"])
         return
-    first = train_file(recipe)
-    if first is None:
+    if saved := saved_rows.of(data.path):
+        _check_read(recipe, saved)
+        for folder in saved.values():
+            saved_rows.check(folder, columns)
         return
-    data = recipe.data
-    files = (
-        rows.split_files(Path(data.path)).values()
-        if data.path
-        else [Path(name) for name in (data.train_file, data.validation_file, data.test_file) if name]
-    )
-    columns, fields = tasks.read_columns(recipe), tasks.fields(recipe)
+    if train_file(recipe) is None:
+        return
+    if data.path:
+        files = rows.split_files(Path(data.path))
+        _check_read(recipe, files)
+    else:
+        given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+        files = {name: Path(path) for name, path in given.items() if path}
     options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
-    for path in files:
+    for path in files.values():
         if path.suffix.lower() != ".parquet":
             table = rows.read(path, columns, **options)
             if next(table, None) is None:
                 raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+
+
+def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:
+    """Refuse what a recipe says of its rows and what lies in `data.path` puts out of use.
+
+    `recipe.unread` knows what the recipe alone tells; what is in a folder is known where the folder is.
+    """
+    data, suffixes = recipe.data, {path.suffix.lower() for path in found.values()}
+    unread = {
+        "validation_fraction": data.validation_fraction if "validation" in found else None,
+        "delimiter": data.delimiter if not suffixes & rows.DELIMITED else None,
+        "encoding": data.encoding if data.encoding != "utf-8" and not suffixes - {"", ".parquet"} else None,
+    }
+    why = f"the rows come from {', '.join(path.name for path in found.values())} of data.path"
+    for name, value in unread.items():
+        if value is not None:
+            raise DataError(f"data.{name} is {value!r}, and means nothing here", cause=why, hint=f"remove data.{name}")
 
 
 def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def _delimited(
         header = [name.strip() for name in next(reader, [])]
     except (csv.Error, TypeError, ValueError) as error:
         raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
-    _require(path, header, columns)
+    require(path, header, columns)
     for name in wanted:
         if header.count(name) > 1:
             raise DataError(
@@ -366,13 +366,24 @@ def _check_columns(
         if not isinstance(row, dict):
             raise DataError(f"{path}, {where}: not an object", hint='{"text": ..., "label": ...}')
         if not all(name in row for name in columns):
-            _require(path, list(row), columns, where)
+            require(path, list(row), columns, where)
         for name, field in columns.items():
             check_value(row[name], name, field, f"{path}, {where}", nested=field in nested)
         yield row
 
 
-def _require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
+def require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
+    """Refuse rows that lack a column.
+
+    Args:
+        path: Where they are.
+        have: Their columns.
+        columns: The columns that must be there, each with the recipe's field of `data` that names it.
+        where: The row, where not all have the same.
+
+    Raises:
+        DataError: One is not there; the hint names one that may be meant.
+    """
     for name, field in columns.items():
         if name not in have:
             # Not one that another field names.

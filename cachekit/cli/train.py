@@ -65,6 +65,7 @@ def command(
     from cachekit.actions.prepare import prepare
     from cachekit.actions.train import train
     from cachekit.compilers import Node
+    from cachekit.ingredients import check_data
     from cachekit.journal import Journal
     from cachekit.store import Store
 
@@ -83,6 +84,7 @@ def command(
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))
         if dry_run:
+            check_data(loaded, absent_ok=True)
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         options.check_output(target)
         done = train(

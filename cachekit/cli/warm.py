@@ -73,6 +73,7 @@ def command(
     from cachekit.actions.warm import warm
     from cachekit.compilers import Node
     from cachekit.errors import UsageError
+    from cachekit.ingredients import check_data
 
     out.setup(format, quiet=quiet, verbose=verbose)
     options.check_contradiction(require_warm=require_warm, recache=recache)
@@ -97,6 +98,7 @@ def command(
                 called = options.named(entry.recipe, given, home, compiler, tiny=tiny)
                 prepared = prepare(loaded, session.compiler, called)
                 if dry_run:
+                    check_data(loaded, absent_ok=True)
                     return plan(prepared, session.store, session.chain).as_dict()
                 return warm(session, prepared, recache=recache, require_warm=require_warm).as_dict()
 
@@ -107,6 +109,7 @@ def command(
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         if dry_run:
+            check_data(loaded, absent_ok=True)
             return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
         if check_build:
             return _checked(session, prepared)

@@ -56,7 +56,8 @@ class Data(_Strict, frozen=True):
         config: Its configuration's name.
         revision: Its revision.
         train_split: Split names on the Hub; validation and test are optional.
-        path: Local folder that holds `train.*`, and may hold `validation.*` (`val`, `dev`) and `test.*`.
+        path: Local folder that holds `train.*`, and may hold `validation.*` (`val`, `dev`) and `test.*`; or what
+            `datasets` wrote with `save_to_disk`.
         train_file: Local files, instead of `path`; csv, tsv, txt, json, jsonl or parquet. To language models a .txt
             file without a `delimiter` is plain text, each line a row.
         delimiter: Of csv, tsv and txt files; found from the header by default.
@@ -78,7 +79,7 @@ class Data(_Strict, frozen=True):
         source_prefix: Put before each source, `translate English to French: `.
         labels: The classes' names in the order of their numbers; else `num_labels`; else read from a local file.
         validation_fraction: Taken from the end of the shuffled training rows where no validation rows are given; of
-            plain text, whose lines go on in one another, its end.
+            plain text, whose lines go on in one another, its end. A tenth by default.
         max_train_samples: Use that many rows at the most.
     """
 
@@ -115,7 +116,7 @@ class Data(_Strict, frozen=True):
     source_prefix: Text | None = None
     labels: Annotated[tuple[Text, ...], Meta(min_length=2)] | None = None
     num_labels: Annotated[int, Meta(ge=2, le=1_000_000)] | None = None
-    validation_fraction: OpenFraction = 0.1
+    validation_fraction: OpenFraction | None = None
     max_train_samples: Positive | None = None
     max_eval_samples: Positive | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cachekit import image_folders, rows
+from cachekit import image_folders, rows, saved_rows
 from cachekit.errors import DataError
 from cachekit.gated import gated
 from cachekit.recipe import Recipe, tasks
@@ -16,6 +16,7 @@ from cachekit.recipe import Recipe, tasks
 # Columns of texts that a model learns from: where all are empty, another one is meant. Language models say so already.
 TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column"})
 SPLITS = ("train", "validation", "test")
+HELD_BACK = 0.1  # of the training rows, for validation
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def splits(
         order = list(range(len(found["train"])))
         if "train" not in running:
             random.Random(seed).shuffle(order)  # noqa: S311 - a sample, no secret
-        found["train"], found["validation"] = _split(found["train"], data.validation_fraction, order)
+        fraction = data.validation_fraction or HELD_BACK
+        found["train"], found["validation"] = _split(found["train"], fraction, order)
         running = {*running, "validation"} if "train" in running else running
     limits = {"train": data.max_train_samples, "validation": data.max_eval_samples, "test": data.max_eval_samples}
     return {name: _sample(split, limits[name], seed, name in running) for name, split in found.items()}
@@ -129,6 +131,8 @@ def _from_files(recipe: Recipe) -> dict[str, Any]:
     if folders := image_folders.of(recipe):
         image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
         return {name: image_folders.read(folder, image, label) for name, folder in folders.items()}
+    if saved := saved_rows.of(data.path):
+        return {name: _saved(folder, columns) for name, folder in saved.items()}
     if data.path:
         files = rows.split_files(Path(data.path))
     else:
@@ -141,6 +145,20 @@ def _from_files(recipe: Recipe) -> dict[str, Any]:
         else:
             found[name] = list(rows.read(path, columns, **options))
     return found
+
+
+def _saved(folder: Path, columns: Mapping[str, str]) -> Any:
+    import datasets
+
+    saved_rows.check(folder, columns)
+    try:
+        return datasets.load_from_disk(str(folder)).with_format(None)
+    except Exception as error:  # its errors have no common root
+        raise DataError(
+            f"{folder} cannot be loaded as a saved data set",
+            cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+            hint="save it again, or give files that are csv, json lines or parquet",
+        ) from error
 
 
 def _parquet(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
