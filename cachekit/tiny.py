@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cachekit import architecture, zoo
 from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.load import said_by
 
 VOCABULARY = 512
 POSITIONS = 96
@@ -64,6 +66,32 @@ WORDS = {
     "decoder_start_token_id": "[PAD]",
 }
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # the first words of the tiny tokenizer
+
+
+# Where rows come from: of these a recipe names the first that fits, and the last two go with `train_file`.
+PLACES = ("id", "path", "train_file")
+BESIDE = ("validation_file", "test_file")
+
+
+def in_small(words: Sequence[str], read: Callable[[list[str]], Recipe]) -> list[str]:
+    """What makes a recipe small, with what a user sets on top of it.
+
+    A user who names rows means those, in the columns that the recipe says, in place of the few that come along.
+
+    Args:
+        words: What the user sets, as `--set` says it.
+        read: Reads the recipe, with overrides.
+
+    Raises:
+        CachekitError: The recipe cannot be read so, or see `overrides`.
+    """
+    named = {
+        path[1] for path, value in map(said_by, words) if len(path) > 1 and path[0] == "data" and value is not None
+    }
+    if not named.intersection(PLACES):
+        return [*overrides(read(list(words))), *words]
+    words = [*(f"data.{name}=null" for name in (*PLACES, *BESIDE) if name not in named), *words]
+    return [*(word for word in overrides(read(words)) if not word.startswith("data=")), *words]
 
 
 def overrides(recipe: Recipe) -> list[str]:

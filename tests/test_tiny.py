@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from zoo_user import one_fleet, one_user  # noqa: F401 - fixtures
 
 from cachekit import architecture, tiny, zoo
+from cachekit.errors import RecipeError
 from cachekit.ingredients import check_data, labels_of
 from cachekit.recipe import load, tasks
 
@@ -20,7 +22,7 @@ for _name in RECIPES:
 
 def in_small(name: str, *overrides: str):
     path = zoo.recipes()[name]
-    return load(path, [*tiny.overrides(load(path, overrides)), *overrides])
+    return load(path, tiny.in_small(overrides, partial(load, path)))
 
 
 @pytest.mark.feature("P2")
@@ -46,6 +48,42 @@ def test_what_the_user_sets_wins():
     assert recipe.training.max_steps == 3
     assert recipe.model.config["hidden_dropout_prob"] == 0.5
     assert recipe.model.config["hidden_size"] == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("bert", "path"),
+        ("bert", "train_file"),
+        ("bert", "id"),
+        ("dataset.name", "id"),
+        ("demo", "id"),
+        ("demo", "path"),
+    ],
+)
+def test_rows_that_the_user_names_are_read_in_the_recipes_columns(name, place):
+    """Of the recipe's own rows, and of those that come along, nothing is left to complain of."""
+    said = name if "." in name else f"data.{place}"
+    name = "bert" if "." in name else name
+    full, recipe = load(zoo.recipes()[name]), in_small(name, f"{said}=/mine", "data.text_column=body")
+    assert {kind: getattr(recipe.data, kind) for kind in tiny.PLACES} == {**dict.fromkeys(tiny.PLACES), place: "/mine"}
+    assert (recipe.data.text_column, recipe.data.label_column) == ("body", full.data.label_column)
+    assert recipe.data.labels == full.data.labels
+    assert recipe.model.config["hidden_size"] == 32
+
+
+def test_the_library_takes_rows_of_ones_own_in_small_as_the_command_does():
+    from cachekit import api
+
+    said = {"data.path": "/mine"}
+    by_value = api.options.load_recipe(load(zoo.recipes()["bert"]), said, tiny=True)
+    assert by_value.data == api.options.load_recipe("bert", said, tiny=True).data
+    assert by_value.data.path == "/mine"
+
+
+def test_two_places_of_rows_are_still_refused_in_small():
+    with pytest.raises(RecipeError, match=r"data.id and data.path are both given"):
+        in_small("bert", "data.path=/mine", "data.id=a/b")
 
 
 def test_the_tokenizer_knows_every_word_of_the_rows():

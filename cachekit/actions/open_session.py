@@ -61,12 +61,12 @@ def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = Fals
     from cachekit import recipe, zoo
 
     path = zoo.recipe_path(name)
-    loaded = recipe.load(path, overrides or ())
+    words = list(overrides or ())
     if tiny:
         from cachekit import tiny as small
 
-        loaded = recipe.load(path, [*small.overrides(loaded), *(overrides or ())])
-    return loaded, str(path)
+        words = small.in_small(words, partial(recipe.load, path))
+    return recipe.load(path, words), str(path)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     if tiny:
         from cachekit import tiny as small
 
-        words = [*small.overrides(edited(recipe, words)), *words]
+        words = small.in_small(words, partial(edited, recipe))
     return edited(recipe, words) if words else recipe
 
 

@@ -104,7 +104,13 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
             fields[name] = str(base / place)
 
 
-def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
+def said_by(override: str) -> tuple[tuple[str, ...], Any]:
+    """The field that an override sets, synonyms resolved, and its value.
+
+    Raises:
+        UsageError: It is malformed.
+        RecipeError: Its value is no YAML.
+    """
     name, equals, text = override.partition("=")
     path = tuple(name.strip().split("."))
     if not equals or not all(path):
@@ -113,6 +119,11 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
             hint="for example --set training.max_seq_length=128",
         )
     path = _canonical_path(path)
+    return path, yamltext.scalar(text, f"--set {dotted(path)}")
+
+
+def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
+    path, value = said_by(override)
     place = document
     for part in path[:-1]:
         inner = place.get(part)
@@ -121,7 +132,7 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
         if not isinstance(inner, dict):
             raise UsageError(f"--set {override}: {part} has no fields", hint="`cachekit zoo schema` lists all fields")
         place = inner
-    place[path[-1]] = yamltext.scalar(text, f"--set {dotted(path)}")
+    place[path[-1]] = value
     return path
 
 
