@@ -109,9 +109,14 @@ def labels_of(recipe: Recipe) -> list[str]:
             hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
         )
     options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
-    values = (row[column] for row in rows.read(path, {column: "label_column"}, **options))
+    values = [row[column] for row in rows.read(path, {column: "label_column"}, **options)]
     if "label_column" in fields.nested:  # one for each word
-        values = (value for row in values for value in row)
+        if values and not any(values):
+            raise DataError(
+                f"{path} has no labels: every list in {column!r} is empty",
+                hint="is it another column? say data.label_column",
+            )
+        values = [value for row in values for value in row]
     return rows.label_names(values, str(path))
 
 

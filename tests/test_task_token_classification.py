@@ -163,12 +163,42 @@ def test_rows_that_are_refused(tmp_path, row, said, hint):
     assert hint in refused.value.hint
 
 
-def test_data_without_words_is_refused(tmp_path):
+EMPTY = {"tokens": [], "ner_tags": []}
+
+
+@pytest.mark.parametrize(
+    "splits, name",
+    [
+        ({"train": [EMPTY, EMPTY]}, "train"),
+        ({"train": 3, "validation": [EMPTY]}, "validation"),
+        ({"train": 3, "validation": 3, "test": [EMPTY]}, "test"),
+        ({"train": [{"tokens": ["a"], "ner_tags": ["O"]}, *[EMPTY] * 39]}, "validation"),  # held back from them
+    ],
+)
+def test_data_without_words_is_refused(tmp_path, splits, name):
     from cachekit.training import tasks
 
-    job = job_of(tmp_path, TASK, {"train": rows(3), "validation": [{"tokens": [], "ner_tags": []}]}, labels=LABELS)
-    with pytest.raises(DataError, match="the validation data has no words"):
+    splits = {split: rows(given) if isinstance(given, int) else given for split, given in splits.items()}
+    job = job_of(tmp_path, TASK, splits, labels=LABELS)
+    with pytest.raises(DataError) as refused:
         tasks.select(TASK).rows(job, lambda _: None)
+    assert refused.value.message == f"the {name} data has no words: every list in 'tokens' is empty"
+    assert "data.tokens_column" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_words_that_the_tokenizer_makes_nothing_of_are_refused_before_training(tmp_path, monkeypatch, name):
+    """The loss of an evaluation without a word is no number, and seqeval has no figures for it."""
+    splits = {"train": rows(4), "validation": rows(4)} | {name: [{"tokens": [" ", ""], "ner_tags": ["O", "O"]}] * 5}
+    with pytest.raises(DataError, match=f"the {name} data has no words that the tokenizer can read"):
+        Watched(job_of(tmp_path, TASK, splits, labels=LABELS), monkeypatch)
+
+
+def test_labels_of_rows_without_words_are_told_as_such(tmp_path):
+    wanted = job_of(tmp_path, TASK, {"train": [EMPTY] * 3}).recipe
+    with pytest.raises(DataError, match=r"train.jsonl has no labels: every list in 'ner_tags' is empty") as refused:
+        ingredients.labels_of(wanted)
+    assert "data.label_column" in refused.value.hint
 
 
 def test_a_tokenizer_that_knows_no_words_is_refused():

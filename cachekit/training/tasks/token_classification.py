@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,13 @@ class TokenClassification:
             return {"words": [data.text(word) for word in words], "labels": classes}
 
         for name, table in tables.items():
+            # Every row is looked at: one whose words and labels are not as many would end an evaluation hours later.
             counts = [len(read(row, f"{name} row {number}")["words"]) for number, row in enumerate(table, start=1)]
-            if not any(counts):
-                raise DataError(f"the {name} data has no words", hint="check data.tokens_column")
-        return data.splits(tables, job.recipe, read)
+            _check_words(name, counts, tokens)
+        splits = data.splits(tables, job.recipe, read)
+        for name, split in splits.items():  # held back from the training rows, or a sample
+            _check_words(name, (len(row["words"]) for row in split), tokens)
+        return splits
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
         """See `port.Task`."""
@@ -78,6 +81,8 @@ class TokenClassification:
         def score(features: Sequence[Feature], predictions: Any, given: Any) -> dict[str, float]:
             return figures(features, predictions, given, labels)
 
+        for name in splits.keys() - {"train"}:
+            _judged(splits[name], collate, 1)  # figures over nothing are no numbers
         return Work(
             features={**splits, "train": _judged(splits["train"], collate, most.get("train"))},
             filler={"words": [], "labels": []},
@@ -153,6 +158,19 @@ def figures(features: Sequence[Feature], predictions: Any, labels: Any, names: S
     }
 
 
+def _check_words(name: str, counts: Iterable[int], column: str) -> None:
+    """Refuse a split of which nothing can be learned, or judged: the number of words of each row is always 0.
+
+    Raises:
+        DataError: It is.
+    """
+    if not any(counts):
+        raise DataError(
+            f"the {name} data has no words: every list in {column!r} is empty",
+            hint="is it another column? say data.tokens_column; or give other rows",
+        )
+
+
 def _judged(split: Split, collate: Collator, enough: int | None) -> Split:
     """The rows that have a token with a label: the loss of a batch without any is no number, and neither is a step's.
 
@@ -167,7 +185,7 @@ def _judged(split: Split, collate: Collator, enough: int | None) -> Split:
             break
     if not kept:
         raise DataError(
-            "the training data has no words that the tokenizer can read",
+            f"the {split.name} data has no words that the tokenizer can read",
             hint="check data.tokens_column, model.tokenizer and training.max_seq_length",
         )
     return split.take(kept)
