@@ -20,6 +20,7 @@ from cachekit.recipe.schema import TaskName
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
+Said = Annotated[str, Meta(min_length=3)]  # a source, or terms: no mere dash
 
 
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,20 +42,23 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     parameters: Annotated[int, Meta(ge=1)]
     tasks: Annotated[tuple[TaskName, ...], Meta(min_length=1)]
     config: dict[str, Any]
-    source: str
+    source: Said
     aliases: tuple[str, ...] = ()
     compilers: dict[str, str] = {}
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """What an hour costs, where, on which day, and who says so; data, for a user to override."""
+    """What an hour costs, where, on which day, and who says so; data, for a user to override.
 
-    per_hour: NotNegative
-    currency: str
-    region: str
-    terms: str
-    source: str
-    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}(-\d{2})?$")]
+    None of it may be missing: a price that nobody can look up again is none.
+    """
+
+    per_hour: Annotated[float, Meta(gt=0)]
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    region: Annotated[str, Meta(pattern=r"^[a-z]{2,}(-[a-z]+)+-\d$")]
+    terms: Said
+    source: Said
+    date: Annotated[str, Meta(pattern=r"^20\d{2}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?$")]
 
 
 class Instance(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,13 +69,14 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
         target: The compiler's name for it (`trn1`, `trn2`, `inf2`); empty where no Neuron compiler applies.
         chips: Accelerators on the instance; `cores` are what a worker process drives.
         device_memory_gib: Over all chips.
+        price: None where no dated source quotes one.
     """
 
     accelerator: str
     chips: Annotated[int, Meta(ge=1)]
     cores: Annotated[int, Meta(ge=1)]
     device_memory_gib: NotNegative
-    source: str
+    source: Said
     target: str = ""
     vcpus: Count | None = None
     host_memory_gib: NotNegative | None = None
@@ -92,7 +97,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     released: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}$")]
     packages: Annotated[dict[str, str], Meta(min_length=1)]
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
-    source: str
+    source: Said
 
 
 T = TypeVar("T")
@@ -145,18 +150,31 @@ def recipe_path(name: str) -> Path:
     )
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _document(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
             f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again"
         ) from error
-    document, _ = yamltext.parse(text, str(path))
+    return yamltext.parse(text, str(path))[0]
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    return _fitting(_document(path), kind, str(path))
+
+
+def _fitting(document: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise RecipeError(f"{path} does not fit the registry's schema", cause=str(error)) from error
+        raise RecipeError(f"{where} does not fit the registry's schema", cause=str(error)) from error
+
+
+def _list(path: Path, kind: type[T]) -> dict[str, T]:
+    """A file with an entry a name; an error says whose."""
+    document = _fitting(_document(path), dict[str, Any], str(path))
+    return {name: _fitting(entry, kind, f"{path}: {name}") for name, entry in document.items()}
 
 
 def model_files() -> Iterator[Path]:
@@ -211,7 +229,7 @@ def _architecture(model_type: str) -> dict[str, Any]:
 
 def instances() -> dict[str, Instance]:
     """All instance types of the registry by name."""
-    return _read(_root() / "registry" / "instances.yaml", dict[str, Instance])
+    return _list(_root() / "registry" / "instances.yaml", Instance)
 
 
 def instance(name: str) -> Instance:
@@ -225,7 +243,7 @@ def instance(name: str) -> Instance:
 
 def toolchains() -> dict[str, Toolchain]:
     """All toolchains of the registry by name, oldest first."""
-    return _read(_root() / "registry" / "toolchains.yaml", dict[str, Toolchain])
+    return _list(_root() / "registry" / "toolchains.yaml", Toolchain)
 
 
 def toolchain(name: str) -> Toolchain:

@@ -218,7 +218,7 @@ def test_a_model_entry_that_does_not_fit_is_refused(copy, old, new, field):
 )
 def test_an_instance_that_does_not_fit_is_refused(copy, old, new, field):
     edit(copy / "registry/instances.yaml", old, new)
-    with pytest.raises(RecipeError, match=r"instances\.yaml does not fit") as caught:
+    with pytest.raises(RecipeError, match=r"instances\.yaml: trn1\.2xlarge does not fit") as caught:
         zoo.instances()
     assert field in caught.value.cause
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import msgspec
 import pytest
 from zoo_cases import RECIPES, REGISTRY
 
@@ -229,7 +230,55 @@ def test_what_is_wrong_with_the_registry(command, copy):
 def test_a_list_that_cannot_be_read(command, copy, name):
     (copy / "registry" / f"{name}.yaml").write_text("a: 1\n")
     found = command("zoo", "check", "-f", "json", code=2).json["findings"]
-    assert any(f"{name}.yaml does not fit" in finding["problem"] for finding in found)
+    assert any(f"{name}.yaml: a does not fit" in finding["problem"] for finding in found)
+
+
+WHOLE = {
+    "per_hour": 1.5,
+    "currency": "USD",
+    "region": "us-east-1",
+    "terms": "on demand",
+    "source": "somebody's page",
+    "date": "2026-06-25",
+}
+
+
+@pytest.mark.parametrize("missing", [None, *sorted(WHOLE)])
+def test_a_price_without_its_source_or_date_or_place_is_refused(command, copy, missing):
+    path = copy / "registry" / "instances.yaml"
+    price = {name: value for name, value in WHOLE.items() if name != missing}
+    entry = {"accelerator": "a10g", "chips": 1, "cores": 1, "device_memory_gib": 24, "source": "a page", "price": price}
+    path.write_text(f"{path.read_text()}\ng6.xlarge: {json.dumps(entry)}\n")
+    answer = command("zoo", "check", "-f", "json", code=2 if missing else 0)
+    problems = [finding["problem"] for finding in answer.json["findings"] if finding["where"] == "instances.yaml"]
+    assert bool(problems) == bool(missing)
+    if missing:
+        assert "instances.yaml: g6.xlarge does not fit" in problems[0]
+        assert f"`{missing}` - at `$.price`" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("per_hour", 0),
+        ("per_hour", -1),
+        ("currency", "$"),
+        ("currency", ""),
+        ("region", ""),
+        ("region", "somewhere"),
+        ("terms", ""),
+        ("source", ""),
+        ("source", "-"),
+        ("date", "2026"),
+        ("date", "2026-13"),
+        ("date", "last year"),
+        ("date", ""),
+    ],
+)
+def test_a_price_that_nobody_could_look_up_again_is_refused(name, value):
+    msgspec.convert(WHOLE, zoo.Price)
+    with pytest.raises(msgspec.ValidationError, match=rf"\$\.{name}"):
+        msgspec.convert({**WHOLE, name: value}, zoo.Price)
 
 
 def test_a_name_of_two_models(command, copy):
