@@ -165,27 +165,37 @@ def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]
         )
 
 
+def positions(found: Architecture, field: str = "max_seq_length") -> int | None:
+    """The tokens that a model has positions for; None where it says no number.
+
+    Args:
+        found: The model's.
+        field: Of `training`: what it calls a target is the decoder's.
+    """
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    half = "decoder" if field == "max_target_length" else "encoder"
+    usual = merged.get("max_position_embeddings") or merged.get("n_positions")
+    number = merged.get(f"max_{half}_position_embeddings", usual)
+    # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
+    offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
+    return number - offset if isinstance(number, int) else None
+
+
 def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:
     """Refuse a length that the model has no positions for, before anything is loaded.
 
     Args:
         found: The model's.
         length: In tokens.
-        field: Of `training`, that asks for it; what it calls a target is the decoder's.
+        field: Of `training`, that asks for it; see `positions`.
 
     Raises:
         RecipeError: It is too long.
     """
-    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
-    half = "decoder" if field == "max_target_length" else "encoder"
-    usual = merged.get("max_position_embeddings") or merged.get("n_positions")
-    positions = merged.get(f"max_{half}_position_embeddings", usual)
-    # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
-    offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
-    if isinstance(positions, int) and length > positions - offset:
+    most = positions(found, field)
+    if most is not None and length > most:
         raise RecipeError(
-            f"training.{field} is {length}, the model has {positions - offset} positions",
-            hint=f"--set training.{field}={positions - offset}",
+            f"training.{field} is {length}, the model has {most} positions", hint=f"--set training.{field}={most}"
         )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachekit import zoo
+from cachekit.architecture import Architecture, positions
 from cachekit.recipe import Recipe, load_text
 from cachekit.recipe.importing import convert
-from cachekit.recipe.importing.draft import Note
+from cachekit.recipe.importing.draft import Draft, Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,21 @@ def new_recipe(source: Path) -> NewRecipe:
         RecipeError: It cannot be read, is of no kind that is known, or of a task that recipes have none of.
     """
     draft = convert(source)
+    _shorten(draft)
     text = draft.text(source.name)
     notes = sorted(draft.notes, key=lambda note: not note.todo)
     return NewRecipe(text, load_text(text, source=source.name), tuple(notes))
+
+
+def _shorten(draft: Draft) -> None:
+    """Make a length that the source does not say itself one that the model has positions for."""
+    named = draft.get("model.id")
+    entry = zoo.model(named) if isinstance(named, str) else None
+    if entry is None:
+        return
+    found = Architecture({**entry.config, **(draft.get("model.config") or {})}, "registry")
+    for field in ("max_seq_length", "max_target_length"):
+        length, most = draft.get(f"training.{field}"), positions(found, field)
+        if f"training.{field}" in draft.assumed and most is not None and length is not None and length > most:
+            draft.set(f"training.{field}", most)
+            draft.drop(f"training.{field}", f"the model has {most} positions, fewer than the script's default", length)

@@ -64,6 +64,7 @@ class Draft:
         fields: By section.
         environment: Variables for the worker.
         notes: What could not be carried over.
+        assumed: Fields that are the source's defaults, which it does not say itself.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Draft:
     fields: dict[str, dict[str, Any]] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    assumed: set[str] = field(default_factory=set)
 
     def set(self, path: str, value: Any) -> None:
         """Set a field, `training.learning_rate`; what is set later wins."""
@@ -99,6 +101,11 @@ class Draft:
         note = Note(_plain(what + words), why)
         if note not in self.notes:
             self.notes.append(note)
+
+    def relative(self, what: str, path: str) -> None:
+        """Note that a path is read from another folder than where the source was."""
+        if not path.startswith(("/", "~")):
+            self.drop(what, "a relative path starts at the recipe's folder, not at the working one", path)
 
     def must(self, what: str, why: str) -> None:
         """Note what somebody must add."""

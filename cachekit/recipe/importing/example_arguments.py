@@ -34,6 +34,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "run_summarization": {"max_seq_length": 1024, "max_target_length": 128},
     "run_translation": {"max_seq_length": 1024, "max_target_length": 128},
 }
+# Scripts that fill a batch up to its longest text where nothing is said, which would be a graph a length.
+DYNAMIC = frozenset({"run_ner", "run_swag"})
+# What a call that only compiles makes few of.
+EXTRACTING = ("max_steps", "max_train_samples", "max_eval_samples")
+# The model of a script that needs none named.
+MODELS = {"run_image_classification": "google/vit-base-patch16-224-in21k"}
+# How a script finds the columns of a file that somebody brings, and the fields that name them.
+FIRST_COLUMNS = {
+    "run_glue": ("sentence1 and sentence2, or the first two", "data.text_column and data.text_pair_column"),
+    "run_summarization": ("the first two", "data.source_column and data.target_column"),
+}
 # Names of training arguments, where a recipe has another.
 TRAINING = {
     "evaluation_strategy": "eval_strategy",
@@ -154,8 +165,8 @@ REASONS = {
     "deepspeed": "another way to split a model; parallel.zero_1 shards the optimizer's state",
     "use_fsdp": "another way to split a model; parallel.zero_1 shards the optimizer's state",
     "fsdp": "another way to split a model; parallel.zero_1 shards the optimizer's state",
-    "train_dir": "a folder of images is not read; data.id, or files with a column of images",
-    "validation_dir": "a folder of images is not read; data.id, or files with a column of images",
+    "train_dir": "data.path is a folder that holds train/ and validation/, with a folder a class in each",
+    "validation_dir": "data.path is a folder that holds train/ and validation/, with a folder a class in each",
     "ignore_mismatched_sizes": "a head of another size is made anew in any case",
     "trust_remote_code": "only architectures of Transformers itself can be given a key",
     "num_beams": "evaluation takes the model's own generation settings",

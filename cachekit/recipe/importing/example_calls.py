@@ -90,3 +90,14 @@ def plain_value(value: Any) -> Any:
     if _NUMBER.match(value) and len(value) < 40:  # noqa: PLR2004 - no number of an argument is longer
         return int(value) if re.fullmatch(r"[-+]?\d+", value) else float(value)
     return value
+
+
+def take(left: dict[str, Any], *names: str) -> Any:
+    """The value of the first of these arguments that is given; all of them are used up."""
+    values = [left.pop(name) for name in names if name in left]
+    return values[0] if values else None
+
+
+def is_true(value: Any) -> bool:
+    """Whether a flag is on."""
+    return value is True or str(value).lower() in {"true", "1", "yes", "y", "t"}

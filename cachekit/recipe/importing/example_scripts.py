@@ -6,6 +6,7 @@ Their arguments are those of `TrainingArguments` and of three small classes in e
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import PurePosixPath
@@ -14,9 +15,9 @@ from typing import Any
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.importing import example_arguments as known
-from cachekit.recipe.importing import known_data
 from cachekit.recipe.importing.draft import Draft, lora_fields, slug
-from cachekit.recipe.importing.example_calls import Call, calls, options_of, plain_value
+from cachekit.recipe.importing.example_calls import Call, calls, is_true, options_of, plain_value, take
+from cachekit.recipe.importing.example_rows import read_rows
 from cachekit.recipe.schema import Training
 
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora"}
@@ -51,6 +52,8 @@ def convert(text: str, name: str) -> Draft:
     chosen = next((call for call in same if not call.extracts), same[0])
     task = known.SCRIPTS[chosen.script]
     draft = Draft(slug(name), f"a call of {chosen.script}.py", task)
+    for variable, rounds in chosen.command.rounds.items():
+        draft.drop(f"for {variable} in", f"a recipe is one fine-tune: its first round, {rounds[0]}", list(rounds))
     for call in found:
         if call is not chosen and not call.extracts:
             draft.drop(f"line {call.command.line}, {call.script}.py", "another call; a recipe is one fine-tune")
@@ -77,24 +80,28 @@ class _Reader:
             if "$" in str(value):
                 del self._left[name]
                 draft.drop(f"--{name}", "the file does not say what the variable stands for", value)
+        for name in known.EXTRACTING if self._call.extracts else ():
+            if (value := self._take(name)) is not None:
+                draft.drop(
+                    f"--{name}", "neuron_parallel_compile takes as few to compile; no training is in the file", value
+                )
         self._model()
-        self._data()
+        read_rows(draft, self._call, self._left)
         self._training()
         self._launch()
         self._environment()
+        tested = draft.get("data.test_split") or draft.get("data.test_file")
         for name, value in self._left.items():
             said = None if value is True else value
-            if name in known.NEEDLESS:
+            if name in known.NEEDLESS or (name == "do_predict" and tested):
                 continue
             draft.drop(f"--{name}", known.REASONS.get(name, known.UNKNOWN), said)
 
     def _take(self, *names: str) -> Any:
-        """The value of the first of these arguments that is given; all of them are used up."""
-        values = [self._left.pop(name) for name in names if name in self._left]
-        return values[0] if values else None
+        return take(self._left, *names)
 
     def _flag(self, name: str) -> bool:
-        return _is_true(self._take(name))
+        return is_true(self._take(name))
 
     def _model(self) -> None:
         draft = self._draft
@@ -102,7 +109,7 @@ class _Reader:
         config, kind = self._take("config_name"), self._take("model_type")
         if name is None and (config or kind):
             draft.set("model.from_config", value=True)
-        model = name or config or kind
+        model = name or config or kind or known.MODELS.get(self._call.script)
         if not isinstance(model, str):
             draft.must("model.id", "the command names no model; put its Hub id in place of this one")
             model = "bert-base-uncased"
@@ -110,7 +117,11 @@ class _Reader:
             draft.drop("--config_name", "weights and config of two models", config)
         if model.endswith(".json"):  # a config.json
             model = str(PurePosixPath(model).parent)
-        draft.set("model.path" if model.startswith(("/", ".", "~")) else "model.id", model)
+        if model.startswith(("/", ".", "~")):
+            draft.set("model.path", model)
+            draft.relative("--model_name_or_path", model)
+        else:
+            draft.set("model.id", model)
         draft.set("model.revision", self._branch())
         tokenizer = self._take("tokenizer_name")
         if tokenizer and tokenizer != model:
@@ -123,92 +134,13 @@ class _Reader:
         revision = self._take("model_revision")
         return None if revision in {None, "main", True} else str(revision)
 
-    def _data(self) -> None:
-        draft, script = self._draft, self._call.script
-        name, config = self._take("dataset_name"), self._take("dataset_config_name", "dataset_config")
-        task = self._take("task_name")
-        if script == "run_glue" and isinstance(task, str) and name is None:
-            draft.set("data.id", "nyu-mll/glue")
-            draft.set("data.config", task.lower())
-            self._of_glue(task)
-        elif script == "run_xnli":
-            draft.set("data.id", "facebook/xnli")
-            draft.set("data.config", self._take("language", "train_language") or "en")
-            self._known("xnli", None)
-        elif isinstance(name, str):
-            key = "path" if name.startswith(("/", ".", "~")) else "id"
-            draft.set(f"data.{key}", name)
-            draft.set("data.config", config)
-            self._known(name, config)
-        elif script == "run_swag" and "train_file" not in self._left:
-            draft.set("data.id", "allenai/swag")
-            draft.set("data.config", "regular")
-            self._known("swag", None)
-        elif script == "run_ner" and isinstance(task, str) and task not in {"ner", "pos", "chunk"}:
-            draft.drop("--task_name", "no task of run_ner.py", task)
-        self._files()
-        for given, field_name in known.DATA.get(script, {}).items():
-            if (value := self._take(given)) is not None:
-                draft.set(f"data.{field_name}", value)
-        for given in ("max_train_samples", "max_eval_samples"):
-            if (value := self._take(given)) is not None:
-                draft.set(f"data.{given}", plain_value(value))
-        if (percent := self._take("validation_split_percentage")) is not None and not draft.get(
-            "data.validation_split"
-        ):
-            draft.set("data.validation_fraction", _fraction(percent, 100))
-        if (share := self._take("train_val_split")) is not None:
-            draft.set("data.validation_fraction", _fraction(share, 1))
-        if draft.task == "translation" and not draft.get("data.source_column"):
-            draft.set("data.translation_column", "translation")  # as run_translation.py has it
-        self._labels()
-
-    def _of_glue(self, task: str) -> None:
-        found = known_data.glue(task)
-        if not found:
-            why = "its rows have numbers for labels: a regression, which recipes have no task for"
-            self._draft.must(f"--task_name {task}", why if task.lower() == "stsb" else "no task of GLUE that is known")
-        for name, value in found.items():
-            self._draft.set(f"data.{name}", value)
-
-    def _known(self, name: str, config: Any) -> None:
-        found = known_data.known(name, config if isinstance(config, str) else None)
-        for key, value in found.items():
-            if key not in tasks.not_read(self._draft.task)["data"]:
-                self._draft.default(f"data.{key}", value)
-        if not found and self._flag_given("do_eval"):
-            self._draft.default("data.validation_split", "validation")
-        if not found and self._flag_given("do_predict"):
-            self._draft.default("data.test_split", "test")
-
-    def _flag_given(self, name: str) -> bool:
-        return _is_true(self._call.arguments.get(name))
-
-    def _files(self) -> None:
-        draft, train = self._draft, self._take("train_file", "train_data_file")
-        if draft.get("data.id") or draft.get("data.path"):
-            if train is not None:
-                draft.drop("--train_file", "the data set's own rows are used", train)
-            return
-        draft.set("data.train_file", train)
-        for name, given in known.FILES.items():
-            if (value := self._take(*given)) is not None:
-                draft.set(f"data.{name}", value)
-        if train is None:
-            draft.must("data", "the command names none; say data.id, data.path or data.train_file")
-        elif not str(train).startswith(("/", "~")):
-            draft.drop("--train_file", "a relative path starts at the recipe's folder, not at the working one", train)
-
-    def _labels(self) -> None:
-        draft, task = self._draft, self._draft.task
-        classes = tasks.TASKS[task].has_classes
-        if classes and not (draft.get("data.labels") or draft.get("data.num_labels") or draft.get("data.train_file")):
-            draft.must("data.labels", "the script counts them in the data; name them, or say data.num_labels")
-
     def _training(self) -> None:
         draft, script = self._draft, self._call.script
         for name, value in known.DEFAULTS.get(script, {}).items():
             draft.set(f"training.{name}", value)
+            draft.assumed.add(f"training.{name}")
+        if script in known.DYNAMIC and not {"max_seq_length", "max_length"} & self._left.keys():
+            draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
         for name, value in list(self._left.items()):
             meant = known.lengths(script).get(name) or known.TRAINING.get(name, name)
             if meant in _TRAINING and meant not in {"bf16", "output_dir"}:
@@ -219,8 +151,7 @@ class _Reader:
             draft.drop(
                 "--output_dir", "say it when training: cachekit train --output-dir; runs/NAME by default", folder
             )
-        if (ratio := self._take("warmup_ratio")) is not None:
-            draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+        self._schedule()
         lora = {
             field_name: plain_value(self._take(given))
             for given, field_name in known.LORA.items()
@@ -231,6 +162,18 @@ class _Reader:
         for given in ("use_lora", "use_peft"):
             if self._flag(given):
                 draft.default("training.lora", {})
+
+    def _schedule(self) -> None:
+        """What goes by steps, in words that a recipe does not have."""
+        draft, steps = self._draft, self._draft.get("training.max_steps")
+        if (ratio := self._take("warmup_ratio")) is not None:
+            share = plain_value(ratio)
+            if isinstance(steps, int) and isinstance(share, int | float) and 0 <= share <= 1:
+                draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
+            else:
+                draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+        if draft.get("training.save_steps") is not None:
+            draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
 
     def _argument(self, given: str, name: str, value: Any) -> None:
         draft = self._draft
@@ -249,11 +192,12 @@ class _Reader:
         if name in {"max_seq_length", "max_target_length"} and isinstance(plain, int) and plain < 0:
             return
         draft.set(f"training.{name}", plain)
+        draft.assumed.discard(f"training.{name}")
 
     def _precision(self) -> None:
         draft, given = self._draft, self._left
         if "bf16" in given:
-            draft.set("training.bf16", _is_true(self._take("bf16")))
+            draft.set("training.bf16", is_true(self._take("bf16")))
         if self._flag("fp16"):
             draft.default("training.bf16", "auto")
             draft.drop("--fp16", "bf16 where the device has it: no device here trains in fp16")
@@ -263,6 +207,11 @@ class _Reader:
         draft = self._draft
         arguments, _ = options_of([word for word in self._call.launch if word not in {"-m", "-u"}])
         options = {name: value for name, value in arguments.items() if value is not ...}
+        if (kind := options.pop("mixed_precision", None)) in {"bf16", "no"}:  # of `accelerate launch`
+            draft.default("training.bf16", kind == "bf16")
+        elif kind is not None:
+            draft.default("training.bf16", "auto")
+            draft.drop("--mixed_precision", "bf16 where the device has it: no device here trains in fp16", kind)
         groups = 1
         for name, field_name in known.PARALLEL.items():
             if (value := plain_value(self._take(name))) is not None:
@@ -324,12 +273,3 @@ def _flags(draft: Draft, text: str) -> None:
     if kept:
         draft.set("compiler.name", "neuron")
         draft.set("compiler.flags", kept)
-
-
-def _is_true(value: Any) -> bool:
-    return value is True or str(value).lower() in {"true", "1", "yes", "y", "t"}
-
-
-def _fraction(value: Any, whole: int) -> Any:
-    number = plain_value(value)
-    return number / whole if isinstance(number, int | float) and not isinstance(number, bool) else value

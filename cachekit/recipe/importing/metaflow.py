@@ -109,16 +109,21 @@ def _training(tree: Tree, draft: Draft) -> None:
     length = tree.number("data_store.block_size")
     if length:
         draft.set("training.max_seq_length", int(length))
-    if tree.look("training.use_mix_precision") is True:
+    if tree.look("training.use_mix_precision") in (True, 1):
         tree.take("training.use_mix_precision")
         draft.set("training.bf16", value=True)
-    for path, value in list(tree.left()):
+    fields = (*Training.__struct_fields__, *Parallel.__struct_fields__)
+    # What has a recipe's own name first: `max_steps` is the training's, `steps_this_run` a part of it.
+    for path, value in sorted(tree.left(), key=lambda one: one[0].partition(".")[2] not in fields):
         section, _, given = path.partition(".")
         if section not in {"training", "train", "parallel"} or "." in given:
             continue
         name = given.replace("-", "_")
         name = _OTHER_NAMES.get(name) or SYNONYMS["training"].get(name) or SYNONYMS["parallel"].get(name) or name
         if name in Training.__struct_fields__ and name not in {"lora", "output_dir"}:
+            if (other := draft.get(f"training.{name}")) is not None and other != value:
+                draft.drop(path, f"training.{name} is said twice; {other} is taken", tree.take(path))
+                continue
             draft.set(f"training.{name}", tree.take(path))
             if name == "save_steps":
                 draft.set("training.save_strategy", "steps")

@@ -312,3 +312,7 @@ def _compiler(tree: Tree, draft: Draft) -> None:
             draft.set("compiler.flags", shlex.split(flags))
         except ValueError:
             draft.drop("compiler_flags", "its quotes do not match", flags)
+    elif isinstance(flags, list) and all(isinstance(flag, str) for flag in flags):
+        draft.set("compiler.flags", flags)
+    elif flags is not None and flags != "":
+        draft.drop("compiler_flags", "neither a text nor a list of texts", flags)

@@ -19,7 +19,9 @@ _SUM = re.compile(r"\(\(\s*(\w+)\s*([+*/-])\s*(\w+)\s*\)\)")
 _PROMPT = re.compile(r"^(?:\$|>>>|!|%)\s*(?=\S)")
 _BEGINS = re.compile(r"^(?:export\s+)?[A-Za-z_]\w*\+?=")
 _CONDITION = re.compile(r"^(if|elif|else|fi)\b")
-_LOOP = re.compile(r"^for\s+([A-Za-z_]\w*)\s+in\s+\"?([^\s;$\"`]+)")
+_LOOP = re.compile(r"^for\s+([A-Za-z_]\w*)\s+in\s+((?:\"?[^\s;$\"`]+\"?\s*)+)")
+_ROUND = re.compile(r"[^\s;$\"`]+")
+_DONE = re.compile(r"(^|[;\s])done\b")
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OPERATORS = ";<>|&()"
 MOST_LINES = 200  # of one value
@@ -41,11 +43,13 @@ class ShellCommand:
         words: Program and arguments; redirections are left out.
         variables: What is set for it: before its first word, and exported before, but for what the text itself uses.
         line: Where it begins, from 1.
+        rounds: Of the loops around it that have more than one, the variable and what it is in each.
     """
 
     words: list[str]
     variables: dict[str, str] = field(default_factory=dict)
     line: int = 0
+    rounds: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def commands(text: str) -> Iterator[ShellCommand]:
@@ -54,12 +58,15 @@ def commands(text: str) -> Iterator[ShellCommand]:
     variables: Variables = {}
     exported: set[str] = set()
     branches: list[str] = []  # of the conditions around a line
+    loops: list[tuple[str, tuple[str, ...]]] = []
     used = set(_USED.findall(text))
     for number, line in _lines(text):
         if keyword := _CONDITION.match(line):
             _branch(branches, keyword[1], whole=line.endswith("fi") and keyword[1] == "if")
         if loop := _LOOP.match(line):
-            variables.setdefault(loop[1], loop[2])  # its first round
+            each = tuple(_ROUND.findall(loop[2]))
+            variables.setdefault(loop[1], each[0])  # its first round
+            loops.append((loop[1], each))
         # Nobody knows which branch is taken: the first is read, and what was set before stays.
         scratch = dict(variables)
         try:
@@ -75,7 +82,10 @@ def commands(text: str) -> Iterator[ShellCommand]:
             elif words:
                 kept = {name for name in exported if name not in used or name.startswith(COMPILERS)}
                 known = {name: _text(variables[name]) for name in sorted(kept) if name in variables}
-                yield ShellCommand(words, {**known, **own}, number)
+                rounds = {name: every for name, every in loops if len(every) > 1}
+                yield ShellCommand(words, {**known, **own}, number, rounds)
+        if _DONE.search(line) and loops:
+            loops.pop()
 
 
 def _branch(branches: list[str], keyword: str, *, whole: bool) -> None:
