@@ -54,6 +54,8 @@ IRRELEVANT = {
     "transformers_version": "version that wrote the file; ours is an ingredient of its own",
     "use_cache": "past keys and values, which training does not use",
 }
+# Of these, what reaches no graph but through the weights that training starts from.
+SCALES = frozenset({"init_std", "initializer_factor", "initializer_range"})
 # Of these a recipe says what it means in a place of its own; said here, nothing would come of it.
 ELSEWHERE = {
     "dtype": "training.bf16",
@@ -64,6 +66,7 @@ ELSEWHERE = {
     "problem_type": "task",
     "torch_dtype": "training.bf16",
 }
+NO_EFFECT = IRRELEVANT.keys() - SCALES
 # Fields that every config has, with the value that means "nothing special": left out when they have it.
 GENERIC_DEFAULTS: dict[str, Any] = {
     "add_cross_attention": False,
@@ -229,9 +232,12 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     model_type = model_config.model_type(merged, source)
     defaults = zoo.architecture_defaults(model_type)
     for name in recipe.model.config:
-        if name in ELSEWHERE:
+        if name in NO_EFFECT:
+            elsewhere = ELSEWHERE.get(name)
             raise RecipeError(
-                f"model.config.{name} has no effect", cause=IRRELEVANT[name], hint=f"say {ELSEWHERE[name]} instead"
+                f"model.config.{name} has no effect",
+                cause=IRRELEVANT[name],
+                hint=f"say {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
             )
     known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
     if defaults:
@@ -279,7 +285,7 @@ def _download(model_id: str, revision: str | None) -> Path:
         raise UnknownNameError(
             f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
             cause=_why(error),
-            hint=f"did you mean {near[0]}?"
+            hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
             if near
             else "check model.id, your network and HF_TOKEN, or give model.path",
         ) from error

@@ -161,6 +161,19 @@ BAD_INPUT = {
     "no such task": ("zoo ls --task question", 2, "usage", "'question'", "", "question-answering"),
     "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
     "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
+    "no such kind of instance": (
+        "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo instances` lists them",
+    ),
+    "a recipe's file that is not here": (
+        "zoo show bert.yaml", 2, "unknown-name", "'bert.yaml'", "recipes, models", "did you mean bert?",
+    ),
+    "an ingredient twice": (
+        "run --ingredient a=1 --ingredient a=2 -- true", 2, "usage", "--ingredient a is given twice",
+        "as '1' and as '2'", "keep one",
+    ),
+    "an ingredient without a name": (
+        "run --ingredient =1 -- true", 2, "usage", "--ingredient =1: not of the form", "", "layers=12",
+    ),
     "a price of nothing": ("zoo ls --price trn9=1", 2, "unknown-name", "'trn9'", "", "instances"),
     "options before a command": ("zoo -f json ls", 2, "usage", "after the command", "", "cachekit zoo ls --format"),
     "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),

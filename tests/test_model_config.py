@@ -177,3 +177,16 @@ def test_every_family_of_transformers_has_a_name_that_passes():
 
     for name in CONFIG_MAPPING_NAMES:
         assert model_config.model_type({"model_type": name}, "transformers") == name
+
+
+@pytest.mark.parametrize("name", sorted(architecture.NO_EFFECT))
+def test_what_reaches_no_model_is_refused_in_a_recipe(name):
+    """It was taken, and nothing came of it."""
+    with pytest.raises(RecipeError, match=f"model.config.{name} has no effect") as refused:
+        resolved(f"{name}=1")
+    assert refused.value.cause == architecture.IRRELEVANT[name]
+    assert refused.value.hint.startswith(("say ", "remove "))
+
+
+def test_the_scale_of_random_weights_has_an_effect():
+    assert resolved("initializer_range=0.5").config["initializer_range"] == 0.5

@@ -148,3 +148,10 @@ def test_what_other_trainers_say_twice_or_in_another_form(tmp_path):
     listed = made(tmp_path, nxdt.format("[--model-type, transformer]"), "a.yaml")
     assert listed.recipe.compiler.flags == ("--model-type", "transformer")
     assert "compiler_flags" in whats(made(tmp_path, nxdt.format("[--x, 3]"), "b.yaml"))
+
+
+def test_what_of_a_config_reaches_no_model_is_left_out(tmp_path):
+    text = 'python run_clm.py --model_type gpt2 --config_overrides="n_embd=64,use_cache=False" --train_file a'
+    found = made(tmp_path, text)
+    assert found.recipe.model.config == {"n_embd": 64}
+    assert "model.config.use_cache False" in whats(found)

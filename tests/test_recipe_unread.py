@@ -110,3 +110,22 @@ def test_inductor_has_one_worker_and_says_so(field):
         prepare(recipe, select("inductor", "inductor"))
     name, value = field.split("=")
     assert refused.value.message.startswith(f"parallel.{name} is {value}")
+
+
+@pytest.mark.parametrize(
+    ("task", "one", "two"),
+    [
+        ("translation", "translation_column", "source_column"),
+        ("translation", "translation_column", "target_column"),
+        ("instruction-tuning", "messages_column", "prompt_column"),
+        ("instruction-tuning", "messages_column", "response_column"),
+    ],
+)
+def test_columns_beside_the_one_that_holds_both_are_refused(task, one, two):
+    start = START.replace("text-classification", task)
+    text = f"{start}data: {{id: x, {one}: a, {two}: b}}"
+    with pytest.raises(RecipeError, match=f"data.{two} means nothing here") as refused:
+        load_text(text)
+    assert f"data.{one} holds both" in refused.value.cause
+    assert getattr(load_text(text, [f"data.{one}=null"]).data, two) == "b"
+    assert getattr(load_text(f"{start}data: {{id: x, {two}: b}}", [f"data.{one}=a"]).data, one) == "a"

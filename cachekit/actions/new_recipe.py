@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachekit import zoo
-from cachekit.architecture import Architecture, positions
+from cachekit.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
 from cachekit.recipe import Recipe, load_text
 from cachekit.recipe.importing import convert
 from cachekit.recipe.importing.draft import Draft, Note
@@ -34,10 +34,17 @@ def new_recipe(source: Path) -> NewRecipe:
         RecipeError: It cannot be read, is of no kind that is known, or of a task that recipes have none of.
     """
     draft = convert(source)
+    _leave_what_has_no_effect(draft)
     _shorten(draft)
     text = draft.text(source.name)
     notes = sorted(draft.notes, key=lambda note: not note.todo)
     return NewRecipe(text, load_text(text, source=source.name), tuple(notes))
+
+
+def _leave_what_has_no_effect(draft: Draft) -> None:
+    config = draft.get("model.config") or {}
+    for name in [name for name in config if name in NO_EFFECT]:
+        draft.drop(f"model.config.{name}", IRRELEVANT[name], config.pop(name))
 
 
 def _shorten(draft: Draft) -> None:

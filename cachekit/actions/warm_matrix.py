@@ -72,8 +72,13 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
     return {**counts, "entries": [outcome.as_dict() for outcome in outcomes]}
 
 
-def failure(outcomes: list[Outcome]) -> CachekitError | None:
-    """One error for all that failed, with the first one's code; None where nothing did."""
+def failure(outcomes: list[Outcome], verb: str) -> CachekitError | None:
+    """One error for all that failed, with the first one's code; None where nothing did.
+
+    Args:
+        outcomes: Of all.
+        verb: What was to be done, `warmed`.
+    """
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if not failed:
         return None
@@ -81,7 +86,7 @@ def failure(outcomes: list[Outcome]) -> CachekitError | None:
     assert first is not None
     names = ", ".join(outcome.entry.name for outcome in failed[:SHOWN]) + (", ..." if len(failed) > SHOWN else "")
     told = CachekitError(
-        f"{len(failed)} of {len(outcomes)} could not be warmed: {names}",
+        f"{len(failed)} of {len(outcomes)} could not be {verb}: {names}",
         cause=f"{failed[0].entry.name}: {first}" + (f": {first.cause}" if first.cause else ""),
         hint=first.hint,
     )

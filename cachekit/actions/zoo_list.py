@@ -76,6 +76,8 @@ def rows(topic: str, wanted: Filter) -> list[Row]:
         raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")
     for name in wanted.prices:
         zoo.instance(name)
+    if wanted.instance and not any(_is_instance(name, wanted.instance) for name in zoo.instances()):
+        zoo.instance(wanted.instance)
     make: dict[str, Callable[[Filter], list[Row]]]
     make = {"recipes": _recipes, "models": _models, "instances": _instances, "toolchains": _toolchains}
     return make[topic](wanted)
@@ -182,6 +184,7 @@ def show(name: str, wanted: Filter) -> Row:
         UnknownNameError: None of them has that name.
         RecipeError: It is a file, and no recipe.
     """
+    said = name
     for own in wanted.prices:
         zoo.instance(own)
     try:
@@ -209,9 +212,11 @@ def show(name: str, wanted: Filter) -> Row:
     if (release := zoo.toolchains().get(name)) is not None:
         return {"kind": "toolchain", "name": name, **msgspec.to_builtins(release)}
     models = [other for entry in zoo.models().values() for other in (entry.id, *entry.aliases)]
+    if path is not None and path.stem in zoo.recipes():  # `bert.yaml`, which is not here
+        name = path.stem
     near = get_close_matches(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()], 1, 0.5)
     raise UnknownNameError(
-        f"the zoo has nothing that is called {name!r}",
+        f"the zoo has nothing that is called {said!r}",
         cause="it has recipes, models, instances and toolchains",
         hint=f"did you mean {near[0]}?" if near else f"`cachekit zoo ls {{{'|'.join(FILTERS)}}}`",
     )

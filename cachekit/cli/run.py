@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out, plan_text
 from cachekit.cli.stop import CommandExit
 from cachekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NAME = "run"
 # What follows the command's first word is the command's, whatever it looks like.
@@ -66,7 +69,7 @@ def command(
     options.check_contradiction(require_warm=require_warm, recache=recache)
     if not words:
         raise UsageError("no command is given", hint="cachekit run -- python train.py --lr 1e-4")
-    declared = dict(map(_declared, ingredients or ()))
+    declared = _declared(ingredients or ())
     parsed = command_line.read(words)
     config = options.load_config(home, compiler, cache=cache)
     with options.session(config, as_recipe(parsed), "plan" if dry_run else NAME, offline=offline) as session:
@@ -90,11 +93,18 @@ def command(
     return CommandExit(done.code)
 
 
-def _declared(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError(f"--ingredient {name}: not of the form NAME=VALUE", hint="--ingredient layers=12")
-    return name.strip(), value
+def _declared(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UsageError(f"--ingredient {text}: not of the form NAME=VALUE", hint="--ingredient layers=12")
+        if found.setdefault(name, value) != value:
+            raise UsageError(
+                f"--ingredient {name} is given twice", cause=f"as {found[name]!r} and as {value!r}", hint="keep one"
+            )
+    return found
 
 
 def _plan(document: dict[str, Any]) -> list[str]:

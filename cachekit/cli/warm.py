@@ -162,7 +162,7 @@ def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> 
     outcomes = warm_matrix.warm_matrix(
         entries, one, lambda number, entry: out.note(f"{number} of {len(entries)}: {entry.name}")
     )
-    failure = warm_matrix.failure(outcomes)
+    failure = warm_matrix.failure(outcomes, verb)
     out.data(
         warm_matrix.summary(outcomes),
         lambda document: listed(document, verb),

@@ -104,7 +104,7 @@ def columns(recipe: Recipe) -> dict[str, str]:
     Where a chat or a pair of languages stands in one column, the two that it replaces are not read.
     """
     given = {name: getattr(recipe.data, name) or usual for name, usual in fields(recipe).columns.items()}
-    for one, two in _INSTEAD.items():
+    for one, two in INSTEAD.items():
         if given.get(one):
             given |= dict.fromkeys(two)
     return {name: column for name, column in given.items() if column}
@@ -125,7 +125,8 @@ def read_columns(recipe: Recipe) -> dict[str, str]:
     return found
 
 
-_INSTEAD = {
+# A column that holds what two others would, in their place.
+INSTEAD = {
     "messages_column": ("prompt_column", "response_column"),
     "translation_column": ("source_column", "target_column"),
 }

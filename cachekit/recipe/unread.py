@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.recipe.schema import Recipe
+from cachekit.recipe.tasks import INSTEAD
 
 _TABLES = {".csv", ".tsv", ".txt"}
 _ADAM = ("adamw_torch", "adamw_torch_fused")
@@ -98,6 +99,13 @@ def _validated(recipe: Recipe) -> str:
     return ""
 
 
+def _in_one_column(name: str) -> Callable[[Recipe], str]:
+    def why(recipe: Recipe) -> str:
+        return f"data.{name} holds both" if getattr(recipe.data, name) else ""
+
+    return why
+
+
 def _not_from_hub(recipe: Recipe) -> str:
     for name in ("path", "package"):
         if getattr(recipe.model, name):
@@ -155,6 +163,10 @@ _RULES = (
     _Rule(_data("delimiter"), _PLACE, _no_table, "remove one of them"),
     _Rule(_data("encoding"), _PLACE, _no_text, "remove one of them"),
     _Rule(_data("validation_fraction"), _data("validation_file", "validation_split"), _validated, "remove one of them"),
+    *(
+        _Rule(_data(*two), _data(one), _in_one_column(one), f"remove one of them; data.{one}: null reads the two")
+        for one, two in INSTEAD.items()
+    ),
     _Rule((("model", "revision"),), (("model", "path"), ("model", "package")), _not_from_hub, "remove one of them"),
 )
 

@@ -14,7 +14,7 @@ from cachekit.gated import gated
 from cachekit.recipe import Recipe, tasks
 
 # Columns of texts that a model learns from: where all are empty, another one is meant. Language models say so already.
-TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column"})
+TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column", "prompt_column"})
 SPLITS = ("train", "validation", "test")
 HELD_BACK = 0.1  # of the training rows, for validation
 

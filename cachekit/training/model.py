@@ -10,15 +10,12 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
-from cachekit.architecture import IRRELEVANT
+from cachekit.architecture import NO_EFFECT
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.gated import gated
 from cachekit.training import lora
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import Task
-
-# Fields that reach no graph but through the weights that training starts from.
-SCALES = {"init_std", "initializer_factor", "initializer_range"}
 
 
 def compiled_part(model: Any) -> Any:
@@ -103,7 +100,7 @@ def config_of(job: Job, task: Task) -> Any:
         RecipeError: Transformers makes none of it.
     """
     # What is in no key must not act by a back door: Transformers still takes gradient_checkpointing from a config.
-    left_out = {"model_type", *IRRELEVANT} - SCALES
+    left_out = {"model_type", *NO_EFFECT}
     fields = {name: value for name, value in job.config.items() if name not in left_out}
     head = {**task.config(job), "use_cache": False}
     try:

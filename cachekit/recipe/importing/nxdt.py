@@ -65,6 +65,7 @@ _REASONS = {
     "model_alignment_strategy.peft": "how adapters are saved: no part of a recipe",
     "precision": "training.bf16 computes in 16 bits, with weights and their updates in 32",
     "compiler_cache_url": "cachekit says where the cache lies",
+    "defaults": "other files that this one begins with, which are not read: what they say is missing here",
     "data": "NxD's own data loader",
     "data.packing": "the task decides it",
     "data.use_sft_style_data_module": "the task decides it",
