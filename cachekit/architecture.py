@@ -283,7 +283,7 @@ def _download(model_id: str, revision: str | None) -> Path:
             raise closed from error
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         raise UnknownNameError(
-            f"model {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
+            f"model.id {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
             cause=_why(error),
             hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
             if near

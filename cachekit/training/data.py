@@ -200,14 +200,14 @@ def _from_hub(recipe: Recipe) -> dict[str, Any]:
             if closed := gated(error, "data.id", data.id):
                 raise closed from error
             raise DataError(
-                f"data set {data.id!r} could not be loaded",
+                f"data.id {data.id!r} could not be loaded",
                 cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
                 hint="check data.id, the split's name and your network; or use local files with data.train_file",
             ) from error
         for column, named_by in tasks.read_columns(recipe).items():
             if column not in table.column_names:
                 raise DataError(
-                    f"data set {data.id!r} has no column {column!r}",
+                    f"data.id {data.id!r} has no column {column!r}",
                     cause=f"columns are {', '.join(table.column_names)}",
                     hint=f"say which one with data.{named_by}",
                 )
