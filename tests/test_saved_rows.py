@@ -94,6 +94,28 @@ def test_the_classes_of_words_are_known(tmp_path):
         assert saved_rows.classes(path.parent, "ner_tags") == WORDS
 
 
+@pytest.mark.parametrize("task", ["text-classification", "token-classification"])
+def test_classes_in_another_order_than_the_data_sets_own_are_refused(tmp_path, texts, task):
+    """Every figure would be right, and every name in the model wrong."""
+    import datasets
+
+    from cachekit.training import tasks
+
+    if task == "text-classification":
+        table, names = texts(8), MOODS
+    else:
+        kinds = {"tokens": [datasets.Value("string")], "ner_tags": [datasets.ClassLabel(names=WORDS)]}
+        rows = {"tokens": [["a", "b"]] * 4, "ner_tags": [[0, 1]] * 4}
+        table, names = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds)), WORDS
+    folder = saved(tmp_path / "rows", train=table)
+    tasks.select(task).rows(of(folder, task, labels=tuple(names)), print)
+    tasks.select(task).rows(of(folder, task, labels=("x", "y", "z")), print)  # names of one's own
+    with pytest.raises(DataError, match=r"data\.labels has the data set's classes in another order") as refused:
+        tasks.select(task).rows(of(folder, task, labels=(names[0], names[2], names[1])), print)
+    assert refused.value.cause == f"number 1 is {names[2]!r} in the recipe, and {names[1]!r} in the data set"
+    assert refused.value.hint == f"say data.labels: [{', '.join(names)}]"
+
+
 def test_classes_that_were_not_saved_must_be_said(tmp_path, texts):
     datasets = pytest.importorskip("datasets")
     folder = saved(tmp_path / "rows", train=texts(4).cast_column("label", datasets.Value("int64")))

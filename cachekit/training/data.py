@@ -71,7 +71,29 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
             # Of text files every row was looked at; the others have one type a column.
             if named_by not in tasks.fields(recipe).free:
                 rows.check_value(table[0][column], column, named_by, f"{name} data", nested=named_by in nested)
+        _check_order(recipe, table)
     return found
+
+
+def _check_order(recipe: Recipe, table: Any) -> None:
+    """Refuse the classes of a data set in another order than its own: each would be called another's name.
+
+    Raises:
+        DataError: They are.
+    """
+    labels, column = recipe.data.labels, tasks.columns(recipe).get("label_column")
+    if labels is None or column is None or not hasattr(table, "features"):
+        return
+    kind = table.features[column]
+    kind = kind[0] if isinstance(kind, list) else getattr(kind, "feature", kind)
+    names = getattr(kind, "names", None) or []
+    if sorted(names) == sorted(labels) and list(names) != list(labels):
+        wrong = next(number for number, name in enumerate(names) if name != labels[number])
+        raise DataError(
+            "data.labels has the data set's classes in another order",
+            cause=f"number {wrong} is {labels[wrong]!r} in the recipe, and {names[wrong]!r} in the data set",
+            hint=f"say data.labels: [{', '.join(names)}]",
+        )
 
 
 def splits(
