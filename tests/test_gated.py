@@ -50,7 +50,7 @@ def test_a_gated_model_names_the_field(tmp_path, fault, cause, hint):
 def test_a_model_that_is_not_there_is_unknown(tmp_path):
     with HubServer(tmp_path / "hub") as hub:
         run = plan(tmp_path, hub, hub.token)
-    assert "error[unknown-name]: model 'acme/closed'" in run.stderr
+    assert "error[unknown-name]: model.id 'acme/closed'" in run.stderr
 
 
 @pytest.mark.parametrize(
