@@ -7,6 +7,7 @@ only one of the two, so both should name the same folder, and one that they can 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.mounts import UNKNOWN, FileSystem, file_system
+from cachekit.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,24 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
         path = (cwd or Path.cwd()) / path
         warnings.append(f"{url} is relative: each working directory has a cache of its own")
     return Path(os.path.normpath(path)), warnings
+
+
+def local_folder(text: str | Path) -> Path:
+    """The local folder that somebody names, as a path or as `file://…`, which is how Neuron's own variables name it.
+
+    Raises:
+        UsageError: It is somewhere else, in a bucket for one.
+    """
+    scheme = None if isinstance(text, Path) else re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
+    if scheme is None:
+        return Path(text)
+    url = str(text) if "://" in str(text) else str(text).replace(":", "://", 1)
+    path, why = local_path(url)
+    if path is None:
+        raise UsageError(
+            f"{text} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{text} for one here"
+        )
+    return path
 
 
 def _about(path: Path, system: FileSystem) -> list[str]:
