@@ -121,6 +121,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     assert {one.outcome for _, one in store.export_neuron_cache(out, dry_run=True).modules} == {"restored"}
     assert not out.exists()
     done = store.export_neuron_cache(f"file://{out}")
+    assert len({taken, done}) == 2, "values"
     assert (sorted(name for name, _ in done.modules), done.error()) == (WHOLE, None)
     assert {name.rpartition("/")[0] for name in tree(out)} == set(WHOLE)
     one = store.records()[0]

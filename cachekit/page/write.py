@@ -11,6 +11,7 @@ from cachekit.actions.report import Report, report
 from cachekit.errors import UsageError
 from cachekit.page.page import page
 from cachekit.store import Store
+from cachekit.values import by_value
 
 if TYPE_CHECKING:
     from cachekit.actions.price import Price
@@ -29,6 +30,8 @@ class Page:
     path: Path
     size: int
     report: Report
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
