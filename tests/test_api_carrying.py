@@ -99,6 +99,17 @@ def test_what_cannot_go_into_a_bundle_or_come_out_of_one(stored, work):
     assert (work / "mine.txt").read_text() == "mine"
 
 
+def test_one_text_is_no_list_of_entries(stored, tmp_path):
+    """Each of its letters would be the beginning of a key."""
+    for act in (
+        lambda: cachekit.export_bundle("x.tar", "tiny.yaml"),
+        lambda: cachekit.export_neuron_cache(tmp_path / "out", "tiny.yaml"),
+        lambda: cachekit.Cache(cache=f"local:rw,{tmp_path}:rw").push("tiny.yaml"),
+    ):
+        with pytest.raises(TypeError, match="not the text"):
+            act()
+
+
 # Caches of Neuron's own
 
 
@@ -229,6 +240,15 @@ def test_pull_locked_gives_what_is_locked(stored, tmp_path, work, box):
         theirs.pull_locked(lock_file="none.lock")
     with pytest.raises(cachekit.UsageError, match="locks nothing"):
         cachekit.check_lock(lock_file="none.lock")
+
+
+def test_a_lock_file_names_its_recipes(stored, work):
+    """A value has no name that somebody else could read it by."""
+    recipe = cachekit.load_recipe("tiny.yaml")
+    for act in (cachekit.lock, cachekit.check_lock, cachekit.pull_locked):
+        with pytest.raises(cachekit.UsageError, match="names its recipes"):
+            act(recipe)
+    assert not (work / "cachekit.lock").exists()
 
 
 # The page

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.api.options import AnyEntry, Options, Overrides
+from cachekit.api.options import AnyEntry, Options, Overrides, listed
+from cachekit.recipe import Recipe
 from cachekit.recipe.edit import override_words
 from cachekit.record import Record
 
@@ -180,9 +181,8 @@ class Carrying(Options):
         """
         from cachekit.actions.lock_file import lock_recipes
 
-        recipes = [] if recipe is None else [str(recipe)]
         return lock_recipes(
-            *(self.session, _lock_file(lock_file), recipes, override_words(overrides)),
+            *(self.session, _lock_file(lock_file), _names(recipe), override_words(overrides)),
             tiny=tiny,
             dry_run=dry_run,
             compiler=self._config().compiler,
@@ -207,8 +207,8 @@ class Carrying(Options):
         """
         from cachekit.actions.lock_file import check_lock
 
-        names, compiler = [str(name) for name in recipes], self._config().compiler
-        return check_lock(self.session, _lock_file(lock_file), names, compiler=compiler)
+        compiler = self._config().compiler
+        return check_lock(self.session, _lock_file(lock_file), _names(*recipes), compiler=compiler)
 
     def pull_locked(
         self, *recipes: str | Path, lock_file: str | Path | None = None, dry_run: bool = False
@@ -229,8 +229,7 @@ class Carrying(Options):
         """
         from cachekit.actions.lock_file import pull_lock
 
-        names = [str(name) for name in recipes]
-        done, failure = pull_lock(self.session, _lock_file(lock_file), names, dry_run=dry_run)
+        done, failure = pull_lock(self.session, _lock_file(lock_file), _names(*recipes), dry_run=dry_run)
         if failure:
             raise failure
         return done
@@ -252,7 +251,7 @@ class Carrying(Options):
             raise UsageError("what to export is not clear", hint="name entries, or all_of")
         with self.session() as opened:
             machine = Elsewhere(toolchain or "", target or "", instance or "", opened.config.compiler)
-            yield opened, [self._warm_key(opened, entry, machine) for entry in entries]
+            yield opened, [self._warm_key(opened, entry, machine) for entry in listed(entries)]
 
     def _warm_key(self, opened: Session, entry: AnyEntry, machine: Elsewhere) -> str:
         from cachekit.actions.export_bundle import check_warm
@@ -261,6 +260,17 @@ class Carrying(Options):
         if named.recipe and not isinstance(entry, Record):
             check_warm(opened.store, named.key, named.recipe)
         return named.key
+
+
+def _names(*recipes: str | Path | None) -> list[str]:
+    from cachekit.errors import UsageError
+
+    if any(isinstance(recipe, Recipe) for recipe in recipes):
+        raise UsageError(
+            "a lock file names its recipes, and this one is a value",
+            hint="give its path, or its name in the zoo, and what is changed as overrides",
+        )
+    return [str(recipe) for recipe in recipes if recipe is not None]
 
 
 def _lock_file(said: str | Path | None) -> Path:

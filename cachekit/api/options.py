@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +138,17 @@ class Options:
         text = str(entry)
         key = _opening.key_of(config, text, None, machine=machine)
         return Named(key) if key == text.lower() else Named(key, text)
+
+
+def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:
+    """Entries as they were given.
+
+    Raises:
+        TypeError: They are one text, of which each letter would be an entry.
+    """
+    if isinstance(entries, str):
+        raise TypeError(f"entries are a list, not the text {entries!r}")
+    return entries
 
 
 def source_of(recipe: AnyRecipe) -> str:
