@@ -30,9 +30,9 @@ def main() -> int:
     test = trained["metrics"]["test"]
     verdict = "ok" if test["accuracy"] >= AT_LEAST and not trained["compiled"] else "MISSED"
     print(
-        f"emotion, {test['rows']:,} test rows after {trained['steps']:,} steps: accuracy {test['accuracy']:.4f}, macro-F1 "
-        f"{test['f1']:.4f}; warm {warmed['seconds']:.0f} s, train {trained['seconds']:.0f} s, {trained['compiled']} "
-        f"compiled; at least {AT_LEAST:g} and none: {verdict}"
+        f"emotion, {test['rows']:,} test rows after {trained['steps']:,} steps: accuracy {test['accuracy']:.4f}, "
+        f"macro-F1 {test['f1']:.4f}; warm {warmed['seconds']:.0f} s, train {trained['seconds']:.0f} s, "
+        f"{trained['compiled']} compiled; at least {AT_LEAST:g} and none: {verdict}"
     )
     return 0 if verdict == "ok" else 1
 
