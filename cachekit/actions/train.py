@@ -27,6 +27,7 @@ from cachekit.ingredients import check_data
 from cachekit.model_folder import check_package
 from cachekit.record import Record
 from cachekit.training import Result
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Trained:
     overhead_seconds: float
     seconds: float
     bypassed: Mapping[str, int] = field(default_factory=dict)
+
+    __hash__ = by_value
 
     @property
     def compiled(self) -> int:
