@@ -6,7 +6,7 @@ import re
 
 import command_words
 import pytest
-from cli_session import golden, normal_help
+from cli_session import golden, normal_help, process
 
 from cachekit.cli.app import app
 from cachekit.cli.verbs import VERBS
@@ -141,3 +141,22 @@ def test_the_top_has_no_verb_without_a_module():
     assert app.info.name == "cachekit"
     for path in WALKED:
         assert path[0] in VERBS
+
+
+# The program's own end, after each of the verbs was loaded: a module takes its name in the package.
+EACH_VERB = """
+import sys
+from cachekit.cli import main
+from cachekit.cli.verbs import VERBS, Commands
+
+commands = Commands()
+assert all(commands[name] for name in VERBS)
+sys.argv = ["cachekit", "--version"]
+main()
+"""
+
+
+@pytest.mark.feature("U2")
+def test_no_verb_takes_the_place_of_what_the_program_needs(home):
+    assert process(program=("-c", EACH_VERB)).err == ""
+    assert process("gc").err == ""
