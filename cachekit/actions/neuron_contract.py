@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron.contract import CHECKS, STATES, Check, Lab, UnknownError, examine
+from cachekit.compilers.neuron.contract import STATES, Check, Lab, UnknownError, checks_of, examine
 from cachekit.compilers.neuron.host import INSTALL
 from cachekit.errors import StoreError
 
@@ -26,7 +26,7 @@ def neuron_contract(
     *,
     quick: bool = False,
     tell: Tell = _silent,
-    checks: Iterable[Check] = CHECKS,
+    checks: Iterable[Check] | None = None,
     laboratory: Callable[..., Lab] = Lab,
 ) -> dict[str, Any]:
     """Check every assumption, in a temporary folder that is gone afterwards; the user's cache is never touched.
@@ -34,12 +34,12 @@ def neuron_contract(
     Args:
         quick: Nothing is compiled.
         tell: Told what begins, as it may take a minute.
-        checks: Which ones.
+        checks: Which ones; by default those of what is installed here, on XLA or TorchNeuron.
         laboratory: Makes the place of the experiments, from a folder and the arguments of `Lab`.
 
     Returns:
-        JSON values: the checks with their outcomes, how many there are of each state, seconds, and what is wrong where
-        there is no Neuron at all.
+        JSON values: whether this is TorchNeuron, the checks with their outcomes, how many there are of each state,
+        seconds, and what is wrong where there is no Neuron at all.
     """
     start = time.monotonic()
     with _folder() as folder:
@@ -49,10 +49,11 @@ def neuron_contract(
             lab.packages  # noqa: B018 - made when it is asked for
         except UnknownError as error:
             problem = str(error)
-        outcomes = list(examine(checks, lab))
+        outcomes = list(examine(checks_of(lab) if checks is None else checks, lab))
     counts = Counter(outcome.state for outcome in outcomes)
     return {
         "neuron": not problem,
+        "native": lab.is_native,
         "problem": problem,
         "hint": f"{INSTALL}; on a trn1, trn2 or inf2 instance" if problem else "",
         "quick": quick,
