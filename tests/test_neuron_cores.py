@@ -9,6 +9,7 @@ from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.cores import allowed
 from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.native_adapter import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError
@@ -68,6 +69,36 @@ def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monke
     assert seen(here=False) == (32, 32), "this shell's variables say nothing of another machine"
     with pytest.raises(RecipeError, match="is 4, but there are 2 cores"):
         seen(TEXT + "parallel: {data_parallel_size: 4}\n")
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize(
+    "name, chip, lnc, first", [("neuron", "trn1", 1, "trn2"), ("neuron-native", "trn2", 2, "trn3")]
+)
+def test_a_recipe_that_names_another_machine_is_refused_before_anything_compiles(name, chip, lnc, first):
+    """Its graphs would be compiled for that one, and none of them kept: they are judged by the machine's own."""
+    packages = {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0" if name != "neuron" else "2.9.0.2.15.32035"}
+    made = Neuron if name == "neuron" else NeuronNative
+
+    def planned(variable: str, value: object, *, here: bool = True, flags: str = "[]"):
+        host = Host({**packages, "libneuronxla": "2.2"}, chip, 4, lnc, f"{chip}.48xlarge", here=here)
+        text = TEXT.replace("name: neuron", f"name: {name}, flags: {flags}")
+        return prepare(load_text(f"{text}environment: {{{variable}: {value}}}\n"), made(host))
+
+    target, cores, other = "NEURON_PLATFORM_TARGET_OVERRIDE", "NEURON_LOGICAL_NC_CONFIG", 3 - lnc
+    for variable, wrong, right in ((target, first, chip), (cores, other, lnc)):
+        with pytest.raises(RecipeError, match=rf"environment\.{variable} is {wrong}, but graphs") as caught:
+            planned(variable, wrong)
+        assert caught.value.hint == f"remove it there, and export {variable}={wrong} in the shell"
+        with pytest.raises(RecipeError) as caught:
+            planned(variable, wrong, here=False)
+        assert "--instance" in caught.value.hint
+        planned(variable, right)
+    planned(target, f"{chip}n")  # the same chip by another name
+    if name == "neuron":  # a module keeps its flags beside it, and is judged by them
+        planned(cores, other, flags=f"['-lnc={other}']")
+    with pytest.raises(RecipeError, match=cores):
+        planned(cores, other, flags=f"['-lnc={lnc}']")
 
 
 @pytest.mark.feature("K1", "K2")

@@ -6,14 +6,15 @@ comes in as a record each, one archive of what the store does not have yet.
 
 from __future__ import annotations
 
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from cachekit import archive
 from cachekit.actions.neuron_import import Group, Imported, known_modules, record_of
+from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, host, native
 from cachekit.compilers.neuron.fit import NOTHING, Check
@@ -113,10 +114,9 @@ def known_graphs(store: Store) -> frozenset[str]:
     return frozenset(names)
 
 
-def members(archive: Path, module: str) -> Iterator[str]:
+def members(packed: Path, module: str) -> Iterator[str]:
     """The graphs in a module's archive, with its folder in front; none where it cannot be read."""
     folder = PurePosixPath(module).parent
-    with suppress(OSError, tarfile.TarError), tarfile.open(archive, mode="r:") as tar:
-        for member in tar:
-            if member.isfile():
-                yield f"{folder}/{member.name}"
+    with suppress(OSError, UnsafeArchiveError):
+        for stored in archive.members(packed):
+            yield f"{folder}/{stored.name}"

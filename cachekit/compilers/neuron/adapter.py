@@ -100,6 +100,7 @@ class Neuron:
         """See the port: the flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check(recipe)
+        options.check_machine(recipe, self.machine, self.flags(recipe))
         split.check(recipe, self.machine)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)

@@ -94,6 +94,7 @@ class NeuronNative(Neuron):
         """See the port: the flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check_native(recipe)
+        options.check_machine(recipe, self.machine)
         self._check_layout(recipe)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
