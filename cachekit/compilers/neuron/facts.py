@@ -198,8 +198,9 @@ NATIVE_DISABLE = (
     "TORCH_NEURONX_NEFF_DISABLE_CACHE",
     "TORCH_NEURONX_DISABLE_NEFF_CACHE",
 )  # the code's; its document's [TN]
-NATIVE_DEVICE = "neuron"  # PyTorch's name for it [SDK: torch]
-# How torch.compile is called; shapes must be fixed, and there is no other mode than the default [SDK: torch].
+# How tensors get there, and how torch.compile is called; shapes must be fixed, and there is no other mode than the
+# default [SDK: torch].
+NATIVE_TO: dict[str, Any] = {"device": "neuron"}
 NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
 # What it tells of its cache, in each process: counters by name, None until they count. Off by default [TN].
 NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"

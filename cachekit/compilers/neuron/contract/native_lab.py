@@ -32,7 +32,7 @@ if said["version"]:
     importlib.import_module(said["compiler"]).__version__ = said["version"]
 import torch
 importlib.import_module(said["framework"])
-rows = torch.ones(3, 3).to(said["device"])
+rows = torch.ones(3, 3).to(**said["to"])
 print(torch.compile(lambda x: (x * 2 + 1).sum(), **said["compile"])(rows).item())
 try:
     metrics = importlib.import_module(said["metrics"])
@@ -146,7 +146,7 @@ class Trials:
             "version": version,
             "compiler": facts.COMPILER_MODULE,
             "framework": facts.FRAMEWORK_MODULE,
-            "device": facts.NATIVE_DEVICE,
+            "to": facts.NATIVE_TO,
             "compile": facts.NATIVE_COMPILE,
             "metrics": facts.NATIVE_METRICS_MODULE,
             "counters": facts.NATIVE_COUNTERS,
