@@ -64,7 +64,7 @@ def main() -> int:
         maker = session(root / "maker")
         record = fill(maker.store)
         bundle, tree = root / "bench.tar", root / "tree"
-        ours = seconds(lambda: export_bundle(maker, [record], str(bundle)), REPEATS)
+        ours = seconds(lambda: export_bundle(maker, [record], bundle), REPEATS)
         tree.mkdir()
         process(["tar", "xf", str(bundle), "-C", str(tree)])
         by_hand = f"tar cf {root}/by-hand.tar -C {tree} . && sync -f {root} && sha256sum {root}/by-hand.tar"

@@ -1,132 +1,83 @@
-from cachekit.actions.attach import Attached, Attachment
-from cachekit.actions.check_build import CheckedBuild
-from cachekit.actions.checkup import Checkup
-from cachekit.actions.coverage import Coverage
-from cachekit.actions.gc import Collected
-from cachekit.actions.pins import Pinned
-from cachekit.actions.plan import Plan
-from cachekit.actions.pull_recipes import Outcome
-from cachekit.actions.push_records import Reported
-from cachekit.actions.remove import Deleted
-from cachekit.actions.run import Ran
-from cachekit.actions.session import Session
-from cachekit.actions.stats import Stats
-from cachekit.actions.train import Trained
-from cachekit.actions.warm import Warmed
-from cachekit.actions.why import Compared, Why
-from cachekit.actions.why_run import RunWhy
-from cachekit.api import (
-    Cache,
-    attach,
-    check_build,
-    compare,
-    coverage,
-    gc,
-    load_recipe,
-    open_store,
-    pin,
-    pins,
-    plan,
-    pull,
-    push,
-    records,
-    rm,
-    run,
-    session,
-    stats,
-    train,
-    unpin,
-    verify,
-    warm,
-    why,
-    why_run,
-)
-from cachekit.errors import (
-    AuthError,
-    CachekitError,
-    CompileError,
-    CompilerUnavailableError,
-    DataError,
-    IntegrityError,
-    InterruptedRunError,
-    MissError,
-    RecipeError,
-    RemoteError,
-    StoreError,
-    TrainingError,
-    UnknownNameError,
-    UsageError,
-    WaitedTooLongError,
-)
-from cachekit.recipe import Recipe
-from cachekit.record import Record
-from cachekit.store import Store
-from cachekit.trainer_callback import CacheCallback
-
-__all__ = [
-    "Attached",
-    "Attachment",
-    "AuthError",
-    "Cache",
-    "CacheCallback",
-    "CachekitError",
-    "CheckedBuild",
-    "Checkup",
-    "Collected",
-    "Compared",
-    "CompileError",
-    "CompilerUnavailableError",
-    "Coverage",
-    "DataError",
-    "Deleted",
-    "IntegrityError",
-    "InterruptedRunError",
-    "MissError",
-    "Outcome",
-    "Pinned",
-    "Plan",
-    "Ran",
-    "Recipe",
-    "RecipeError",
-    "Record",
-    "RemoteError",
-    "Reported",
-    "RunWhy",
-    "Session",
-    "Stats",
-    "Store",
-    "StoreError",
-    "Trained",
-    "TrainingError",
-    "UnknownNameError",
-    "UsageError",
-    "WaitedTooLongError",
-    "Warmed",
-    "Why",
-    "__version__",
-    "attach",
-    "check_build",
-    "compare",
-    "coverage",
-    "gc",
-    "load_recipe",
-    "open_store",
-    "pin",
-    "pins",
-    "plan",
-    "pull",
-    "push",
-    "records",
-    "rm",
-    "run",
-    "session",
-    "stats",
-    "train",
-    "unpin",
-    "verify",
-    "warm",
-    "why",
-    "why_run",
-]
+from cachekit.actions.attach import Attached as Attached
+from cachekit.actions.attach import Attachment as Attachment
+from cachekit.actions.check_build import CheckedBuild as CheckedBuild
+from cachekit.actions.checkup import Checkup as Checkup
+from cachekit.actions.coverage import Coverage as Coverage
+from cachekit.actions.doctor import Diagnosis as Diagnosis
+from cachekit.actions.export_bundle import Bundled as Bundled
+from cachekit.actions.gc import Collected as Collected
+from cachekit.actions.import_bundle import Unbundled as Unbundled
+from cachekit.actions.lock_file import CheckedLock as CheckedLock
+from cachekit.actions.lock_file import LockFile as LockFile
+from cachekit.actions.neuron_contract import Contract as Contract
+from cachekit.actions.neuron_export import Exported as Exported
+from cachekit.actions.neuron_import import Imported as Imported
+from cachekit.actions.pins import Pinned as Pinned
+from cachekit.actions.plan import Plan as Plan
+from cachekit.actions.pull_recipes import Outcome as Outcome
+from cachekit.actions.push_records import Reported as Reported
+from cachekit.actions.remove import Deleted as Deleted
+from cachekit.actions.run import Ran as Ran
+from cachekit.actions.session import Session as Session
+from cachekit.actions.stats import Stats as Stats
+from cachekit.actions.train import Trained as Trained
+from cachekit.actions.warm import Warmed as Warmed
+from cachekit.actions.why import Compared as Compared
+from cachekit.actions.why import Why as Why
+from cachekit.actions.why_run import RunWhy as RunWhy
+from cachekit.api import Cache as Cache
+from cachekit.api import attach as attach
+from cachekit.api import check_build as check_build
+from cachekit.api import check_lock as check_lock
+from cachekit.api import compare as compare
+from cachekit.api import coverage as coverage
+from cachekit.api import doctor as doctor
+from cachekit.api import export_bundle as export_bundle
+from cachekit.api import export_neuron_cache as export_neuron_cache
+from cachekit.api import gc as gc
+from cachekit.api import import_bundle as import_bundle
+from cachekit.api import import_neuron_cache as import_neuron_cache
+from cachekit.api import load_recipe as load_recipe
+from cachekit.api import lock as lock
+from cachekit.api import neuron_contract as neuron_contract
+from cachekit.api import open_store as open_store
+from cachekit.api import pin as pin
+from cachekit.api import pins as pins
+from cachekit.api import plan as plan
+from cachekit.api import pull as pull
+from cachekit.api import pull_locked as pull_locked
+from cachekit.api import push as push
+from cachekit.api import records as records
+from cachekit.api import report as report
+from cachekit.api import rm as rm
+from cachekit.api import run as run
+from cachekit.api import session as session
+from cachekit.api import stats as stats
+from cachekit.api import train as train
+from cachekit.api import unpin as unpin
+from cachekit.api import verify as verify
+from cachekit.api import warm as warm
+from cachekit.api import why as why
+from cachekit.api import why_run as why_run
+from cachekit.errors import AuthError as AuthError
+from cachekit.errors import CachekitError as CachekitError
+from cachekit.errors import CompileError as CompileError
+from cachekit.errors import CompilerUnavailableError as CompilerUnavailableError
+from cachekit.errors import DataError as DataError
+from cachekit.errors import IntegrityError as IntegrityError
+from cachekit.errors import InterruptedRunError as InterruptedRunError
+from cachekit.errors import MissError as MissError
+from cachekit.errors import RecipeError as RecipeError
+from cachekit.errors import RemoteError as RemoteError
+from cachekit.errors import StoreError as StoreError
+from cachekit.errors import TrainingError as TrainingError
+from cachekit.errors import UnknownNameError as UnknownNameError
+from cachekit.errors import UsageError as UsageError
+from cachekit.errors import WaitedTooLongError as WaitedTooLongError
+from cachekit.page import Page as Page
+from cachekit.recipe import Recipe as Recipe
+from cachekit.record import Record as Record
+from cachekit.store import Store as Store
+from cachekit.trainer_callback import CacheCallback as CacheCallback
 
 __version__: str

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cachekit import secrecy
 from cachekit.errors import UsageError
 from cachekit.settings import SETTINGS, by_default
 
@@ -40,6 +41,9 @@ class Setting(Struct, frozen=True):
     value: Any
     origin: str
     help: str
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name!r}, {secrecy.shown(self.value)!r}, {self.origin!r})"
 
 
 class Config(Struct, frozen=True):
@@ -74,6 +78,9 @@ class Config(Struct, frozen=True):
     gc_max_size: int | None
     gc_max_age: float | None
     settings: tuple[Setting, ...]
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{one.name}={secrecy.shown(one.value)!r}' for one in self.settings)})"
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -169,6 +176,8 @@ def _anchored(table: Any, folder: Path) -> Any:
     url = table.get("url") if isinstance(table, dict) else None
     if not isinstance(url, str) or not url or "://" in url or url.startswith(("/", "~", "$")):
         return table
+    if secrecy.has_secret(url):  # a mistyped address, which is refused as it is, and would be shown as a folder
+        return table
     return {**table, "url": str(folder / url)}
 
 
@@ -218,11 +227,12 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
             values[name] = read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             flag = name.removeprefix("gc_").replace("_", "-") if name.startswith("gc_") else name.partition("_")[0]
+            raw = secrecy.shown(raw)
             said = f"--{flag} {raw}" if origin == "flag" else f"setting {name} = {raw!r}"
             wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {text}"
             raise UsageError(
                 f"{said} is not usable",
-                cause=f"from {origin}: {wanted}",
+                cause=f"from {origin}: {secrecy.address(wanted)}",
                 hint="give another value" if origin == "flag" else f"correct {origin.removeprefix('environment ')}",
             ) from error
         settings.append(Setting(name, values[name], origin, text))

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.key import canonical_json, key_of
+from cachekit.values import by_value
 
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
@@ -110,6 +111,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     provenance: Provenance
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
     helped: Help | UnsetType = UNSET
+
+    __hash__ = by_value
 
     @property
     def cold_seconds(self) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.amounts import or_none, parse_age, parse_size
+from cachekit.secrecy import address
 
 
 def _folder(value: Any) -> Path:
@@ -69,9 +70,9 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
         raise ValueError("expected [tiers.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
-            raise ValueError(f'expected url = "…" for {name}')
+            raise ValueError(f'expected url = "…" for {address(str(name))}')
         if not all(isinstance(option, str) for option in table.values()):
-            raise ValueError(f"expected texts for {name}")
+            raise ValueError(f"expected texts for {address(str(name))}")
     return {name: dict(table) for name, table in value.items()}
 
 

@@ -48,7 +48,7 @@ def whole(tmp_path):
     watched = Watched(tmp_path / "maker")
     record = publish(watched.store, make_record(size=200))
     path = tmp_path / "whole.tar"
-    export_bundle(watched.session, [record], str(path))
+    export_bundle(watched.session, [record], path)
     contents = []
     with path.open("rb") as source:
         for member, chunks in Reader(source, "whole").each():

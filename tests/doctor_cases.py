@@ -23,7 +23,7 @@ def findings(name: str, *, nobody=False, **flags) -> list[dict]:
     assert checks
     config = load(flags)
     with another_user() if nobody else nullcontext():
-        document = doctor(config, checks)
+        document = doctor(config, checks).as_dict()
     return [one for one in document["findings"] if one["check"] == name]
 
 

@@ -107,6 +107,19 @@ def test_questions_leave_no_store_behind(home, machine):
     assert not home.exists()
 
 
+@pytest.mark.parametrize("below", [False, True], ids=["a file", "below a file"])
+@pytest.mark.parametrize("ask", ["records", "pins", "stats", "why_run", "open_store", "verify", "gc", "report"])
+def test_a_file_is_no_store(tmp_path, ask, below):
+    """Not an empty one, which it would look like."""
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    with pytest.raises(cachekit.StoreError) as caught:
+        getattr(cachekit.Cache(home=taken / "store" if below else taken), ask)()
+    assert str(taken) in caught.value.message
+    assert (caught.value.cause, bool(caught.value.hint)) == ("it is not a folder", True)
+    assert taken.read_text() == "mine"
+
+
 # Health
 
 

@@ -84,7 +84,7 @@ def test_equal_contents_give_equal_bytes(tmp_path):
     for turn, order in enumerate([[0, 1, 2], [2, 0, 1]]):
         watched = Watched(tmp_path / str(turn))
         records = [publish(watched.store, made[number]) for number in order]
-        digests.add(export_bundle(watched.session, records, str(tmp_path / f"{turn}.tar")).totals.sha256)
+        digests.add(export_bundle(watched.session, records, tmp_path / f"{turn}.tar").totals.sha256)
     assert len(digests) == 1
     assert (tmp_path / "0.tar").read_bytes() == (tmp_path / "1.tar").read_bytes()
 
@@ -180,7 +180,7 @@ def test_a_bundle_comes_through_a_pipe(tmp_path, whole):
 def exported(tmp_path, made) -> bytes:
     watched = Watched(tmp_path / "other")
     path = tmp_path / "other.tar"
-    export_bundle(watched.session, [publish(watched.store, made)], str(path))
+    export_bundle(watched.session, [publish(watched.store, made)], path)
     return path.read_bytes()
 
 
@@ -220,7 +220,7 @@ def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
     modules = (structs.replace(made[1][0].modules[0], files=(made[1][0].modules[0].files[0], other)),)
     made[1] = structs.replace(made[1][0], modules=modules), made[1][1]
     records = [publish(watched.store, one) for one in made]
-    bundled = export_bundle(watched.session, records, str(tmp_path / "x.tar"))
+    bundled = export_bundle(watched.session, records, tmp_path / "x.tar")
     assert [member.path for member in bundled.members if "/blobs/" in member.path]
     done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
     assert [state for _, state in done.records] == ["added", "added"]
@@ -239,7 +239,7 @@ def test_files_that_many_modules_share_come_to_each(tmp_path):
     record = structs.replace(record, modules=modules)
     watched = Watched(tmp_path / "maker")
     publish(watched.store, (record, contents))
-    bundled = export_bundle(watched.session, [record], str(tmp_path / "x.tar"))
+    bundled = export_bundle(watched.session, [record], tmp_path / "x.tar")
     assert len(bundled.members) == 1 + 2 * 5
     done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
     assert (done.records[0][1], done.size) == ("added", 3000)
@@ -265,7 +265,7 @@ def test_after_an_import_nothing_compiles(tmp_path, monkeypatch):
     """Export, import on an empty box: all of it hits."""
     maker, box = Watched(tmp_path / "maker"), Watched(tmp_path / "box")
     record = warm(maker.session, maker.prepare()).record
-    export_bundle(maker.session, [record], str(tmp_path / "x.tar"))
+    export_bundle(maker.session, [record], tmp_path / "x.tar")
     assert not plan(box.prepare(), box.store).hit
     with (tmp_path / "x.tar").open("rb") as source:
         import_bundle(box.session, source, "x.tar")

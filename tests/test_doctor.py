@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from neuron_trees import make
 
-from cachekit.actions.doctor import Finding, doctor, exit_code
+from cachekit.actions.doctor import Finding, doctor
 from cachekit.actions.doctor_checks import CHECKS
 from cachekit.cli import app, out
 from cachekit.cli.doctor import human
@@ -49,7 +49,7 @@ def quiet_host(monkeypatch) -> None:
 
 
 def findings(name: str) -> list[dict]:
-    document = doctor(load(), CHECKS)
+    document = doctor(load(), CHECKS).as_dict()
     return [one for one in document["findings"] if one["check"] == name]
 
 
@@ -66,10 +66,11 @@ def age(path: Path, seconds: float) -> None:
 @pytest.mark.feature("U1")
 def test_a_host_in_order_has_no_problem(root, quiet_host):
     make(root, "success")
-    document = doctor(load(), CHECKS)
+    found = doctor(load(), CHECKS)
+    document = found.as_dict()
     assert [one for one in document["findings"] if one["state"] != "ok"] == []
     assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in CHECKS)}
-    assert exit_code(document) == 0
+    assert found.good
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ class _Fine:
 
 def test_a_check_that_fails_stops_no_other():
     checks = [_Raises(ValueError("x")), _Raises(OSError("y")), _Raises(StoreError("z", hint="do this")), _Fine()]
-    document = doctor(load(), checks)
+    document = doctor(load(), checks).as_dict()
     assert [(one["state"], one["mend"]) for one in document["findings"]] == [
         ("ok", ""),  # settings
         ("unknown", ""),
@@ -253,7 +254,7 @@ def test_looking_changes_nothing(root, quiet_host):
     make(root, "failed", seed=1)
     age(entry, 7200)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    assert exit_code(doctor(load(), CHECKS)) == 1
+    assert not doctor(load(), CHECKS).good
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     assert not load().home.exists()
 

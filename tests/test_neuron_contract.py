@@ -17,7 +17,7 @@ from contract_cases import GRAPHS, MAPPED, differing, enter, look, make_host, sc
 from neuron_sdk import NeuronHost
 from one_neuron import neuron_alone
 
-from cachekit.actions.neuron_contract import exit_code, neuron_contract
+from cachekit.actions.neuron_contract import Contract, neuron_contract
 from cachekit.cli import app, out
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.neuron import contract, facts
@@ -30,9 +30,13 @@ class Whole:
     """One run of every check, and the laboratory that it was made in."""
 
     host: NeuronHost
-    document: dict
+    found: Contract
     lab: Lab
     told: list[str]
+
+    @property
+    def document(self) -> dict:
+        return self.found.as_dict()
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +54,8 @@ def whole(tmp_path_factory) -> Whole:
     with pytest.MonkeyPatch.context() as patch, neuron_alone():
         # A user's settings, which the experiments must neither use nor touch.
         enter(host, patch, NEURON_CC_FLAGS="--model-type=cnn-training", NEURON_EXTRACT_GRAPHS_ONLY="1")
-        document = neuron_contract(tell=told.append, laboratory=make)
-    return Whole(host, document, labs[0], told)
+        found = neuron_contract(tell=told.append, laboratory=make)
+    return Whole(host, found, labs[0], told)
 
 
 def again(whole: Whole) -> dict[str, contract.Outcome]:
@@ -68,7 +72,7 @@ def again(whole: Whole) -> dict[str, contract.Outcome]:
 def test_the_stand_in_is_as_cachekit_assumes(whole):
     assert [one for one in whole.document["checks"] if one["state"] != "ok"] == []
     assert whole.document["counts"] == {"ok": len(contract.CHECKS), "differs": 0, "unknown": 0}
-    assert (whole.document["neuron"], exit_code(whole.document)) == (True, 0)
+    assert (whole.document["neuron"], whole.found.good) == (True, True)
     assert len(whole.told) > 10
 
 
@@ -224,9 +228,9 @@ def test_the_screen_says_what_differs_and_where_to_correct_it(whole, monkeypatch
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(facts, "DEFAULT_ROOT", "/tmp/neuron-compile-cache")
     found = again(whole)
-    counts = {state: sum(one.state == state for one in found.values()) for state in contract.STATES}
-    document = {**whole.document, "checks": [one.as_dict() for one in found.values()], "counts": counts}
-    assert exit_code(document) == 1
+    altered = dataclasses.replace(whole.found, outcomes=tuple(found.values()))
+    assert not altered.good
+    document = altered.as_dict()
     lines = contract_human(document)
     assert max(map(len, lines)) <= 80
     at = next(number for number, line in enumerate(lines) if line.startswith("differs"))

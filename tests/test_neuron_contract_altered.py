@@ -13,7 +13,7 @@ from contract_cases import GRAPHS, MAPPED, differing, enter, look, make_host, sc
 from neuron_sdk import NeuronHost
 from one_neuron import neuron_alone
 
-from cachekit.actions.neuron_contract import exit_code, neuron_contract
+from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import cached, installed, troubles
 from cachekit.compilers.neuron.contract import lab as laboratory
@@ -208,10 +208,11 @@ def test_a_version_without_commit_is_found(host, tmp_path, monkeypatch):
 
 def test_quick_compiles_nothing_and_says_so(host, tmp_path):
     make = partial(Lab, script=script(tmp_path, MAPPED, GRAPHS))
-    document = neuron_contract(quick=True, laboratory=make)
+    found = neuron_contract(quick=True, laboratory=make)
+    document = found.as_dict()
     states = {one["name"]: one["state"] for one in document["checks"]}
     assert host.compiles == 0
-    assert (document["counts"]["differs"], exit_code(document)) == (0, 0)
+    assert (document["counts"]["differs"], found.good) == (0, True)
     for name in ("packages", "neuron-ls", "default-root", "module-name", "flags-hash", "extraction-line"):
         assert states[name] == "ok", name
     for name in ("entry-files", "log-hit", "direct-compile", "npc-files", "lock-live", "failure-log"):

@@ -14,7 +14,7 @@ import pytest
 from contract_cases import differing, enter, look
 from neuron_sdk import NATIVE_PACKAGES, NeuronHost, neuron_host
 
-from cachekit.actions.neuron_contract import exit_code, neuron_contract
+from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import native
@@ -57,10 +57,11 @@ def test_the_stand_in_is_as_cachekit_assumes(host, tmp_path, monkeypatch):
     theirs = {name: str(tmp_path / "theirs") for name in (facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL)}
     for name, value in {**theirs, facts.NATIVE_DISABLE[0]: "1", facts.CC_FLAGS: "-O3"}.items():
         monkeypatch.setenv(name, value)
-    document = neuron_contract(laboratory=lab_of)
+    found = neuron_contract(laboratory=lab_of)
+    document = found.as_dict()
     assert [one for one in document["checks"] if one["state"] != "ok"] == []
     assert [one["name"] for one in document["checks"]] == list(BY_NAME)
-    assert (document["neuron"], document["native"], exit_code(document)) == (True, True, 0)
+    assert (document["neuron"], document["native"], found.good) == (True, True, True)
     assert not (tmp_path / "theirs").exists()
     assert contract_human(document)[-1].endswith("0 differ, 0 unknown")
 
@@ -176,10 +177,11 @@ def test_an_older_package_is_taken_for_the_one_on_xla(host, tmp_path):
 
 
 def test_quick_compiles_nothing_and_says_so(host, tmp_path):
-    document = neuron_contract(quick=True, laboratory=lab_of)
+    found = neuron_contract(quick=True, laboratory=lab_of)
+    document = found.as_dict()
     states = {one["name"]: one["state"] for one in document["checks"]}
     assert host.compiles == 0
-    assert (document["counts"]["differs"], exit_code(document)) == (0, 0)
+    assert (document["counts"]["differs"], found.good) == (0, True)
     assert {name for name, state in states.items() if state == "ok"} == {
         "native-packages", "native-imports", "version-source", "compiler-version", "neuron-ls", "instance",
         "neuron-monitor", "native-variables", "native-default-root", "native-cores",

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
+from neuron_cases import machine, name, place  # noqa: F401 - fixtures
 from neuron_machine import Machine
 from neuron_sdk import neuron_host
-from one_neuron import neuron_alone
 
 from cachekit.journal import Journal
 from cachekit.store import Store
 
-FLAGS = "e30acd3a"  # the hash of no flags
 EVALUATION = ("--set", "training.per_device_eval_batch_size=16")
-
-
-@pytest.fixture
-def place():
-    """A folder that no other host can share: only there a lock is certain."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def machine(place):
-    made = Machine(place / "user")
-    made.graphs(1, 2, **{"1": ["3"]})
-    with neuron_alone():
-        yield made
-
-
-def name(graph: object) -> str:
-    return f"MODULE_{graph}+{FLAGS}"
 
 
 def another(machine: Machine, folder: Path) -> Machine:

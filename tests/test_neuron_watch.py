@@ -34,8 +34,12 @@ sys.stdin.read()
 
 @pytest.fixture
 def all_is_seen(monkeypatch):
-    """Some containers hide the memory of their first process from everyone; and the folder is nobody else's."""
+    """Some containers hide the memory of their first process from everyone; and the folder is nobody else's.
+
+    The host has been up for longer than any lock is old: what is older than its last start is nobody's.
+    """
     visible = processes._uses_cache
+    monkeypatch.setattr(processes, "_boot", lambda proc: time.time() - 86_400)
     monkeypatch.setattr(processes, "_uses_cache", lambda folder: visible(folder) or False)
     monkeypatch.setattr(processes, "_in_container", lambda found: False)
 

@@ -22,10 +22,10 @@ from cachekit.actions.report import report
 from cachekit.actions.stats import stats
 from cachekit.actions.timeline import timeline
 from cachekit.actions.warm import warm as warm_action
-from cachekit.cli.page import page
-from cachekit.cli.page.charts import bins
-from cachekit.cli.page.draw import nice, word
 from cachekit.journal import Journal
+from cachekit.page import page
+from cachekit.page.charts import bins
+from cachekit.page.draw import nice, word
 from cachekit.store import Store
 from cachekit.store.layout import Layout
 
@@ -156,7 +156,7 @@ def contrast(one, other):
 @pytest.mark.parametrize("look", [0, 1])
 def test_colours_can_be_told_apart(look):
     """WCAG 2.2: 4.5 for words, 3 for shapes."""
-    style = (files("cachekit.cli.page") / "style.css").read_text()
+    style = (files("cachekit.page") / "style.css").read_text()
     colours = dict(re.findall(r"--([\w]+): (#[0-9a-f]{3,6});", re.findall(r":root \{(.*?)\}", style, re.DOTALL)[look]))
     for text in ("text", "dim", "gain", "loss", "hit", "miss"):
         for ground in ("card", "page"):
@@ -303,4 +303,4 @@ def test_the_wheel_carries_the_page(tmp_path):
     subprocess.run(build, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"cachekit/cli/page/style.css", "cachekit/cli/page/page.html"} <= set(names)
+    assert {"cachekit/page/style.css", "cachekit/page/page.html"} <= set(names)

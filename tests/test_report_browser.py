@@ -22,8 +22,8 @@ import pytest
 from report_store import fill
 
 from cachekit.actions.report import report
-from cachekit.cli.page import page
 from cachekit.journal import Journal
+from cachekit.page import page
 from cachekit.store import Store
 
 BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome", "chrome"])), None)

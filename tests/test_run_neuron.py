@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
-from neuron_machine import LIMIT, Machine, processes_under
+from neuron_cases import place  # noqa: F401 - fixture
+from neuron_machine import LIMIT, Machine
 from neuron_sdk import PACKAGES, neuron_host
 from one_neuron import neuron_alone
 
 SCRIPTS = PACKAGES.parent / "scripts"
-
-
-@pytest.fixture
-def place():
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder)
-        for pid in processes_under(Path(folder)):  # only where a test failed
-            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from cachekit.record import DamagedRecordError, Record
 from cachekit.store import builds
 from cachekit.tiers import layout
 from cachekit.tiers.remote import Found, Remote
+from cachekit.values import by_value
 
 LIVE = "live root"  # the compiler's own folder on this host, among the places
 Basis = Literal["record", "trial", "nearest", "unknown"]
@@ -83,6 +84,8 @@ class Coverage:
     builds: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     trial: Attempt | None = None
+
+    __hash__ = by_value
 
     def of(self, state: State) -> tuple[Unit, ...]:
         """The modules in one state."""

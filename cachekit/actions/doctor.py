@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-from cachekit.config import Config
-from cachekit.errors import CachekitError
+from cachekit.config import Config, defaults
+from cachekit.errors import CachekitError, UsageError
 
 State = Literal["ok", "problem", "unknown"]
 STATES: tuple[State, ...] = ("ok", "problem", "unknown")
@@ -47,31 +47,64 @@ class Check(Protocol):
         """Look; changes nothing. Findings come in the order in which people should see them."""
 
 
-def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found on this host.
+
+    Attributes:
+        findings: Each with the name of its check, in the order in which people should see them.
+    """
+
+    findings: tuple[tuple[str, Finding], ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """What is wrong."""
+        return tuple(finding for _, finding in self.findings if finding.state == "problem")
+
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong, as far as it could be looked at."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        counts = Counter(finding.state for _, finding in self.findings)
+        return {
+            "counts": {state: counts[state] for state in STATES},
+            "findings": [{"check": name, **asdict(finding)} for name, finding in self.findings],
+        }
+
+
+def examine(load: Callable[[], Config], checks: Sequence[Check]) -> Diagnosis:
+    """Run checks with settings that perhaps cannot be read, which is one more thing to be told.
+
+    Args:
+        load: Reads them.
+        checks: The checks.
+    """
+    try:
+        return doctor(load(), checks)
+    except CachekitError as error:
+        broken = error
+    except OSError as error:
+        broken = UsageError("settings cannot be read", cause=str(error))
+    return doctor(defaults(), checks, broken)
+
+
+def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None = None) -> Diagnosis:
     """Run checks; one that fails itself stops no other.
 
     Args:
         config: Settings.
         checks: The checks.
         broken: Why the user's own settings could not be read, where these are others.
-
-    Returns:
-        JSON values: every finding with its check's name, and how many there are of each state.
     """
     said = ", ".join(dict.fromkeys(one.origin for one in config.settings if one.origin != "default"))
     found = [("settings", _said(broken) if broken else Finding("ok", said or "all are the defaults"))]
     for check in checks:
         found += [(check.name, finding) for finding in _findings(check, config)]
-    counts = Counter(finding.state for _, finding in found)
-    return {
-        "counts": {state: counts[state] for state in STATES},
-        "findings": [{"check": name, **asdict(finding)} for name, finding in found],
-    }
-
-
-def exit_code(document: dict[str, Any]) -> int:
-    """1 where there is a problem."""
-    return int(bool(document["counts"]["problem"]))
+    return Diagnosis(tuple(found))
 
 
 def _findings(check: Check, config: Config) -> list[Finding]:

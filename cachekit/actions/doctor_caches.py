@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from cachekit import lockfile
+from cachekit import lockfile, secrecy
 from cachekit.actions.doctor import Finding
 from cachekit.actions.doctor_folders import age, poor
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
@@ -106,7 +106,7 @@ def clocks(config: Config) -> Iterator[Finding]:
         if seconds is not None and abs(seconds) > SKEW:
             told = True
             way = "ahead of" if seconds > 0 else "behind"
-            said = f"this host's clock is {age(abs(seconds))} {way} that of {address}"
+            said = f"this host's clock is {age(abs(seconds))} {way} that of {secrecy.address(address)}"
             yield Finding("problem", said, run="sudo chronyc makestep")
     if not told:
         yield Finding("ok", "as the caches' own, as far as they tell")

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from cachekit.actions.inspect import find
 from cachekit.actions.push import offer
 from cachekit.actions.session import Session, holding
 from cachekit.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
-from cachekit.errors import UsageError
+from cachekit.errors import MissError, UnknownNameError, UsageError
 from cachekit.record import File, Record
+from cachekit.store import Store
 from cachekit.store.durable import sync_folder
 from cachekit.tiers.draft import Draft, Known, draft
 from cachekit.tiers.port import Entry, Tier, Upload
@@ -69,14 +71,58 @@ class _Empty:
         return {}
 
 
+def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
+    """What a bundle is to carry.
+
+    Args:
+        store: The store.
+        keys: Of records, or their first digits; none means all.
+        all_of: Of these those of one compiler's folder.
+
+    Raises:
+        UnknownNameError: Nothing is called that.
+    """
+    if keys:
+        return list({record.key: record for record in (find(store, key) for key in keys)}.values())
+    records = list(store.chosen(lambda one: one.directory == all_of) if all_of else store.records())
+    if not records:
+        raise UnknownNameError(
+            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"
+        )
+    return records
+
+
+def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ()) -> None:
+    """See that a recipe's record is there.
+
+    Args:
+        store: The store.
+        key: The recipe's.
+        recipe: As it is typed.
+        machine: The options that say which other machine is meant.
+
+    Raises:
+        MissError: It is not.
+    """
+    if not any(one.key == key for one in store.summaries(glance=True)):
+        raise MissError(
+            f"{recipe} is not in the store: key {key[:16]} has no record",
+            hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
+            if machine
+            else f"cachekit pull {recipe}, or cachekit warm {recipe}",
+        )
+
+
 @holding
-def export_bundle(session: Session, records: Sequence[Record], target: str, *, dry_run: bool = False) -> Bundled:
+def export_bundle(
+    session: Session, records: Sequence[Record], target: Path | None, *, dry_run: bool = False
+) -> Bundled:
     """Write records and their files as a bundle. The file appears whole, or not at all.
 
     Args:
         session: Collaborators.
         records: Of the store.
-        target: A file, or `-` for standard output.
+        target: A file; None is standard output.
         dry_run: Only say what it would hold.
 
     Raises:
@@ -93,7 +139,7 @@ def export_bundle(session: Session, records: Sequence[Record], target: str, *, d
         _check(target)
         with _opened(target) as out:
             totals = _write(session, drafted, members, out)
-    return Bundled(target, dry_run, tuple(ordered), members, totals, time.monotonic() - start)
+    return Bundled(str(target or "-"), dry_run, tuple(ordered), members, totals, time.monotonic() - start)
 
 
 def _members(drafted: Draft) -> tuple[Member, ...]:
@@ -144,14 +190,13 @@ def _add(
         writer.add(member, tell(iter(lambda: source.read(PIECE), b"")))
 
 
-def _check(target: str) -> None:
+def _check(path: Path | None) -> None:
     """Never write over what is no bundle: a typing error must not cost somebody's data.
 
     Raises:
         UsageError: Something else lies there.
     """
-    path = Path(target)
-    if target == "-" or not path.exists():
+    if path is None or not path.exists():
         return
     known = header(INDEX, 0)[: len(INDEX) + 1]
     try:
@@ -166,9 +211,9 @@ def _check(target: str) -> None:
 
 
 @contextmanager
-def _opened(target: str) -> Iterator[IO[bytes]]:
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
     """Write beside, and rename at the end."""
-    if target == "-":
+    if path is None:
         if sys.stdout.isatty():
             raise UsageError("a bundle is nothing for a terminal", hint="name a file, or pipe it: cachekit export - …")
         try:
@@ -181,7 +226,6 @@ def _opened(target: str) -> Iterator[IO[bytes]]:
                 "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
             ) from error
         return
-    path = Path(target)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         try:

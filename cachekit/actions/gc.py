@@ -22,6 +22,7 @@ from cachekit.store.leftovers import Leftover, leftovers, quarantined, sized, un
 from cachekit.store.pins import pinned
 from cachekit.store.reach import Entry, Reach, blobs, copy_of
 from cachekit.store.removal import Remover, Victim, files_of
+from cachekit.values import by_value
 
 ROUNDS = 3  # looks at what was published while it was at work
 RECENT = 86_400.0  # seconds: somebody may still be fetching it
@@ -88,6 +89,8 @@ class Collected:
     used: int
     kept: tuple[tuple[Victim, str], ...] = ()
     seconds: float = 0.0
+
+    __hash__ = by_value
 
     @property
     def size(self) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -82,6 +83,24 @@ class _Taken:
     pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@contextmanager
+def opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
+    """A bundle's bytes, and its name for messages; None is standard input.
+
+    Raises:
+        UsageError: It cannot be opened.
+    """
+    if path is None:
+        yield sys.stdin.buffer, "standard input"
+        return
+    try:
+        source = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="see its mode") from error
+    with source:
+        yield source, str(path)
+
+
 @holding
 def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bool = False) -> Unbundled:
     """Take the records of a bundle into the store.
@@ -111,7 +130,9 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
         raise UsageError(f"{name} cannot be read", cause=error.strerror or str(error), hint="name a bundle") from error
     assert reader.totals is not None  # it came to its end
     records = tuple((shared.record, state) for shared, state in zip(taken.shared, taken.states, strict=True))
-    return Unbundled(name, dry_run, records, size, reader.totals, time.monotonic() - start)
+    done = Unbundled(name, dry_run, records, size, reader.totals, time.monotonic() - start)
+    session.journal.emit("import.end", **done.as_dict())
+    return done
 
 
 def _read(session: Session, reader: Reader, taken: _Taken) -> int:

@@ -34,11 +34,16 @@ class Checked:
     key: str
     changes: tuple[Change, ...]
 
+    @property
+    def fits(self) -> bool:
+        """The recipe would take what is locked."""
+        return self.key == self.locked.record.key
+
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
         return {
             **summary(self.locked),
-            "status": "fits" if self.key == self.locked.record.key else "changed",
+            "status": "fits" if self.fits else "changed",
             "key_now": self.key,
             "changes": [change_dict(change, self.locked.record.compiler) for change in self.changes],
         }

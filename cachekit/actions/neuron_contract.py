@@ -8,10 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron.contract import STATES, Check, Lab, UnknownError, checks_of, examine
+from cachekit.compilers.neuron.contract import STATES, Check, Lab, Outcome, UnknownError, checks_of, examine
 from cachekit.compilers.neuron.host import INSTALL
 from cachekit.errors import StoreError
 
@@ -22,13 +23,56 @@ def _silent(_: str) -> None:
     """Tell nobody."""
 
 
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What cachekit assumes of Neuron, and what this host's Neuron does.
+
+    Attributes:
+        problem: Why there is no Neuron to compare with; empty where there is.
+        quick: Nothing was compiled.
+        seconds: Wall time.
+        outcomes: Of each check.
+        native: It is TorchNeuron that was asked, and not the cache on XLA.
+    """
+
+    problem: str
+    quick: bool
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+    native: bool = False
+
+    @property
+    def differing(self) -> tuple[Outcome, ...]:
+        """What is not as it was assumed."""
+        return tuple(outcome for outcome in self.outcomes if outcome.state == "differs")
+
+    @property
+    def good(self) -> bool:
+        """There is a Neuron, and nothing differs, as far as it could be looked at."""
+        return not self.problem and not self.differing
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        counts = Counter(outcome.state for outcome in self.outcomes)
+        return {
+            "neuron": not self.problem,
+            "native": self.native,
+            "problem": self.problem,
+            "hint": f"{INSTALL}; on a trn1, trn2 or inf2 instance" if self.problem else "",
+            "quick": self.quick,
+            "seconds": round(self.seconds, 1),
+            "counts": {state: counts[state] for state in STATES},
+            "checks": [outcome.as_dict() for outcome in self.outcomes],
+        }
+
+
 def neuron_contract(
     *,
     quick: bool = False,
     tell: Tell = _silent,
     checks: Iterable[Check] | None = None,
     laboratory: Callable[..., Lab] = Lab,
-) -> dict[str, Any]:
+) -> Contract:
     """Check every assumption, in a temporary folder that is gone afterwards; the user's cache is never touched.
 
     Args:
@@ -37,9 +81,8 @@ def neuron_contract(
         checks: Which ones; by default those of what is installed here, on XLA or TorchNeuron.
         laboratory: Makes the place of the experiments, from a folder and the arguments of `Lab`.
 
-    Returns:
-        JSON values: whether this is TorchNeuron, the checks with their outcomes, how many there are of each state,
-        seconds, and what is wrong where there is no Neuron at all.
+    Raises:
+        StoreError: No temporary folder can be made.
     """
     start = time.monotonic()
     with _folder() as folder:
@@ -50,17 +93,8 @@ def neuron_contract(
         except UnknownError as error:
             problem = str(error)
         outcomes = list(examine(checks_of(lab) if checks is None else checks, lab))
-    counts = Counter(outcome.state for outcome in outcomes)
-    return {
-        "neuron": not problem,
-        "native": lab.is_native,
-        "problem": problem,
-        "hint": f"{INSTALL}; on a trn1, trn2 or inf2 instance" if problem else "",
-        "quick": quick,
-        "seconds": round(time.monotonic() - start, 1),
-        "counts": {state: counts[state] for state in STATES},
-        "checks": [outcome.as_dict() for outcome in outcomes],
-    }
+        native = lab.is_native
+    return Contract(problem, quick, time.monotonic() - start, tuple(outcomes), native)
 
 
 @contextmanager
@@ -78,8 +112,3 @@ def _folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def exit_code(document: dict[str, Any]) -> int:
-    """0 where nothing differs; 1 where something does, or where there is no Neuron to compare with."""
-    return int(bool(document["counts"]["differs"]) or not document["neuron"])

@@ -38,6 +38,25 @@ class Exported:
     damaged: tuple[tuple[str, str], ...]
     records: tuple[str, ...]
 
+    def error(self) -> CachekitError | None:
+        """What to raise where something could not be exported."""
+        if self.damaged:
+            name, reason = self.damaged[0]
+            return IntegrityError(
+                f"{len(self.damaged)} modules in the store are damaged and were not exported",
+                cause=f"{name}: {reason}",
+                hint="import or warm them again",
+            )
+        # Nothing of what was asked for is there: whoever goes on to use the folder finds nothing.
+        if not self.modules or any(result.outcome != "left" for _, result in self.modules):
+            return None
+        name, result = self.modules[0]
+        return UsageError(
+            f"none of {len(self.modules)} modules could be put into {self.folder}",
+            cause=f"{name}: {result.reason}",
+            hint="see what stands there, or name another folder",
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
         counts = dict.fromkeys(("restored", "replaced", "present", "left"), 0)
@@ -205,27 +224,3 @@ def _write(store: Store, module: Module, folder: Path, check: Check) -> Restored
     with ExitStack() as reading:
         files = [reading.enter_context(store.reading(file)).path for file in module.files]
         return restore(module, files, folder, check=check)
-
-
-def failure(exported: Exported) -> CachekitError | None:
-    """The error to end with, where something could not be exported."""
-    if not exported.damaged:
-        return _all_left(exported)
-    name, reason = exported.damaged[0]
-    return IntegrityError(
-        f"{len(exported.damaged)} modules in the store are damaged and were not exported",
-        cause=f"{name}: {reason}",
-        hint="import or warm them again",
-    )
-
-
-def _all_left(exported: Exported) -> CachekitError | None:
-    """Nothing of what was asked for is there: whoever goes on to use the folder finds nothing."""
-    if not exported.modules or any(result.outcome != "left" for _, result in exported.modules):
-        return None
-    name, result = exported.modules[0]
-    return UsageError(
-        f"none of {len(exported.modules)} modules could be put into {exported.folder}",
-        cause=f"{name}: {result.reason}",
-        hint="see what stands there, or name another folder",
-    )

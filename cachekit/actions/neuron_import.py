@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.actions.provenance import provenance
+from cachekit.actions.session import Session
 from cachekit.compilers.neuron import facts, modules, native
 from cachekit.compilers.neuron.entries import Entry, Scan, scan
 from cachekit.compilers.neuron.fit import Check
@@ -92,6 +93,14 @@ class Imported:
             ],
             "strangers": [{"path": str(path), "reason": reason} for path, reason in self.strangers],
         }
+
+
+def import_into(session: Session, folder: Path, check: Check, *, dry_run: bool = False) -> Imported:
+    """`import_cache` as one run, whose journal tells of it."""
+    journal = session.journal
+    imported = import_cache(session.store, folder, check, dry_run=dry_run, tell=lambda event: journal.show(**event))
+    journal.emit("import.end", **imported.as_dict())
+    return imported
 
 
 def import_cache(

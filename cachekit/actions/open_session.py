@@ -107,7 +107,7 @@ def open_session(
     from cachekit.store.layout import Layout
     from cachekit.training import ProcessLauncher
 
-    with _offline_environment() if offline else nullcontext():
+    with offline_environment() if offline else nullcontext():
         wanted = recipe.compiler.name if recipe else "auto"
         compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
         _check_home(config.home)
@@ -148,16 +148,27 @@ def open_store(
         StoreError: The store's place is taken by something else.
     """
     from cachekit.journal import Journal
-    from cachekit.store import Store
 
-    _check_home(config.home)
     journal = Journal(None, verb)
     with follow(journal) if follow else nullcontext():
-        yield Store(config.home, journal)
+        yield store_at(config.home, journal)
+
+
+def store_at(home: Path, journal: Journal | None = None) -> Store:
+    """The store of a folder, which need not be there yet.
+
+    Raises:
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.journal import Journal
+    from cachekit.store import Store
+
+    _check_home(home)
+    return Store(home, journal or Journal(None, ""))
 
 
 @contextmanager
-def _offline_environment() -> Iterator[None]:
+def offline_environment() -> Iterator[None]:
     """The Hub client's own switches; the worker inherits them."""
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     before = {name: os.environ.get(name) for name in names}
@@ -179,8 +190,10 @@ def _check_home(home: Path) -> None:
     try:
         if not stat.S_ISDIR(home.stat().st_mode):
             problem = "it is not a folder"
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # made by what writes first, or told by that
+    except FileNotFoundError:
+        pass  # made by what writes first
+    except NotADirectoryError:
+        problem = "it is not a folder"  # nor is what it would lie in
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", "") or str(error)
     if problem:

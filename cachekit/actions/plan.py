@@ -16,6 +16,7 @@ from cachekit.record import File, Module, Record
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.tiers.layout import LOCAL, Place
+from cachekit.values import by_value
 
 if TYPE_CHECKING:
     from cachekit.actions.akin import Helper
@@ -49,6 +50,8 @@ class Plan(Struct, frozen=True):
     estimate: Estimate | None = None
     near: str = LOCAL
     helper: Helper | None = None
+
+    __hash__ = by_value
 
     @property
     def hit(self) -> bool:

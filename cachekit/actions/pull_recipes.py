@@ -10,6 +10,7 @@ from cachekit.actions.obtain import fetch
 from cachekit.actions.plan import plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session, holding
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Outcome:
     seconds: float = 0.0
     modules: tuple[str, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

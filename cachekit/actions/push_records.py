@@ -13,6 +13,7 @@ from cachekit.actions.session import Session, holding
 from cachekit.errors import AuthError, RemoteError
 from cachekit.record import Record
 from cachekit.tiers.remote import Remote
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Reported:
 
     pushed: Pushed
     leaks: tuple[str, ...]
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

@@ -15,6 +15,7 @@ from cachekit.store import pins
 from cachekit.store.gate import held
 from cachekit.store.reach import Entry, Reach
 from cachekit.store.removal import Remover, Victim, files_of
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Deleted:
     shared: int
     dry_run: bool
     unpinned: bool
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

@@ -27,6 +27,7 @@ from cachekit.compilers import Observed, Watch
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
+from cachekit.values import by_value
 
 # Set for a command that runs under cachekit, to this run's name: what it starts need not look for a cache itself.
 ATTENDED = "CACHEKIT_RUN"
@@ -68,6 +69,8 @@ class Ran:
     overhead_seconds: float
     seconds: float
     bypassed: Mapping[str, int] = field(default_factory=dict)
+
+    __hash__ = by_value
 
     @property
     def saved_seconds(self) -> float:

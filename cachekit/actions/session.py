@@ -17,6 +17,7 @@ from cachekit.journal import Journal
 from cachekit.store import Store
 from cachekit.tiers.chain import Chain
 from cachekit.training import Launcher
+from cachekit.values import by_value
 
 
 class Session(Struct, frozen=True):
@@ -37,6 +38,8 @@ class Session(Struct, frozen=True):
     compiler: Compiler
     launcher: Launcher
     chain: Chain = field(default_factory=Chain)
+
+    __hash__ = by_value
 
     @property
     def log(self) -> Path:

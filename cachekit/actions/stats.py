@@ -15,6 +15,7 @@ from cachekit.actions.counting import BYPASS, Cell, Counted
 from cachekit.actions.history import RUN, Day, History, day_of, history
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.layout import Layout
+from cachekit.values import by_value
 
 if TYPE_CHECKING:
     from cachekit.actions.price import Price
@@ -110,6 +111,8 @@ class Stats(Struct, frozen=True):
     months: Annotated[list[Part], _said("By its month: 2026-11")]
     price: Annotated[Rate | None, _said("What dollars were counted with")]
     problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

@@ -26,6 +26,7 @@ from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageErro
 from cachekit.ingredients import check_data
 from cachekit.record import Record
 from cachekit.training import Result
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Trained:
     overhead_seconds: float
     seconds: float
     bypassed: Mapping[str, int] = field(default_factory=dict)
+
+    __hash__ = by_value
 
     @property
     def compiled(self) -> int:

@@ -32,6 +32,7 @@ from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
 from cachekit.tiers.layout import LOCAL
 from cachekit.training import Result
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Warmed:
     worker: Result | None = None
     bypassed: Mapping[str, int] = field(default_factory=dict)
     helped: Helped | None = None
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

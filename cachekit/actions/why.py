@@ -13,6 +13,7 @@ from cachekit.actions.plan import Plan, plan
 from cachekit.actions.prepare import Prepared
 from cachekit.actions.session import Session
 from cachekit.key import difference
+from cachekit.values import by_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Why:
     neighbour: Neighbour | None = None
     changes: tuple[Told, ...] = ()
     looked: tuple[Looked, ...] = ()
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -117,6 +120,8 @@ class Compared:
     new: Side
     changes: tuple[Told, ...]
     soft: tuple[Told, ...]
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

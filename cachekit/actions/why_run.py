@@ -16,6 +16,7 @@ from cachekit.errors import UnknownNameError
 from cachekit.journal import Event, read
 from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store import Store
+from cachekit.values import by_value
 
 LAST = "last"
 KEY = re.compile("[0-9a-f]{64}")
@@ -84,6 +85,8 @@ class RunWhy:
     failure: str = ""
     ended: bool = True
     untold: bool = False
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""

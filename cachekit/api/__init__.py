@@ -19,13 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachekit.api.asking import Asking
+from cachekit.api.carrying import Carrying
 from cachekit.api.keeping import Keeping
 from cachekit.api.making import Making
 from cachekit.api.options import AnyEntry, AnyRecipe, Overrides, Progress, load_recipe
 
 
 @dataclass(frozen=True, kw_only=True)  # of the base class only the fields would be
-class Cache(Asking, Making, Keeping):
+class Cache(Asking, Making, Keeping, Carrying):
     """A cache, with the options that all functions share; each function of the library is a method of it, too.
 
     It is frozen, and opens and reads nothing before a method is called.
@@ -45,16 +46,26 @@ _SETTINGS = Cache()  # nothing but what the settings say, which are read at each
 
 attach = _SETTINGS.attach
 check_build = _SETTINGS.check_build
+check_lock = _SETTINGS.check_lock
 compare = _SETTINGS.compare
 coverage = _SETTINGS.coverage
+doctor = _SETTINGS.doctor
+export_bundle = _SETTINGS.export_bundle
+export_neuron_cache = _SETTINGS.export_neuron_cache
 gc = _SETTINGS.gc
+import_bundle = _SETTINGS.import_bundle
+import_neuron_cache = _SETTINGS.import_neuron_cache
+lock = _SETTINGS.lock
+neuron_contract = _SETTINGS.neuron_contract
 open_store = _SETTINGS.open_store
 pin = _SETTINGS.pin
 pins = _SETTINGS.pins
 plan = _SETTINGS.plan
 pull = _SETTINGS.pull
+pull_locked = _SETTINGS.pull_locked
 push = _SETTINGS.push
 records = _SETTINGS.records
+report = _SETTINGS.report
 rm = _SETTINGS.rm
 run = _SETTINGS.run
 session = _SETTINGS.session
@@ -66,33 +77,4 @@ warm = _SETTINGS.warm
 why = _SETTINGS.why
 why_run = _SETTINGS.why_run
 
-__all__ = [
-    "AnyEntry",
-    "AnyRecipe",
-    "Cache",
-    "Overrides",
-    "Progress",
-    "attach",
-    "check_build",
-    "compare",
-    "coverage",
-    "gc",
-    "load_recipe",
-    "open_store",
-    "pin",
-    "pins",
-    "plan",
-    "pull",
-    "push",
-    "records",
-    "rm",
-    "run",
-    "session",
-    "stats",
-    "train",
-    "unpin",
-    "verify",
-    "warm",
-    "why",
-    "why_run",
-]
+__all__ = ["AnyEntry", "AnyRecipe", "Overrides", "Progress", "load_recipe"]  # beside what is made here

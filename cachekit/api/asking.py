@@ -1,21 +1,25 @@
-"""Questions to the cache: they compile nothing, fetch nothing and change nothing."""
+"""Questions to the cache and about this host: they fetch nothing and change nothing in the store."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachekit.actions import open_session as _opening
 from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, source_of
 from cachekit.recipe import Recipe
 from cachekit.record import Record
 
 if TYPE_CHECKING:
     from cachekit.actions.coverage import Coverage
+    from cachekit.actions.doctor import Diagnosis
+    from cachekit.actions.neuron_contract import Contract
     from cachekit.actions.plan import Plan
     from cachekit.actions.session import Session
     from cachekit.actions.stats import Stats
     from cachekit.actions.why import Compared, Side, Why
     from cachekit.actions.why_run import RunWhy
+    from cachekit.page import Page
 
 
 class Asking(Options):
@@ -160,6 +164,75 @@ class Asking(Options):
         """All readable records of the store, youngest first; their files are not checked. `cachekit ls`."""
         found = self.open_store().records()
         return sorted(found, key=lambda record: record.provenance.created, reverse=True)
+
+    def report(
+        self,
+        output: str | Path = "cachekit-report.html",
+        *,
+        run: str = "",
+        price: float | None = None,
+        instance: str | None = None,
+    ) -> Page:
+        """Write a page about the store: when what was compiled, what hit, what that saved. `cachekit report`.
+
+        Args:
+            output: Where the page goes, one file of HTML.
+            run: Whose time line it shows: `last`, or the beginning of a run's name; by default the last that compiled.
+            price: See `stats`; so for `instance`. This machine's price by default, if it is known.
+            instance: See `stats`.
+
+        Returns:
+            Where it is, and as values what it shows.
+
+        Raises:
+            UnknownNameError: There is no such run, or machine type.
+            UsageError: The file cannot be written; or that is no price.
+        """
+        from cachekit.actions import price as prices
+        from cachekit.page import write_page
+
+        paid = prices.machine(prices.read([] if price is None else [repr(price)]), instance or "")
+        return write_page(self.open_store(), Path(output), run=run, price=paid)
+
+    def doctor(self) -> Diagnosis:
+        """What is wrong with this host's set-up, and what mends it. `cachekit doctor`.
+
+        Settings that cannot be read are among the findings. With `offline` no shared cache beyond a network is asked.
+
+        Returns:
+            Its findings, each with the name of the check; `good` is true where there is no problem.
+        """
+        from contextlib import nullcontext
+
+        from cachekit.actions.doctor import examine
+        from cachekit.actions.doctor_checks import CHECKS
+
+        # Whether this process may open connections is nothing to be found out: it was said.
+        checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
+        with _opening.offline_environment() if self.offline else nullcontext():
+            return examine(self._config, checks)
+
+    def neuron_contract(self, *, quick: bool = False) -> Contract:
+        """Whether this host's Neuron is what cachekit takes it for. `cachekit doctor --neuron-contract`.
+
+        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`.
+
+        Args:
+            quick: Compile nothing.
+
+        Returns:
+            What came of each check; `good` is false where one differs, or where there is no Neuron.
+
+        Raises:
+            StoreError: No temporary folder can be made.
+        """
+        from cachekit.actions.neuron_contract import neuron_contract
+        from cachekit.journal import Journal
+
+        journal = Journal(None, "doctor")
+        if self.progress is not None:
+            journal.listen(self.progress)
+        return neuron_contract(quick=quick, tell=lambda what: journal.show("contract.check", check=what))
 
 
 def _side(session: Session, one: AnyEntry) -> Side:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cachekit.actions import open_session as _opening
-from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides
+from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, listed
 
 if TYPE_CHECKING:
     from cachekit.actions.checkup import Checkup
@@ -81,7 +81,7 @@ class Keeping(Options):
 
         with self.session(verb="" if dry_run else "push") as opened:
             _opening.need_chain(opened.chain, "written")
-            keys = [self._named(opened.config, entry).key for entry in entries]
+            keys = [self._named(opened.config, entry).key for entry in listed(entries)]
             records = chosen(opened, keys, pending=pending)
             return push_records(opened, records, public=public, replaces=replace, dry_run=dry_run)
 

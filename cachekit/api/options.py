@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from cachekit.recipe.edit import edited, override_words
 from cachekit.record import Record
 
 if TYPE_CHECKING:
+    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.actions.pins import Named
     from cachekit.actions.prepare import Prepared
     from cachekit.actions.session import Session
@@ -92,11 +93,12 @@ class Options:
             yield opened
 
     def open_store(self) -> Store:
-        """The local store, for looking into: `records()`, `lookup(...)`, `reading(file)`."""
-        from cachekit.journal import Journal
-        from cachekit.store import Store
+        """The local store, for looking into: `records()`, `lookup(...)`, `reading(file)`.
 
-        return Store(self._config().home, Journal(None, ""))
+        Raises:
+            StoreError: The store's place is taken by something else, or closed to this user.
+        """
+        return _opening.store_at(self._config().home)
 
     def _config(self) -> Config:
         return _opening.load_config(self.home, self.compiler, self.wait, self.cache)
@@ -122,8 +124,8 @@ class Options:
         with self.session(loaded, verb=verb, toolchain=toolchain, instance=machine) as opened:
             yield opened, prepare(loaded, opened.compiler, source_of(recipe))
 
-    def _named(self, config: Config, entry: AnyEntry) -> Named:
-        """The key that somebody means, or its first digits."""
+    def _named(self, config: Config, entry: AnyEntry, machine: Elsewhere | None = None) -> Named:
+        """The key that somebody means, or its first digits; a recipe's on another machine, where one is said."""
         from cachekit.actions.pins import Named
         from cachekit.actions.prepare import prepare
         from cachekit.compilers import select
@@ -131,10 +133,22 @@ class Options:
         if isinstance(entry, Record):
             return Named(entry.key, entry.recipe)
         if isinstance(entry, Recipe):
-            return Named(prepare(entry, select(entry.compiler.name, config.compiler)).key, entry.name)
+            compiler = machine.select(entry) if machine else select(entry.compiler.name, config.compiler)
+            return Named(prepare(entry, compiler).key, entry.name)
         text = str(entry)
-        key = _opening.key_of(config, text, None)
+        key = _opening.key_of(config, text, None, machine=machine)
         return Named(key) if key == text.lower() else Named(key, text)
+
+
+def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:
+    """Entries as they were given.
+
+    Raises:
+        TypeError: They are one text, of which each letter would be an entry.
+    """
+    if isinstance(entries, str):
+        raise TypeError(f"entries are a list, not the text {entries!r}")
+    return entries
 
 
 def source_of(recipe: AnyRecipe) -> str:

@@ -20,6 +20,7 @@ def main() -> None:
 
         out.setup_early(sys.argv[1:])
         code = out.error(stop.interrupted())
+    gc.freeze()  # nor among what is left at the end
     sys.exit(code)
 
 

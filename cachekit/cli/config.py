@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from cachekit import secrecy
 from cachekit.cli import options, out
 
 NAME = "config"
-_IN_ADDRESS = re.compile(r"//[^/@,\s]+@")  # a token in an address, which every other verb refuses
 
 
 def command(
@@ -25,17 +24,9 @@ def command(
     """
     out.setup(format, quiet=quiet, verbose=verbose)
     settings = options.load_config(home).settings
-    rows = [{"name": s.name, "value": _without_tokens(s.value), "origin": s.origin, "help": s.help} for s in settings]
+    rows = [{"name": s.name, "value": secrecy.shown(s.value), "origin": s.origin, "help": s.help} for s in settings]
     out.data(rows, _human, lambda found: "\n".join(f"{row['name']}={_text(row['value'])}" for row in found))
     return 0
-
-
-def _without_tokens(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_tokens(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_tokens(one) for one in value]
-    return _IN_ADDRESS.sub("//***@", value) if isinstance(value, str) else value
 
 
 def _human(rows: list[dict[str, Any]]) -> list[str]:

@@ -33,34 +33,27 @@ def command(
 
     Example:  cachekit doctor --neuron-contract
     """
-    from cachekit.errors import CachekitError, UsageError
+    from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if contract:
         return _contract(quick=quick, whole=verbose > 0)
     if quick:
         raise UsageError("--quick goes with --neuron-contract", hint="cachekit doctor --neuron-contract --quick")
-    from cachekit.actions.doctor import doctor, exit_code
+    from cachekit.actions.doctor import examine
     from cachekit.actions.doctor_checks import CHECKS
-    from cachekit.config import defaults
 
-    broken: CachekitError | None = None
-    try:
-        config = options.load_config(home)
-    except (CachekitError, OSError) as error:  # one more thing to be told
-        config = defaults()
-        broken = error if isinstance(error, CachekitError) else UsageError("settings cannot be read", cause=str(error))
-    document = doctor(config, CHECKS, broken)
-    out.data(document, human, _quiet)
-    return exit_code(document)
+    found = examine(lambda: options.load_config(home), CHECKS)
+    out.data(found.as_dict(), human, _quiet)
+    return int(not found.good)
 
 
 def _contract(*, quick: bool, whole: bool) -> int:
-    from cachekit.actions.neuron_contract import exit_code, neuron_contract
+    from cachekit.actions.neuron_contract import neuron_contract
 
-    document = neuron_contract(quick=quick, tell=lambda what: out.note(f"  {what} ..."))
-    out.data(document, lambda found: contract_human(found, whole=whole), _quiet_contract)
-    return exit_code(document)
+    found = neuron_contract(quick=quick, tell=lambda what: out.note(f"  {what} ..."))
+    out.data(found.as_dict(), lambda document: contract_human(document, whole=whole), _quiet_contract)
+    return int(not found.good)
 
 
 def human(document: dict[str, Any]) -> list[str]:
@@ -94,7 +87,7 @@ def contract_human(document: dict[str, Any], *, whole: bool = False) -> list[str
     """One line a check; one that differs is followed by what was assumed, what was seen and where to correct it.
 
     Args:
-        document: What `neuron_contract` answered.
+        document: What `neuron_contract` found.
         whole: Show that of every check.
     """
     checks = document["checks"]

@@ -11,7 +11,6 @@ from cachekit.cli import options, out
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cachekit.record import Record
     from cachekit.store import Store
 
 NAME = "export"
@@ -74,12 +73,14 @@ def command(
     Example:  cachekit export /var/tmp/neuron-compile-cache 3f2a91c0
     """
     from cachekit.actions.elsewhere import Elsewhere
+    from cachekit.actions.export_bundle import check_warm, chosen, export_bundle
+    from cachekit.compilers.neuron.root import local_folder
     from cachekit.errors import UsageError
 
     out.setup(format, quiet=quiet, verbose=verbose, aside=target == "-")
     if everything + bool(names) + bool(all_of) != 1:
         raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
-    path = options.cache_folder(target)
+    path = local_folder(target)
     if path.suffix != ".tar" and path.suffix.lower() in ARCHIVES and not path.is_dir():
         raise UsageError(
             f"{target} would be a folder", cause="a bundle's name ends in .tar", hint="cachekit export NAME.tar ..."
@@ -91,59 +92,23 @@ def command(
         for name in names or ():
             key = options.key_of(config, name, overrides, tiny=tiny, machine=machine)
             if key != name.lower():
-                _check_warm(
-                    *(session.store, key, options.named(name, overrides, home, compiler, tiny=tiny)),
-                    options.machine_words(toolchain, chip, instance),
-                )
+                recipe = options.named(name, overrides, home, compiler, tiny=tiny)
+                check_warm(session.store, key, recipe, options.machine_words(toolchain, chip, instance))
             keys.append(key)
         if target != "-" and (path.is_dir() or path.suffix != ".tar"):
             return _cache(session.store, path, keys, all_of, dry_run=dry_run)
-        from cachekit.actions.export_bundle import export_bundle
-
-        bundled = export_bundle(
-            session, _records(session.store, keys, all_of), target if target == "-" else str(path), dry_run=dry_run
-        )
+        records = chosen(session.store, keys, all_of or "")
+        bundled = export_bundle(session, records, None if target == "-" else path, dry_run=dry_run)
     out.data(bundled.as_dict(), bundle_human, lambda found: str(found["sha256"]))
     return 0
 
 
-def _check_warm(store: Store, key: str, recipe: str, machine: list[str]) -> None:
-    from cachekit.errors import MissError
-
-    if not any(one.key == key for one in store.summaries(glance=True)):
-        raise MissError(
-            f"{recipe} is not in the store: key {key[:16]} has no record",
-            hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
-            if machine
-            else f"cachekit pull {recipe}, or cachekit warm {recipe}",
-        )
-
-
-def _records(store: Store, keys: list[str], all_of: str | None) -> list[Record]:
-    """What a bundle is to carry.
-
-    Raises:
-        UnknownNameError: Nothing is called that.
-    """
-    from cachekit.actions.inspect import find
-    from cachekit.errors import UnknownNameError
-
-    if keys:
-        return list({record.key: record for record in (find(store, key) for key in keys)}.values())
-    records = list(store.chosen(lambda one: one.directory == all_of) if all_of else store.records())
-    if not records:
-        raise UnknownNameError(
-            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"
-        )
-    return records
-
-
 def _cache(store: Store, folder: Path, keys: list[str], all_of: str | None, *, dry_run: bool) -> int:
-    from cachekit.actions.neuron_export import export_cache, failure
+    from cachekit.actions.neuron_export import export_cache
     from cachekit.compilers.neuron.fit import check
 
     exported = export_cache(store, folder, check, keys=keys, compiler=all_of or "", dry_run=dry_run)
-    problem = failure(exported)
+    problem = exported.error()
     out.data(
         exported.as_dict(), human, lambda found: str(found["restored"] + found["replaced"]), fails=problem is not None
     )

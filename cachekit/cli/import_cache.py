@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,41 +48,32 @@ def command(
 
     Example:  cachekit import /tmp/neff_cache
     """
+    from cachekit.compilers.neuron.root import local_folder
+
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home)
     if source == "-":
         return _bundle(config, None, dry_run=dry_run)
-    path = options.cache_folder(source)
+    path = local_folder(source)
     if path.exists() and not path.is_dir():
         return _bundle(config, path, dry_run=dry_run)
-    from cachekit.actions.neuron_import import import_cache
+    from cachekit.actions.neuron_import import import_into
     from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
 
     if path.suffix == ".tar" and not path.exists():
         raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
     with options.session(config, None, NAME if not dry_run else "") as session:
-        show = session.journal.show
-        imported = import_cache(session.store, path, check, dry_run=dry_run, tell=lambda event: show(**event))
-        session.journal.emit("import.end", **imported.as_dict())
+        imported = import_into(session, path, check, dry_run=dry_run)
     out.data(imported.as_dict(), human, lambda found: str(found["added"]))
     return 0
 
 
 def _bundle(config: Config, path: Path | None, *, dry_run: bool) -> int:
-    import sys
+    from cachekit.actions.import_bundle import import_bundle, opened
 
-    from cachekit.actions.import_bundle import import_bundle
-    from cachekit.errors import UsageError
-
-    try:
-        opened = path.open("rb") if path else nullcontext(sys.stdin.buffer)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="see its mode") from error
-    name = str(path) if path else "standard input"
-    with opened as source, options.session(config, None, NAME if not dry_run else "") as session:
+    with opened(path) as (source, name), options.session(config, None, NAME if not dry_run else "") as session:
         imported = import_bundle(session, source, name, dry_run=dry_run)
-        session.journal.emit("import.end", **imported.as_dict())
     out.data(imported.as_dict(), bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
     return 0
 

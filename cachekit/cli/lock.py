@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
-
-if TYPE_CHECKING:
-    from cachekit.actions.prepare import Prepared
-    from cachekit.actions.session import Session
-    from cachekit.config import Config
-    from cachekit.lockfile import Locked
 
 NAME = "lock"
 SHOWN = 8  # changes of one recipe, for people
@@ -67,152 +58,31 @@ def command(
 
     Example:  cachekit lock --check
     """
-    from cachekit import lockfile
-    from cachekit.actions.lock import lock, summary
-    from cachekit.errors import UsageError
-    from cachekit.tiers.layout import LOCAL
+    from cachekit.actions.lock_file import check_lock, lock_recipes
+    from cachekit.lockfile import nearest
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)
-    path = file or lockfile.nearest()
-    held = lockfile.read(path) if path.exists() else []
+    path, opening = file or nearest(), partial(options.session, config, verb="", offline=offline)
     if check:
-        return _check(config, path, chosen(held, recipes or [], path), offline=offline)
-    if recipes:
-        names = (in_file(name, path) for name in recipes)
-        changes = tuple(overrides or ())
-        wanted = [
-            _Wanted(name, changes, tiny, toolchain or "", target or "", instance or "") for name in dict.fromkeys(names)
-        ]
-    elif overrides or tiny:
-        option = "--set" if overrides else "--tiny"
-        raise UsageError(
-            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit lock bert {option} …"
-        )
-    else:
-        wanted = [
-            _Wanted(
-                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target or ""),
-                instance or ("" if target else entry.instance),
-            )
-            for entry in chosen(held, [], path)
-        ]
-    fresh = []
-    for one in wanted:
-        with _opened(config, path, one, offline=offline) as (session, prepared, machine):
-            fresh.append(
-                lock(
-                    *(session, prepared, one.recipe, one.overrides),
-                    tiny=one.tiny,
-                    toolchain=one.toolchain,
-                    instance=machine,
-                )
-            )
-    anew = {entry.name for entry in fresh}
-    everything = [entry for entry in held if entry.name not in anew] + fresh
-    changed = lockfile.text(everything) != (lockfile.text(held) if held else "")
-    if not dry_run:
-        lockfile.write(path, everything)
-    document = {
-        "file": str(path),
-        "changed": changed,
-        "dry_run": dry_run,
-        "locked": [summary(entry) for entry in fresh],
-        "kept": len(everything) - len(fresh),
-    }
-    out.data(document, human, lambda found: "\n".join(one["key"] for one in found["locked"]))
-    for entry in fresh:
-        if entry.tier == LOCAL:
-            out.warning(f"no shared cache has {entry.recipe}: others cannot pull it before `cachekit push`")
-    return 0
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A recipe, and the machine that it is locked for; empty is this one."""
-
-    recipe: str
-    overrides: tuple[str, ...]
-    tiny: bool
-    toolchain: str
-    target: str
-    instance: str
-
-
-@contextmanager
-def _opened(config: Config, path: Path, one: _Wanted, *, offline: bool) -> Iterator[tuple[Session, Prepared, str]]:
-    """With the type of another machine, as it goes into the file."""
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.prepare import prepare
-
-    recipe, changes = from_here(one.recipe, path), list(one.overrides)
-    loaded, _ = options.load_recipe(recipe, changes, tiny=one.tiny)
-    machine = Elsewhere(one.toolchain, one.target, one.instance, config.compiler).machine(loaded, guess=False)
-    with options.session(config, loaded, "", offline=offline, toolchain=one.toolchain, instance=machine) as session:
-        yield session, prepare(loaded, session.compiler, options.named(recipe, changes, tiny=one.tiny)), machine
-
-
-def in_file(name: str, path: Path) -> str:
-    """A recipe as it stands in a lock file: a path is one from the file's folder, wherever it is named."""
-    from cachekit import zoo
-    from cachekit.errors import UnknownNameError
-
-    given = Path(name)
-    try:
-        if given.is_absolute() or name.startswith("~") or zoo.recipe_path(name) != given:
-            return name
-    except UnknownNameError:  # told by whoever wants to read it
-        return name
-    return os.path.relpath(given.absolute(), path.absolute().parent)
-
-
-def from_here(name: str, path: Path) -> str:
-    """A recipe of a lock file as it is named in the working directory."""
-    there = path.parent / name
-    inside = there.exists() or (Path(name).suffix in {".yaml", ".yml"} and Path(name).parts[:1] != ("recipes",))
-    return os.path.relpath(there) if inside and path.absolute().parent != Path.cwd() else name
-
-
-def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[Locked]:
-    """The entries of these recipes; without any all of them.
-
-    Raises:
-        UsageError: The file locks nothing.
-        UnknownNameError: It does not lock one of them.
-    """
-    from cachekit.errors import UnknownNameError, UsageError
-
-    if not held:
-        raise UsageError(f"{path} locks nothing yet", hint="cachekit lock RECIPE")
-    recipes = [in_file(name, path) for name in recipes]
-    known = {entry.recipe for entry in held}
-    if unknown := [name for name in recipes if name not in known]:
-        raise UnknownNameError(
-            f"{unknown[0]} is not in {path}", cause=f"it locks {', '.join(sorted(known))}", hint="cachekit lock RECIPE"
-        )
-    return [entry for entry in held if not recipes or entry.recipe in recipes]
-
-
-def _check(config: Config, path: Path, entries: Sequence[Locked], *, offline: bool) -> int:
-    from cachekit.actions.lock import check
-    from cachekit.errors import MissError
-    from cachekit.lockfile import words
-
-    checked = []
-    for entry in entries:
-        one = _Wanted(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
-        with _opened(config, path, one, offline=offline) as (_, prepared, _):
-            checked.append(check(entry, prepared).as_dict())
-    changed = [one for one in checked if one["status"] == "changed"]
-    stale = [one["recipe"] for one in changed]
-    out.data({"file": str(path), "checked": checked}, check_human, lambda _: "\n".join(stale), fails=bool(stale))
-    if stale:
-        again = words(from_here(stale[0], path), changed[0]["set"], tiny=changed[0]["tiny"])
-        raise MissError(
-            f"{out.count(len(stale), 'recipe')} changed since {path} was written",
-            cause=", ".join(stale),
-            hint=f"cachekit warm {again}, then cachekit lock {again}",
-        )
+        checked = check_lock(opening, path, recipes or [], compiler=config.compiler)
+        stale = "\n".join(one.locked.recipe for one in checked.changed)
+        out.data(checked.as_dict(), check_human, lambda _: stale, fails=not checked.good)
+        if error := checked.error():
+            raise error
+        return 0
+    done = lock_recipes(
+        *(opening, path, recipes or [], overrides or []),
+        tiny=tiny,
+        dry_run=dry_run,
+        compiler=config.compiler,
+        toolchain=toolchain or "",
+        target=target or "",
+        instance=instance or "",
+    )
+    out.data(done.as_dict(), human, lambda found: "\n".join(one["key"] for one in found["locked"]))
+    for entry in done.unshared:
+        out.warning(f"no shared cache has {entry.recipe}: others cannot pull it before `cachekit push`")
     return 0
 
 

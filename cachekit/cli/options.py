@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -195,27 +194,6 @@ def machine_words(toolchain: str | None, target: str | None, instance: str | Non
 def elsewhere(home: Path | None, compiler: str | None = None) -> list[str]:
     """The options that say which store and compiler were meant, as they were given."""
     return [*(["--home", str(home)] if home else []), *(["--compiler", compiler] if compiler else [])]
-
-
-def cache_folder(text: str) -> Path:
-    """The local folder that somebody names, as a path or as `file://…`, which is how Neuron's own variables name it.
-
-    Raises:
-        UsageError: It is somewhere else, in a bucket for one.
-    """
-    from cachekit.compilers.neuron.root import local_path
-    from cachekit.errors import UsageError
-
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
-    if scheme is None:
-        return Path(text)
-    url = text if "://" in text else text.replace(":", "://", 1)
-    path, why = local_path(url)
-    if path is None:
-        raise UsageError(
-            f"{text} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{text} for one here"
-        )
-    return path
 
 
 def named_key(config: Config, name: str, overrides: list[str] | None, *, tiny: bool = False) -> Named:

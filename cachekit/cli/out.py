@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from cachekit.errors import CachekitError, StoreError, UsageError
+from cachekit.wording import CONTROL, count, duration, moment, plain, size
 
 if TYPE_CHECKING:
     from cachekit.cli.progress import Progress
     from cachekit.journal import Journal
+
+__all__ = ["count", "duration", "moment", "plain", "size"]  # beside what is made here
 
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
@@ -72,16 +75,6 @@ def wants_traceback() -> bool:
     return _style.verbose > 1
 
 
-# What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
-# but for tab and newline, marks of writing direction, separators of lines, halves of pairs (of names not in UTF-8).
-_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-
-
-def plain(words: str) -> str:
-    """Words with what controls a terminal spelled out: names of files and what records say may hold anything."""
-    return re.sub(_CONTROL, lambda found: found[0].encode("unicode_escape").decode("ascii"), words)
-
-
 def _one_line(line: str) -> str:
     return line if line.isprintable() else plain(line).replace("\n", "\\n")
 
@@ -113,7 +106,7 @@ def _json(document: Any) -> str:
     ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
     encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=str)
-    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
+    return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
 def data(
@@ -221,40 +214,6 @@ def figures(found: Mapping[str, Any]) -> str:
     if "loss" in shown:
         shown["loss"] = shown.pop("loss")
     return ", ".join(f"{FIGURES.get(name, name.replace('_', ' '))} {value:.4f}" for name, value in shown.items())
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """A number of things: 1 graph, 3 graphs."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def size(count: int) -> str:
-    """Bytes for people: 4.7 MB."""
-    number = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if number < 1000 or unit == "TB":  # noqa: PLR2004
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError  # the loop returns
-
-
-def moment(created: str) -> str:
-    """A record's time for people: 2026-11-21 06:36 UTC."""
-    return f"{created[:16].replace('T', ' ')} UTC"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign."""
-    if seconds < 0:
-        return "-" + duration(-seconds)
-    if seconds < 10:  # noqa: PLR2004
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004
-        return f"{whole} s"
-    if whole < 3600:  # noqa: PLR2004
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def columns() -> int | None:

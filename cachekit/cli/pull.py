@@ -123,24 +123,13 @@ def command(
 
 
 def _locked(config: Config, recipes: list[str] | None, lock_file: Path | None, dry_run: bool, *, offline: bool) -> int:
-    from cachekit import lockfile
-    from cachekit.actions.lock import pull_locked
-    from cachekit.cli.lock import chosen
-    from cachekit.errors import CachekitError, IntegrityError
+    from cachekit.actions.lock_file import pull_lock
+    from cachekit.lockfile import nearest
 
-    path = lock_file or lockfile.nearest()
-    entries = chosen(lockfile.read(path), recipes or [], path)
-    results: list[dict[str, Any]] = []
-    failure: CachekitError | None = None
-    for entry in entries:
-        with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
-            try:
-                results.append(pull_locked(session, entry, dry_run=dry_run).as_dict())
-            except IntegrityError as error:  # the others are fetched all the same
-                failure = failure or error
-    out.data(
-        {"pulled": results}, human, lambda found: "\n".join(one["key"] for one in found["pulled"]), fails=bool(failure)
-    )
+    opening = partial(options.session, config, offline=offline)
+    done, failure = pull_lock(opening, lock_file or nearest(), recipes or [], dry_run=dry_run)
+    document = {"pulled": [one.as_dict() for one in done]}
+    out.data(document, human, lambda found: "\n".join(one["key"] for one in found["pulled"]), fails=bool(failure))
     if failure:
         raise failure
     return 0

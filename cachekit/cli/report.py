@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -41,46 +40,18 @@ def command(
     Example:  cachekit report --output report.html
     """
     from cachekit.actions import price as prices
-    from cachekit.actions.report import report
-    from cachekit.cli.page import page
+    from cachekit.page import write_page
 
     out.setup(format, quiet=quiet, verbose=verbose)
     paid = prices.machine(prices.read(price or []), instance)
     config = options.load_config(home)
     with options.session(config, None, NAME) as session:
-        found = report(session.store, run=run, price=paid)
-    for problem in found.stats.problems:
+        written = write_page(session.store, output, run=run, price=paid)
+    for problem in written.report.stats.problems:
         out.warning(f"not counted: {problem}")
-    written = write(output, page(found))
-    document = {"path": str(output.absolute()), "bytes": written, "run": found.stats.scope.run}
     out.data(
-        document,
-        lambda said: [f"wrote {output} ({out.size(said['bytes'])}); look at it: {output.absolute().as_uri()}"],
+        written.as_dict(),
+        lambda said: [f"wrote {output} ({out.size(said['bytes'])}); look at it: {written.path.as_uri()}"],
         lambda said: str(said["path"]),
     )
     return 0
-
-
-def write(output: Path, text: str) -> int:
-    """Write a file whole or not at all; returns its size.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
-    from cachekit.errors import UsageError
-
-    raw = text.encode("utf-8")
-    fresh = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        if output.is_dir():
-            raise IsADirectoryError(21, "it is a folder")
-        try:
-            fresh.write_bytes(raw)
-            fresh.replace(output)
-        finally:
-            fresh.unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{output} cannot be written", cause=error.strerror or str(error), hint="name another file with --output"
-        ) from error
-    return len(raw)

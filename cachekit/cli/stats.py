@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from cachekit.cli import options, out
+from cachekit.wording import dollars
 
 NAME = "stats"
 PERIODS = ("day", "week", "month")
@@ -123,13 +124,6 @@ def _price_words(price: dict[str, Any]) -> str:
     what = f"an hour of {price['instance']}" if price["instance"] else "an hour"
     source = f" ({price['source']})"
     return f"at {price['per_hour']:.2f} {price['currency']} {what}{source}"
-
-
-def dollars(amount: float | None) -> str:
-    """Money for people: $1.25, -$0.02."""
-    if amount is None:
-        return ""
-    return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.json import schema as _json_schema
 
+from cachekit.values import by_value
+
 MOST = 2**31 - 1  # no tensor of ours has more of anything
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 NotNegative = Annotated[int, Meta(ge=0)]
@@ -284,6 +286,8 @@ class Recipe(_Strict, frozen=True, kw_only=True):
     compiler: Compiler = field(default_factory=Compiler)
     environment: dict[str, str | int | float] = {}
     expect: tuple[Expectation, ...] = ()
+
+    __hash__ = by_value
 
 
 def json_schema() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cachekit import secrecy
 from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
 from cachekit.journal import Journal
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 # Compiled when a chain has something to look at.
 ADDRESS = r"^(?:hf://|s3://|file://|/|~|\.)"
 _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
-_SECRET = r"(?i)^[a-z0-9+.-]+://[^/]*@|\b(hf|api_org|hf_oauth)_[A-Za-z0-9]{30,}"  # noqa: S105 - a pattern
 
 
 class Link(Struct, frozen=True):
@@ -44,6 +44,9 @@ class Link(Struct, frozen=True):
     readable: bool
     writable: bool
     options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Link({self.name!r}, {self.address!r}, options={secrecy.shown(self.options)})"
 
 
 def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
@@ -96,9 +99,10 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
     """Say what is wrong with an entry, where that can be told better than by an unknown name."""
     address = url or name
-    if re.search(_SECRET, address):  # which is not repeated
+    if secrecy.has_secret(name) or secrecy.has_secret(address):  # which is not repeated
+        table = f": [tiers.{name}]" if url and not secrecy.has_secret(name) else ""
         raise UsageError(
-            f"the address of a cache has no room for a token{f': [tiers.{name}]' if url else ''}",
+            f"the address of a cache has no room for a token{table}",
             cause="it is written to settings, logs and screens",
             hint="hf auth login, or set HF_TOKEN; for S3 AWS_PROFILE, or the usual variables",
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachekit import secrecy
 from cachekit.errors import UsageError
 from cachekit.tiers.chain import Link
 
@@ -63,7 +64,7 @@ def _hub(address: str, options: Mapping[str, str]) -> Tier:
     matched = _REPO.fullmatch(address)
     if not matched:
         raise UsageError(
-            f"{address} is no address of a repo",
+            f"{secrecy.address(address)} is no address of a repo",
             hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
         )
     from cachekit.tiers.hub import HubTier

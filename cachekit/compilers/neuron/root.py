@@ -7,13 +7,16 @@ only one of the two, so both should name the same folder, and one that they can 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from cachekit import secrecy
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.mounts import UNKNOWN, FileSystem, file_system
+from cachekit.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Root:
     """The live root of torch-neuronx's cache.
 
     Attributes:
-        url: As it was said, or the default.
+        url: As it was said, but for a secret in it, or the default.
         path: The local folder; None where it is no local one (a bucket).
         origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
         caching: False where the flags switch the cache off.
@@ -61,14 +64,15 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     path, more = local_path(url, cwd)
     warnings += more
     if said and variable and (path or url) != (local_path(variable, cwd)[0] or variable):
+        both = (secrecy.address(said), secrecy.address(variable))
         warnings.append(
-            f"{facts.CC_FLAGS} says {facts.CACHE_DIR_FLAG} {said} and {facts.CACHE_URL} says {variable}: "
+            f"{facts.CC_FLAGS} says {facts.CACHE_DIR_FLAG} {both[0]} and {facts.CACHE_URL} says {both[1]}: "
             f"the flag wins, but other tools read the variable; let both name the same folder"
         )
     if not caching:
         warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
     if path is None:
-        return Root(url, None, origin, caching, warnings=tuple(warnings))
+        return Root(secrecy.address(url), None, origin, caching, warnings=tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
     nested = path / facts.NESTED_ROOT
@@ -137,7 +141,8 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
             warnings.append(f"file://{rest} names a host; it is taken for file://{url}: write three slashes")
     elif separator:
         if scheme.lower() == facts.BUCKET_SCHEME:
-            return None, [f"{url} is a bucket, no local folder: use it as a tier, and a local disk as the live root"]
+            shown = secrecy.address(url)
+            return None, [f"{shown} is a bucket, no local folder: use it as a tier, and a local disk as the live root"]
         return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
     if url.startswith("~"):
         warnings.append(f"{url}: nothing expands ~ here; write the whole path")
@@ -146,6 +151,25 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
         path = (cwd or Path.cwd()) / path
         warnings.append(f"{url} is relative: each working directory has a cache of its own")
     return Path(os.path.normpath(path)), warnings
+
+
+def local_folder(text: str | Path) -> Path:
+    """The local folder that somebody names, as a path or as `file://…`, which is how Neuron's own variables name it.
+
+    Raises:
+        UsageError: It is somewhere else, in a bucket for one.
+    """
+    scheme = None if isinstance(text, Path) else re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
+    if scheme is None:
+        return Path(text)
+    url = str(text) if "://" in str(text) else str(text).replace(":", "://", 1)
+    path, why = local_path(url)
+    if path is None:
+        said = secrecy.address(str(text))
+        raise UsageError(
+            f"{said} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{said} for one here"
+        )
+    return path
 
 
 def _about(path: Path, system: FileSystem) -> list[str]:

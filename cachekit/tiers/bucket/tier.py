@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cachekit import secrecy
 from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
 from cachekit.tiers.bucket.client import BATCH, BucketClient
 from cachekit.tiers.deadline import streamed
@@ -64,7 +65,9 @@ class BucketTier:
         found = re.fullmatch(r"hf://buckets/([\w.-]+/[\w.-]+)(?:/(.*))?", name, re.ASCII)
         prefix = (found[2] or "").strip("/") if found else ""
         if not found or (prefix and any(part in {"", ".", ".."} for part in prefix.split("/"))):
-            raise UsageError(f"{name!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name")
+            raise UsageError(
+                f"{secrecy.address(name)!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name"
+            )
         self._limits = limits or Limits()
         self._client = BucketClient(found[1], self._limits, endpoint=endpoint, token=token)
         self._below = f"{prefix}/" if prefix else ""

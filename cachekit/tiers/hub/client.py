@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cachekit import __version__
+from cachekit import __version__, secrecy
 from cachekit.errors import CachekitError, UsageError
 from cachekit.tiers.client_habits import ask_for_no_registry
 from cachekit.tiers.hub.call import Call, entered, run
@@ -36,7 +36,7 @@ class Client:
 
     def __init__(self, repo: str, kind: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
         if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-            raise UsageError(f"no repo can have this name: {repo!r}", hint="name it as team/cache")
+            raise UsageError(f"no repo can have this name: {secrecy.address(repo)!r}", hint="name it as team/cache")
         address = endpoint or os.environ.get("HF_ENDPOINT") or ""
         if address and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
             raise UsageError(
@@ -64,7 +64,7 @@ class Client:
     @property
     def page(self) -> str:
         """Its address for people."""
-        return f"{self.api.endpoint}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
+        return f"{secrecy.address(self.api.endpoint)}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
 
     def address(self, path: str, revision: str) -> str:
         """Where a file is fetched from."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from cachekit import wording
 from cachekit.actions.timeline import Lane, Span, Timeline
-from cachekit.cli import out
-from cachekit.cli.page.draw import (
+from cachekit.page.draw import (
     LETTER,
     NARROW,
     WIDE,
@@ -46,16 +46,18 @@ def timeline(found: Timeline | None) -> str:
     began = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found.start))
     machines = {lane.host for lane in found.lanes}
     one = min(machines) if len(machines) == 1 else ""
-    who = one or out.count(len(machines), "machine")
-    lead = f"{began}, {out.duration(found.seconds)}: {out.count(len(found.lanes), 'run')} on {who}. "
+    who = one or wording.count(len(machines), "machine")
+    lead = f"{began}, {wording.duration(found.seconds)}: {wording.count(len(found.lanes), 'run')} on {who}. "
     if found.compiling:
         each = found.compiling / found.busy if found.busy else 1.0
-        lead += f"{out.duration(found.compiling)} of compiling in {out.duration(found.busy)}, "
+        lead += f"{wording.duration(found.compiling)} of compiling in {wording.duration(found.busy)}, "
         lead += f"{each:.1f} at once on average and {found.at_once} at most."
     else:
         lead += "Nothing was compiled."
     if found.left_out:
-        lead += f" {out.count(found.left_out, 'run')} beside these {'is' if found.left_out == 1 else 'are'} not shown."
+        lead += (
+            f" {wording.count(found.left_out, 'run')} beside these {'is' if found.left_out == 1 else 'are'} not shown."
+        )
     used = {span.kind for lane in found.lanes for row in lane.rows for span in row}
     listed = [
         [
@@ -63,8 +65,8 @@ def timeline(found: Timeline | None) -> str:
             lane.who,
             KINDS[span.kind],
             span.label,
-            out.duration(span.start),
-            out.duration(span.end - span.start),
+            wording.duration(span.start),
+            wording.duration(span.end - span.start),
         ]
         for lane in found.lanes
         for span in sorted((span for row in lane.rows for span in row), key=lambda one: one.start)
@@ -139,7 +141,7 @@ def _lane(parts: list[str], lane: Lane, left: float, y: float, width: float, sca
 
 def _span(parts: list[str], span: Span, left: float, y: float, scale: float) -> None:
     x, long = left + span.start * scale, max((span.end - span.start) * scale, 1.5)
-    said = f"{span.label}: {out.duration(span.end - span.start)}"
+    said = f"{span.label}: {wording.duration(span.end - span.start)}"
     parts.append(box(x, y, max(long - 1, 1.0), BAR, span.kind, said))  # neighbours stay apart
     words = span.label
     for prefix in ("trial run: ", "preparing: ", "MODULE_"):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from cachekit import wording
 from cachekit.actions.report import Sizes
 from cachekit.actions.stats import Figures, Part
-from cachekit.cli import out
-from cachekit.cli.page.draw import LETTER, NARROW, PAIRED, both, box, cut, legend, line, nice, section, svg, table, text
+from cachekit.page.draw import LETTER, NARROW, PAIRED, both, box, cut, legend, line, nice, section, svg, table, text
 
 COLOURS = 6  # of compilers
 MOST = 14  # recipes in the drawing of sizes
@@ -79,7 +79,7 @@ def hits(found: list[Bin]) -> str:
         parts += [text(left - 6, base - tick * scale + 4, f"{tick:,.0f}", "dim", "end") for tick in ticks]
         for number, one in enumerate(found):
             x, bar = left + 2 + number * step, min(max(step * 0.78, 1.5), 48)
-            said = f"{one.name}: {out.count(one.hits, 'hit')}, {out.count(one.misses, 'miss', 'misses')}"
+            said = f"{one.name}: {wording.count(one.hits, 'hit')}, {wording.count(one.misses, 'miss', 'misses')}"
             up = base - one.hits * scale
             if one.hits:
                 parts.append(box(x, up, bar, one.hits * scale, "hit", said))
@@ -104,8 +104,8 @@ def hits(found: list[Bin]) -> str:
 def savings(found: list[Bin], total: Figures) -> str:
     """What was saved up to each day."""
     lead = (
-        f"{out.duration(total.recorded_seconds)} of compiling avoided, {out.duration(total.retrieval_seconds)} spent "
-        f"getting it: {out.duration(total.saved_seconds)} saved."
+        f"{wording.duration(total.recorded_seconds)} of compiling avoided, "
+        f"{wording.duration(total.retrieval_seconds)} spent getting it: {wording.duration(total.saved_seconds)} saved."
     )
     if not found:
         return section("saved", "Time saved", "No run yet.")
@@ -142,7 +142,9 @@ def savings(found: list[Bin], total: Figures) -> str:
         ]
         return svg(width, height, lead, [*parts, *_dates(found, left, step, height - foot + 16, width)])
 
-    rows = [[one.name, out.duration(one.saved), out.duration(value)] for one, value in zip(found, sums, strict=True)]
+    rows = [
+        [one.name, wording.duration(one.saved), wording.duration(value)] for one, value in zip(found, sums, strict=True)
+    ]
     return section(
         "saved",
         "Time saved",
@@ -170,8 +172,8 @@ def sizes(found: Sizes) -> str:
         return section("sizes", "Size of the store", "The store has no records yet.")
     whole = sum(map(sum, found.recipes.values()))
     lead = (
-        f"{out.count(found.records, 'record')} of {out.count(len(found.recipes), 'recipe')} and "
-        f"{out.count(len(found.compilers), 'compiler version')}: {out.size(whole)}. "
+        f"{wording.count(found.records, 'record')} of {wording.count(len(found.recipes), 'recipe')} and "
+        f"{wording.count(len(found.compilers), 'compiler version')}: {wording.size(whole)}. "
         "Files that records share lie there once."
     )
     shown = list(found.recipes.items())[:MOST]
@@ -192,13 +194,13 @@ def sizes(found: Sizes) -> str:
             for place, size in enumerate(each):
                 if size:
                     long = size / largest * room
-                    said = f"{name}, {found.compilers[place]}: {out.size(size)}"
+                    said = f"{name}, {found.compilers[place]}: {wording.size(size)}"
                     parts.append(box(x, y, max(long, 1.5), 18, f"c{place % COLOURS}", said))
                     x += long
-            parts.append(text(max(x, left + 1.5) + 6, y + 14, out.size(sum(each)), "dim"))
+            parts.append(text(max(x, left + 1.5) + 6, y + 14, wording.size(sum(each)), "dim"))
         if rest:
             several = sum(sum(each) for _, each in rest)
-            parts.append(text(left, len(shown) * row + 14, f"and {len(rest)} more: {out.size(several)}", "dim"))
+            parts.append(text(left, len(shown) * row + 14, f"and {len(rest)} more: {wording.size(several)}", "dim"))
         return svg(width, (len(shown) + bool(rest)) * row, lead, parts)
 
     return section(
@@ -210,7 +212,7 @@ def sizes(found: Sizes) -> str:
         table(
             ["", *found.compilers],
             [
-                [name or "(no recipe)", *(out.size(size) if size else "" for size in each)]
+                [name or "(no recipe)", *(wording.size(size) if size else "" for size in each)]
                 for name, each in found.recipes.items()
             ],
             "The figures",

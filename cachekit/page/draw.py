@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from cachekit.cli import out
+from cachekit import wording
 
 WIDE, NARROW = 960, 330  # of drawings, in their own units: pixels on a laptop and on a phone
 PAIRED = 460  # of two beside each other
@@ -14,12 +14,12 @@ LETTER = 7.2  # width of a letter of 12 pixels, generously
 
 def word(words: object) -> str:
     """Text for a page, in an element or in an attribute's quotes."""
-    return html.escape(out.plain(str(words)).replace("\n", " "), quote=True)
+    return html.escape(wording.plain(str(words)).replace("\n", " "), quote=True)
 
 
 def cut(words: str, width: float) -> str:
     """Words that fit into that many pixels."""
-    words, room = out.plain(words), max(int(width / LETTER), 1)
+    words, room = wording.plain(words), max(int(width / LETTER), 1)
     return words if len(words) <= room else words[: room - 1] + "…"
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 from string import Template
 
-from cachekit import __version__
+from cachekit import __version__, wording
 from cachekit.actions.report import Report
 from cachekit.actions.zoo_coverage import COLD, NEVER, OTHER, WARM, Coverage
-from cachekit.cli import out
-from cachekit.cli.page import charts
-from cachekit.cli.page.draw import section, word
-from cachekit.cli.page.timeline import timeline
-from cachekit.cli.stats import dollars
+from cachekit.page import charts
+from cachekit.page.draw import section, word
+from cachekit.page.timeline import timeline
 
 MARKS = {
     WARM: ("●", "warm"),
@@ -47,7 +45,7 @@ def page(report: Report) -> str:
 
 
 def _file(name: str) -> str:
-    return (files("cachekit.cli.page") / name).read_text(encoding="utf-8")
+    return (files("cachekit.page") / name).read_text(encoding="utf-8")
 
 
 def _headline(report: Report) -> str:
@@ -55,8 +53,8 @@ def _headline(report: Report) -> str:
     if not total.runs:
         return "No runs yet"
     if total.saved_seconds > 0:
-        return f"{out.duration(total.saved_seconds)} of compiling saved"
-    return f"{out.count(total.graphs_compiled, 'graph')} compiled, nothing saved yet"
+        return f"{wording.duration(total.saved_seconds)} of compiling saved"
+    return f"{wording.count(total.graphs_compiled, 'graph')} compiled, nothing saved yet"
 
 
 def tiles(report: Report) -> str:
@@ -65,15 +63,15 @@ def tiles(report: Report) -> str:
     asked = total.hits + total.misses
     saved = "gain" if total.saved_seconds > 0 else "loss" if total.saved_seconds < 0 else ""
     found = [
-        (saved, out.duration(total.saved_seconds), f"saved in {out.count(total.runs, 'run')}"),
+        (saved, wording.duration(total.saved_seconds), f"saved in {wording.count(total.runs, 'run')}"),
         ("", f"{total.hits * 100 // asked} %" if asked else "-", f"of {asked:,} keys were there"),
         ("", f"{total.graphs_found:,}", f"graphs found, {total.graphs_compiled:,} compiled"),
     ]
     if price is not None:
         rate = f"at {price.per_hour:.2f} {price.currency} an hour{f' of {price.instance}' if price.instance else ''}"
-        found.insert(1, (saved, dollars(total.saved_dollars), rate))
+        found.insert(1, (saved, wording.dollars(total.saved_dollars), rate))
     else:
-        found.append(("", out.size(total.bytes_fetched), f"fetched, {out.size(total.bytes_pushed)} pushed"))
+        found.append(("", wording.size(total.bytes_fetched), f"fetched, {wording.size(total.bytes_pushed)} pushed"))
     boxes = "\n".join(
         f'<div class="tile{f" {kind}" if kind else ""}"><b>{word(figure)}</b><span>{word(said)}</span></div>'
         for kind, figure, said in found

@@ -1,0 +1,103 @@
+"""What the library calls frozen is a value: equal ones are equal wherever they come from, and can be kept in sets."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cachekit
+from cachekit.values import by_value
+
+pytest_plugins = ["cli_session"]
+
+LONGER = {"training.max_seq_length": 16}
+LIVE = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on
+
+
+def results(tmp_path):
+    """One of each kind that the library answers with, and what they hold."""
+    (tmp_path / "shared").mkdir()
+    team = cachekit.Cache(cache=f"local:rw,file://{tmp_path / 'shared'}:rw")
+    warmed = cachekit.warm("tiny.yaml")
+    yield warmed
+    yield warmed.record
+    yield cachekit.load_recipe("tiny.yaml", {"environment.XLA_X": 1})
+    yield cachekit.plan("tiny.yaml")
+    yield cachekit.plan("tiny.yaml", LONGER)
+    yield cachekit.why("tiny.yaml", LONGER)
+    yield cachekit.compare("tiny.yaml", warmed.record)
+    yield cachekit.coverage("tiny.yaml")
+    yield cachekit.train("tiny.yaml", output_dir="model")
+    yield cachekit.check_build("tiny.yaml")
+    yield cachekit.run([sys.executable, "-c", ""])
+    yield cachekit.stats(instance="trn1.2xlarge")
+    yield cachekit.why_run()
+    yield team.push()[0]
+    yield team.pull("tiny.yaml")
+    yield cachekit.export_bundle("tiny.tar")
+    yield cachekit.import_bundle("tiny.tar")
+    yield cachekit.lock("tiny.yaml")
+    yield cachekit.check_lock()
+    yield cachekit.report()
+    yield cachekit.doctor()
+    yield cachekit.neuron_contract(quick=True)
+    yield cachekit.verify()
+    yield cachekit.pin("tiny.yaml")[0]
+    yield cachekit.unpin("tiny.yaml")[0]
+    yield cachekit.gc(max_size=0, dry_run=True)
+    yield cachekit.rm("tiny.yaml")[0]
+
+
+@pytest.mark.usefixtures("home", "machine", "worker", "work")
+def test_results_can_be_kept_in_sets(tmp_path):
+    seen = set()
+    for one in results(tmp_path):
+        name = type(one).__name__
+        again = copy.deepcopy(one)
+        assert again == one, name
+        assert hash(again) == hash(one), name
+        assert len({one, again}) == 1
+        seen.add(name)
+        with pytest.raises(AttributeError):
+            setattr(one, getattr(one, "__match_args__", ("key",))[0], None)
+    kinds = {name for name in cachekit.__all__ if name[0].isupper() and not name.endswith("Error")}
+    # Those two need a Neuron cache, and are made of names, sizes and tuples.
+    assert kinds - seen - LIVE == {"Exported", "Imported"}
+
+
+def test_a_session_can_be_a_key(home, machine, work):
+    with cachekit.session() as session:
+        assert {session: 1}[session] == 1
+
+
+def test_of_two_recipes_one_is_changed():
+    one, same = cachekit.load_recipe("bert"), cachekit.load_recipe("bert")
+    other = cachekit.load_recipe("bert", LONGER)
+    assert len({one, same, other}) == 2
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_the_order_of_a_mapping_does_not_matter(options):
+    one = cachekit.Outcome("x", "absent", "k", left=options)
+    other = cachekit.Outcome("x", "absent", "k", left=dict(reversed(options.items())))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_what_is_no_value_is_not_hashed():
+    class Loose:
+        __hash__ = None
+
+    with pytest.raises(TypeError, match="unhashable type: 'Loose'"):
+        by_value(Loose())
