@@ -13,15 +13,24 @@ import os
 import tarfile
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 COPIED = 256 << 10  # bytes at once: they stay in the second-level cache between reading and writing
 MAX_MEMBERS = 200_000
+MAX_HEADER = 1 << 20  # bytes of a member's own header: a name that no file system takes is shorter
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 Sink = Callable[[int, memoryview], None]  # takes an offset in an archive and the bytes there
+
+
+class Stored(NamedTuple):
+    """A file in an archive: its name, and where its bytes are."""
+
+    name: str
+    offset: int
+    size: int
 
 
 class UnsafeArchiveError(ValueError):
@@ -126,7 +135,7 @@ def _make(archive: Path, folder: Path) -> list[_Place]:
     """Make all folders of an archive, and its empty files; returns where in it each file's bytes are, in order."""
     made: set[Path] = {folder}
     places: list[_Place] = []
-    for member in _members(archive):
+    for member in [*_members(archive)]:  # all are looked at before anything is made
         path = folder / member.name
         parent = path if member.isdir() else path.parent
         if parent not in made:
@@ -145,18 +154,49 @@ def _create(place: _Place) -> int:
     return os.open(place.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, place.mode)
 
 
-def _members(archive: Path) -> list[tarfile.TarInfo]:
+def members(archive: Path) -> Iterator[Stored]:
+    """Where the files of an archive lie in it, one after the other; nothing is unpacked, and memory does not grow.
+
+    Raises:
+        UnsafeArchiveError: As for `unpack`, but for names that stand twice. It comes with the member, or at the end.
+        OSError: Reading failed.
+    """
+    try:
+        for member in _members(archive):
+            if member.isreg():
+                yield Stored(member.name, member.offset_data, member.size)
+    except UnsafeArchiveError:
+        raise
+    except (tarfile.TarError, EOFError, ValueError, LookupError) as error:
+        raise UnsafeArchiveError(f"{archive.name}: {error}") from error
+
+
+def _members(archive: Path) -> Iterator[tarfile.TarInfo]:
     """All members of an archive, each of them harmless."""
-    members = []
-    with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r:") as tar:
+    with archive.open("rb") as raw, tarfile.open(fileobj=cast("IO[bytes]", _Headers(raw)), mode="r:") as tar:
         size = os.fstat(raw.fileno()).st_size
-        for count, member in enumerate(tar):
+        count = 0
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
             _check(member)
             if count >= MAX_MEMBERS or member.offset_data + member.size > size:
                 raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")
-            members.append(member)
+            count += 1
+            yield member
         _check_end(raw, tar.offset)
-    return members
+
+
+class _Headers:
+    """What tarfile reads of an archive: headers. Names in them may have any length, and it would hold all of one."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self.seek, self.tell = raw.seek, raw.tell
+
+    def read(self, count: int) -> bytes:
+        if count > MAX_HEADER:
+            raise UnsafeArchiveError(f"a header of {count} bytes")
+        return self._raw.read(count)
 
 
 class _Place(NamedTuple):

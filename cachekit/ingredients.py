@@ -65,7 +65,8 @@ class Fingerprint(Struct, frozen=True):
         elsewhere: It is not this machine that was looked at.
         soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
         workers: Worker processes that `data_parallel_size: auto` means here.
-        lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), with a sentence for people.
+        lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
+            is none that a host has), with a sentence for people.
     """
 
     compiler: str

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -90,14 +90,17 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         released: Year and month.
         packages: Versions, with their `+<commit>` where it is known.
+        open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
+            A key that is made from such a toolchain is no host's.
         targets: What it compiles for.
     """
 
-    compiler: str
+    compiler: Literal["neuron", "neuron-native"]
     released: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}$")]
     packages: Annotated[dict[str, str], Meta(min_length=1)]
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
     source: Said
+    open: dict[str, str] = {}
 
 
 T = TypeVar("T")
@@ -244,6 +247,11 @@ def instance(name: str) -> Instance:
 def toolchains() -> dict[str, Toolchain]:
     """All toolchains of the registry by name, oldest first."""
     return _list(_root() / "registry" / "toolchains.yaml", Toolchain)
+
+
+def toolchains_for(target: str, compiler: str = "") -> list[str]:
+    """The names of those that compile for a target, oldest first; of one compiler, or of any."""
+    return [name for name, one in toolchains().items() if target in one.targets and compiler in {"", one.compiler}]
 
 
 def toolchain(name: str) -> Toolchain:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 from neuron_files import make_neff
 from neuron_trees import tree
 from standins import memory_folder
 
+from cachekit import zoo
 from cachekit.actions.prepare import prepare
 from cachekit.archive import UnsafeArchiveError
+from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import Host
@@ -83,8 +87,39 @@ def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
     with pytest.raises(CompilerUnavailableError, match="does not run on trn1"):
         select("neuron-native").fingerprint()
-    with pytest.raises(CompilerUnavailableError, match="the one on PyTorch/XLA"):
-        select("neuron-native", toolchain="neuron-2.31", instance="trn2.48xlarge").fingerprint()
+    with pytest.raises(UsageError, match=r"neuron-2\.31 is a toolchain of neuron, not of neuron-native") as caught:
+        select("neuron-native", toolchain="neuron-2.31", instance="trn2.48xlarge")
+    assert caught.value.hint == "--compiler neuron, or --toolchain neuron-2.33"
+    with pytest.raises(UsageError, match=r"neuron-2\.33 is a toolchain of neuron-native, not of neuron") as caught:
+        select("neuron", toolchain="neuron-2.33", instance="trn2.48xlarge")
+    assert caught.value.hint == "--compiler neuron-native, or --toolchain neuron-2.32"
+    with pytest.raises(UsageError, match=r"neuron-2\.33 does not compile for trn1\.2xlarge"):
+        select("neuron-native", toolchain="neuron-2.33", instance="trn1.2xlarge")
+    with pytest.raises(UsageError, match="no toolchain of the registry compiles for trn1 with neuron-native"):
+        select("neuron-native", instance="trn1.2xlarge")
+
+
+@pytest.mark.feature("P2")
+def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(tmp_path, monkeypatch, capsys):
+    """AWS's pages name no build of torch-neuronx, and no Transformers."""
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+    elsewhere = ("plan", "bert", "--instance", "trn2.3xlarge")
+    for words in (("--toolchain", "neuron-2.33"), ("--compiler", "neuron-native")):
+        assert app.run([*elsewhere, *words, "--format", "json"]) == 0
+        planned = json.loads(capsys.readouterr().out)
+        assert (planned["compiler"], planned["directory"]) == ("neuron-native", "torchneuron-2.28.7631.0")
+        assert planned["ingredients"]["hard"]["toolchain.torch-neuronx"] == "2.14.3.0"
+        assert [*planned["lacks"]] == ["prediction"]
+        assert "2.14.3.0.*" in planned["lacks"]["prediction"]
+        assert "transformers: " in planned["lacks"]["prediction"]
+    assert app.run([*elsewhere, "--toolchain", "neuron-2.33"]) == 0
+    assert "no sure prediction" in capsys.readouterr().out
+    assert app.run([*elsewhere, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compiler"] == "neuron", "of an instance alone it is XLA still"
+    complete = {name: structs.replace(one, open={}) for name, one in zoo.toolchains().items()}
+    monkeypatch.setattr(zoo, "toolchains", lambda: complete)
+    assert app.run([*elsewhere, "--toolchain", "neuron-2.33", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lacks"] == {}
 
 
 @pytest.mark.feature("K1")

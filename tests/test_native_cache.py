@@ -84,6 +84,24 @@ def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_f
 
 
 @pytest.mark.feature("F6")
+def test_what_is_left_is_named(store, tmp_path):
+    root = tmp_path / "cache"
+    good = add(root, "one")
+    link = root / "ab" / "cd" / f"{'ab' * 16}.neff"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(root / good)
+    (root / "file.neff").write_bytes((root / good).read_bytes())
+    (root / ".tmp.neff").write_bytes(b"half")
+    (root / "notes.txt").write_bytes(b"mine")
+    taken = import_cache(store, root, fit.check)
+    assert added(taken) == {"torchneuron-2.27.5334.0": 1}
+    assert {item.path: item.reason for _, item in taken.left} == {
+        link: "it is a link, which TorchNeuron makes none of",
+        root / "file.neff": "its name is no graph's of TorchNeuron's",
+    }
+
+
+@pytest.mark.feature("F6")
 def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
     name = add(tmp_path / "cache" / "torchneuron-2.25.3371.0", "one", NEW)
     ((_, item),) = import_cache(store, tmp_path / "cache", fit.check).left

@@ -82,9 +82,9 @@ def test_the_users_root_is_not_touched(whole):
 
 
 def test_every_check_has_a_name_of_its_own_and_says_what_to_correct():
-    names = [one.name for one in contract.CHECKS]
-    assert len(set(names)) == len(names)
-    for one in contract.CHECKS:
+    for checks in (contract.CHECKS, contract.NATIVE_CHECKS):
+        assert len({one.name for one in checks}) == len(checks)
+    for one in (*contract.CHECKS, *contract.NATIVE_CHECKS):
         assert one.assumed
         assert one.how
         assert one.where
@@ -98,7 +98,7 @@ def test_the_manual_lists_every_check():
     manual = (Path(__file__).parent.parent / "docs" / "neuron.md").read_text(encoding="utf-8")
     table = manual.partition("## The first ten minutes on a real instance")[2].partition("## What was verified")[0]
     listed = [name for row in table.splitlines() if row.startswith("| ") for name in re.findall(r"`([^`]+)`", row)]
-    assert sorted(listed) == sorted(one.name for one in contract.CHECKS)
+    assert sorted(listed) == sorted(one.name for one in (*contract.CHECKS, *contract.NATIVE_CHECKS))
 
 
 # --- a fact that is wrong: one check differs, and names it -----------------------------------------------------------

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from cachekit.actions.prepare import prepare
@@ -9,6 +14,7 @@ from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.cores import allowed
 from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.native_adapter import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError
@@ -68,6 +74,89 @@ def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monke
     assert seen(here=False) == (32, 32), "this shell's variables say nothing of another machine"
     with pytest.raises(RecipeError, match="is 4, but there are 2 cores"):
         seen(TEXT + "parallel: {data_parallel_size: 4}\n")
+
+
+def theirs(said: str, workers: int) -> list[str]:
+    """What each worker's core is by torch-xla's own code, of which nothing else is loaded."""
+    root = find_spec("torch_xla")
+    if root is None:
+        pytest.skip("no torch-xla here (make test-xla)")
+    path = Path(root.submodule_search_locations[0], "_internal", "neuron_utils.py")
+    found = []
+    for rank in range(workers):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VISIBLE, said)
+            runpy.run_path(str(path))["remap_visible_cores"](rank, workers)
+            found.append(os.environ[VISIBLE])
+    return found
+
+
+LISTS = [
+    ("4-7", "auto", "4,5,6,7"),
+    ("4-7", 2, "4,5"),
+    ("0-3, 3, 8-9", "auto", "0,1,2,3,8,9"),
+    ("9,3", "auto", "9,3"),
+    ("0-63", "auto", ",".join(map(str, range(32)))),
+    ("5", "auto", "5"),
+]
+
+
+def environment(said: str, copies: object, folder: Path) -> tuple[dict[str, str | None], int]:
+    text = f"{TEXT}parallel: {{data_parallel_size: {copies}}}\nenvironment: {{{VISIBLE}: '{said}'}}\n"
+    command = RunCommand(load_text(text), folder, machine(), Node(), True, CompileNotes(folder / "notes"))
+    return command.environment(()), command.workers
+
+
+@pytest.mark.parametrize("said, copies, wanted", LISTS)
+def test_workers_are_told_as_many_cores_as_they_are(tmp_path, monkeypatch, said, copies, wanted):
+    """torch-xla refuses a list of another length, and one that has a core twice."""
+    found, workers = environment(said, copies, tmp_path)
+    assert (found[VISIBLE], workers) == (wanted, wanted.count(",") + 1)
+    monkeypatch.setenv(VISIBLE, said)
+    assert environment("1", "auto", tmp_path)[0][VISIBLE] == "1", "the recipe's goes before the shell's"
+    monkeypatch.delenv(VISIBLE)
+    bare = RunCommand(load_text(TEXT), tmp_path, machine(), Node(), True, CompileNotes(tmp_path / "notes"))
+    assert VISIBLE not in bare.environment(())
+    recipe = load_text(f"{TEXT}environment: {{{VISIBLE}: '{said}'}}\n")
+    own = Neuron(machine()).attend(recipe, tmp_path, found=False, strict=False)
+    assert VISIBLE not in own.environment, "whoever starts workers himself says on which cores they run"
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("said, copies, wanted", LISTS)
+def test_torch_xla_takes_the_list(tmp_path, said, copies, wanted):
+    found, workers = environment(said, copies, tmp_path)
+    assert theirs(str(found[VISIBLE]), workers) == wanted.split(",")
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize(
+    "name, chip, lnc, first", [("neuron", "trn1", 1, "trn2"), ("neuron-native", "trn2", 2, "trn3")]
+)
+def test_a_recipe_that_names_another_machine_is_refused_before_anything_compiles(name, chip, lnc, first):
+    """Its graphs would be compiled for that one, and none of them kept: they are judged by the machine's own."""
+    packages = {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0" if name != "neuron" else "2.9.0.2.15.32035"}
+    made = Neuron if name == "neuron" else NeuronNative
+
+    def planned(variable: str, value: object, *, here: bool = True, flags: str = "[]"):
+        host = Host({**packages, "libneuronxla": "2.2"}, chip, 4, lnc, f"{chip}.48xlarge", here=here)
+        text = TEXT.replace("name: neuron", f"name: {name}, flags: {flags}")
+        return prepare(load_text(f"{text}environment: {{{variable}: {value}}}\n"), made(host))
+
+    target, cores, other = "NEURON_PLATFORM_TARGET_OVERRIDE", "NEURON_LOGICAL_NC_CONFIG", 3 - lnc
+    for variable, wrong, right in ((target, first, chip), (cores, other, lnc)):
+        with pytest.raises(RecipeError, match=rf"environment\.{variable} is {wrong}, but graphs") as caught:
+            planned(variable, wrong)
+        assert caught.value.hint == f"remove it there, and export {variable}={wrong} in the shell"
+        with pytest.raises(RecipeError) as caught:
+            planned(variable, wrong, here=False)
+        assert "--instance" in caught.value.hint
+        planned(variable, right)
+    planned(target, f"{chip}n")  # the same chip by another name
+    if name == "neuron":  # a module keeps its flags beside it, and is judged by them
+        planned(cores, other, flags=f"['-lnc={other}']")
+    with pytest.raises(RecipeError, match=cores):
+        planned(cores, other, flags=f"['-lnc={lnc}']")
 
 
 @pytest.mark.feature("K1", "K2")

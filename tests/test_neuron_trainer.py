@@ -13,6 +13,7 @@ import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import neuron_machine
 import pytest
@@ -71,6 +72,31 @@ def test_every_argument_is_one_of_theirs_and_of_its_type(name, trial):
         flat = tuple(kind for one in allowed for kind in (one if isinstance(one, tuple) else (one,)))
         assert isinstance(value, flat), f"{field}: {known[field]} is given {value!r}"
     assert given["skip_cache_push"] is True
+
+
+@pytest.mark.parametrize("rows, accumulated", [(16, 1), (3, 4), (8, 2)])
+def test_its_own_checks_of_a_pipeline_take_every_batch_size(rows, accumulated):
+    """It evaluates nothing, and refuses what it takes for batches of an evaluation."""
+    recipe = load(
+        zoo.recipe_path("llama3-8b-lora"),
+        [
+            "parallel.pipeline_parallel_size=2",
+            f"training.per_device_train_batch_size={rows}",
+            f"training.gradient_accumulation_steps={accumulated}",
+        ],
+    )
+    given = neuron_trainer.arguments(recipe, precision="bf16", output_dir="out", trial=False)
+    body = class_of(source("trainers", "training_args.py"), "NeuronTrainingArguments").body
+    (after,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "__post_init__")
+    (block,) = (
+        node
+        for node in ast.walk(after)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "self.pipeline_parallel_size > 1"
+    )
+    made = SimpleNamespace(**given, pipeline_parallel_num_microbatches=-1)
+    exec(compile(ast.Module([block], []), "theirs", "exec"), {"self": made, "is_main_worker": lambda: False})
+    assert made.per_device_train_batch_size == rows * accumulated
+    assert made.pipeline_parallel_num_microbatches == rows * accumulated
 
 
 def test_what_cannot_be_asked_of_it_is_still_so():

@@ -94,8 +94,15 @@ class Elsewhere:
         if not machine:
             return []
         fits = self._instances[machine].target
-        fitting = [name for name, one in self._toolchains.items() if fits in one.targets]
-        wanted = self.toolchain or (fitting[-1] if fitting else "")  # as `host.named` has it
+        said = self._setting if self._setting != "auto" else recipe.compiler.name
+        fitting = [
+            name
+            for name, one in self._toolchains.items()
+            # Each with its own compiler, if none was said; nothing was ever made under the key of one that is open.
+            if fits in one.targets and said in {"auto", one.compiler} and not one.open
+        ]
+        own = [name for name in fitting if said != "auto" or self._toolchains[name].compiler == "neuron"]
+        wanted = self.toolchain or (own[-1] if own else "")  # as `host.named` has it
         return [self._select(recipe, name, machine) for name in reversed(fitting) if name != wanted]
 
     def _release(self, name: str) -> zoo.Toolchain:

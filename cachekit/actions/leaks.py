@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tarfile
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from cachekit.archive import UnsafeArchiveError, members
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.neff import NeffError, read
+from cachekit.compilers.neuron.neff import NeffError, Part, read
 from cachekit.compilers.neuron.neff.leaks import Leaks, Scanner
 from cachekit.record import Record
 from cachekit.store import Store
@@ -46,30 +44,22 @@ def _leaks(path: Path, *, archive: bool, neff: bool) -> Leaks:
         with suppress(NeffError, OSError):
             return read(path).leaks
     scanner = Scanner()
-    with suppress(OSError, tarfile.TarError, NeffError), path.open("rb") as raw:
+    with suppress(OSError, UnsafeArchiveError, NeffError), path.open("rb") as raw:
         if not archive:
-            scanner.body(path.name, path.stat().st_size, _pieces(raw))
+            scanner.body(path.name, path.stat().st_size, _pieces(raw, path.stat().st_size))
             return scanner.leaks()
-        with tarfile.open(fileobj=raw, mode="r:") as tar:
-            for member in tar:
-                if not (body := tar.extractfile(member)):
-                    continue
-                if member.name.endswith(facts.NATIVE_SUFFIX):
-                    _neff(body, scanner)
-                else:
-                    scanner.body(member.name, member.size, _pieces(body))
+        for stored in members(path):
+            if stored.name.endswith(facts.NATIVE_SUFFIX):
+                # What it has is packed, and no word of it is seen from outside.
+                with suppress(NeffError):
+                    scanner.found(read(path, part=Part(stored.offset, stored.size)).leaks)
+            else:
+                raw.seek(stored.offset)
+                scanner.body(stored.name, stored.size, _pieces(raw, stored.size))
     return scanner.leaks()
 
 
-def _neff(body: IO[bytes], scanner: Scanner) -> None:
-    """Look into a compiled graph of an archive: what it has is packed, and no word of it seen from outside."""
-    with tempfile.NamedTemporaryFile(suffix=facts.NATIVE_SUFFIX) as copy:
-        shutil.copyfileobj(body, copy)
-        copy.flush()
-        with suppress(NeffError, OSError):
-            scanner.found(read(Path(copy.name)).leaks)
-
-
-def _pieces(source: IO[bytes]) -> Iterator[bytes]:
-    while data := source.read(PIECE):
+def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
+    while size and (data := source.read(min(size, PIECE))):
+        size -= len(data)
         yield data

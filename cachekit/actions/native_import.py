@@ -6,14 +6,16 @@ comes in as a record each, one archive of what the store does not have yet.
 
 from __future__ import annotations
 
-import tarfile
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from cachekit import archive
 from cachekit.actions.neuron_import import Group, Imported, known_modules, record_of
+from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, host, native
 from cachekit.compilers.neuron.fit import NOTHING, Check
@@ -29,6 +31,19 @@ COMPILER = "neuron-native"
 def graphs(folder: Path) -> list[str]:
     """The graphs in a folder that are called as TorchNeuron calls them, sorted."""
     return sorted(name for name in native.contents(folder) if facts.NATIVE_NAME.fullmatch(name.rpartition("/")[2]))
+
+
+def _others(folder: Path) -> Iterator[tuple[str, str]]:
+    """What is called as a graph is, or nearly so, and is not taken: its path and why."""
+    for above, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = Path(above, name)
+            if not name.endswith(facts.NATIVE_SUFFIX) or name.startswith("."):
+                continue
+            if path.is_symlink():
+                yield path.relative_to(folder).as_posix(), "it is a link, which TorchNeuron makes none of"
+            elif not facts.NATIVE_NAME.fullmatch(name):
+                yield path.relative_to(folder).as_posix(), "its name is no graph's of TorchNeuron's"
 
 
 def import_native(
@@ -62,6 +77,7 @@ def import_native(
             left.append(("refused", Skipped(name, path, reason)))
         else:
             found[version, folder / above][inside] = f"{native.directory(version)}/{inside}"
+    left += [("refused", Skipped(name, folder / name, reason)) for name, reason in _others(folder)]
     groups = []
     for (version, root), these in sorted(found.items()):
         fresh = {inside: name for inside, name in these.items() if name not in known}
@@ -113,10 +129,9 @@ def known_graphs(store: Store) -> frozenset[str]:
     return frozenset(names)
 
 
-def members(archive: Path, module: str) -> Iterator[str]:
+def members(packed: Path, module: str) -> Iterator[str]:
     """The graphs in a module's archive, with its folder in front; none where it cannot be read."""
     folder = PurePosixPath(module).parent
-    with suppress(OSError, tarfile.TarError), tarfile.open(archive, mode="r:") as tar:
-        for member in tar:
-            if member.isfile():
-                yield f"{folder}/{member.name}"
+    with suppress(OSError, UnsafeArchiveError):
+        for stored in archive.members(packed):
+            yield f"{folder}/{stored.name}"

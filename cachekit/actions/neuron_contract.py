@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron.contract import CHECKS, STATES, Check, Lab, Outcome, UnknownError, examine
+from cachekit.compilers.neuron.contract import STATES, Check, Lab, Outcome, UnknownError, checks_of, examine
 from cachekit.compilers.neuron.host import INSTALL
 from cachekit.errors import StoreError
 
@@ -32,12 +32,14 @@ class Contract:
         quick: Nothing was compiled.
         seconds: Wall time.
         outcomes: Of each check.
+        native: It is TorchNeuron that was asked, and not the cache on XLA.
     """
 
     problem: str
     quick: bool
     seconds: float
     outcomes: tuple[Outcome, ...]
+    native: bool = False
 
     @property
     def differing(self) -> tuple[Outcome, ...]:
@@ -54,6 +56,7 @@ class Contract:
         counts = Counter(outcome.state for outcome in self.outcomes)
         return {
             "neuron": not self.problem,
+            "native": self.native,
             "problem": self.problem,
             "hint": f"{INSTALL}; on a trn1, trn2 or inf2 instance" if self.problem else "",
             "quick": self.quick,
@@ -67,7 +70,7 @@ def neuron_contract(
     *,
     quick: bool = False,
     tell: Tell = _silent,
-    checks: Iterable[Check] = CHECKS,
+    checks: Iterable[Check] | None = None,
     laboratory: Callable[..., Lab] = Lab,
 ) -> Contract:
     """Check every assumption, in a temporary folder that is gone afterwards; the user's cache is never touched.
@@ -75,7 +78,7 @@ def neuron_contract(
     Args:
         quick: Nothing is compiled.
         tell: Told what begins, as it may take a minute.
-        checks: Which ones.
+        checks: Which ones; by default those of what is installed here, on XLA or TorchNeuron.
         laboratory: Makes the place of the experiments, from a folder and the arguments of `Lab`.
 
     Raises:
@@ -89,8 +92,9 @@ def neuron_contract(
             lab.packages  # noqa: B018 - made when it is asked for
         except UnknownError as error:
             problem = str(error)
-        outcomes = list(examine(checks, lab))
-    return Contract(problem, quick, time.monotonic() - start, tuple(outcomes))
+        outcomes = list(examine(checks_of(lab) if checks is None else checks, lab))
+        native = lab.is_native
+    return Contract(problem, quick, time.monotonic() - start, tuple(outcomes), native)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from cachekit.tiers.port import Tier
 from cachekit.tiers.remote import Found
 
 LANES = 8  # files at once
+NATIVE = "neuron-native"  # the compiler whose modules are archives of NEFFs
 TRIES = 4  # without a single byte in between
 SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
 
@@ -78,6 +79,8 @@ def pull(session: Session, found: Found) -> Pulled:
             ]
             hashed = Fetch(session, tier, found.revision, found.remote.spoiled).all(wanted)
             finished |= {sha256: one.path for sha256, one in hashed.items()}
+            if record.compiler == NATIVE:
+                _look_inside(found, finished)
             store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
     except IntegrityError as error:
         session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
@@ -96,6 +99,28 @@ def pull(session: Session, found: Found) -> Pulled:
         seconds=round(seconds, 3),
     )
     return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+
+
+def _look_inside(found: Found, finished: Mapping[str, Path]) -> None:
+    """See that archives of TorchNeuron's hold whole graphs of their compiler; what does not is not kept.
+
+    Raises:
+        IntegrityError: One does not.
+    """
+    from cachekit.compilers.neuron import native
+    from cachekit.compilers.neuron.native_check import examine
+
+    for module in found.shared.record.modules:
+        path = finished.get(module.files[0].sha256) if native.is_name(module.name) and module.files else None
+        if path is None or not (harm := examine(path, module.name.partition("/")[0]).harm):
+            continue
+        path.unlink(missing_ok=True)
+        found.remote.spoiled.add(found.shared.paths()[module.files[0].sha256][1])
+        raise IntegrityError(
+            f"{module.name} on {found.remote.name} is not to be used",
+            cause=harm,
+            hint="`cachekit warm` compiles it anew and puts that in its place",
+        )
 
 
 def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Path]:

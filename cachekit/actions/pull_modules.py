@@ -1,12 +1,14 @@
 """Fetch modules of Neuron's by their names, without a record: from a cache that optimum-neuron or a copy filled.
 
-Only finished modules are taken, and they become records as an import makes them. Where a record of the cache names a
+Only finished modules are taken, and archives of TorchNeuron's whose graphs are whole; they become records as an import
+makes them. Where a record of the cache names a
 file, that vouches for its bytes; elsewhere the digest that the cache knows, and the NEFF's own. What is small and the
 same in hundreds of modules (flags, the empty mark) comes once. An interrupted run is gone on with.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +16,15 @@ from pathlib import PurePosixPath
 
 from cachekit.actions.module_files import Brought, ModuleFiles, RefusedError, vouched
 from cachekit.actions.neuron_import import known_modules, record_of
+from cachekit.actions.pull import NATIVE
 from cachekit.actions.pull_recipes import Outcome
 from cachekit.actions.session import Session, holding
 from cachekit.compilers.neuron import entries as neuron_entries
-from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron import facts, native
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.modules import check_module, unfit
+from cachekit.compilers.neuron.native_check import examine
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.record import File, Module
 from cachekit.store.durable import store_error
@@ -29,6 +33,8 @@ from cachekit.tiers.port import Entry
 from cachekit.tiers.remote import Remote
 
 LARGEST = 64 << 30  # bytes of one file
+_FOLDER = re.compile(rf"{re.escape(native.PREFIX)}(?!.*\.\.){native.VERSION.pattern}")
+_ARCHIVE = re.compile(rf"{_FOLDER.pattern}/[0-9a-f]{{64}}\.tar")
 ASKED = (*sorted(facts.MODULE_FILES), facts.FAILURE_LOG, *(name + facts.LOCK_SUFFIX for name in facts.HLO_FILES))
 _Files = Mapping[str, Entry]  # a module's, by name
 
@@ -50,7 +56,7 @@ def pull_modules(
 
     Args:
         session: Collaborators.
-        names: Modules, `neuronxcc-<version>/MODULE_<graph>+<flags>`.
+        names: Modules, `neuronxcc-<version>/MODULE_<graph>+<flags>` or `torchneuron-<version>/<sha256>.tar`.
         folder: A compiler's folder: all its modules.
         check: Judges each NEFF.
         dry_run: Only say what would be fetched.
@@ -111,13 +117,19 @@ def pull_modules(
 def _check_names(names: Sequence[str], folder: str) -> None:
     for name in names:
         compiler, _, module = name.partition("/")
-        if not (facts.COMPILER_DIRECTORY.fullmatch(compiler) and facts.MODULE_DIRECTORY.fullmatch(module)):
+        if not (
+            _ARCHIVE.fullmatch(name)
+            or (facts.COMPILER_DIRECTORY.fullmatch(compiler) and facts.MODULE_DIRECTORY.fullmatch(module))
+        ):
             raise UsageError(
                 f"{name!r} is no module of Neuron's",
                 hint="name it as neuronxcc-2.26.6360.0+6f180f47/MODULE_14529842170341812+f7f529f3",
             )
-    if folder and not facts.COMPILER_DIRECTORY.fullmatch(folder):
-        raise UsageError(f"{folder!r} is no compiler's folder", hint="name it as neuronxcc-2.26.6360.0+6f180f47")
+    if folder and not (facts.COMPILER_DIRECTORY.fullmatch(folder) or _FOLDER.fullmatch(folder)):
+        raise UsageError(
+            f"{folder!r} is no compiler's folder",
+            hint="name it as neuronxcc-2.26.6360.0+6f180f47, or torchneuron-2.28.7631.0",
+        )
 
 
 def _in(name: str, folder: str) -> bool:
@@ -141,22 +153,28 @@ def _sum(folder: str, done: Sequence[Outcome], present: int) -> Outcome:
 def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
     revision = remote.revision()
     with remote.call() as tier:
-        paths = [f"{name}/{file}" for name in names for file in ASKED]
+        paths = [path for name in names for path in ([name] if native.is_name(name) else _files(name))]
         found = tier.stat(paths, revision) if paths else {}
         if folder:
             found |= {entry.path: entry for entry in tier.list(folder, revision)}
     modules: dict[str, dict[str, Entry]] = {}
     for path, entry in found.items():
         parts = PurePosixPath(path).parts
-        if len(parts) == 3 and facts.MODULE_DIRECTORY.fullmatch(parts[1]):  # noqa: PLR2004 - compiler, module, file
+        if _ARCHIVE.fullmatch(path):
+            modules[path] = {parts[1]: entry}
+        elif len(parts) == 3 and facts.MODULE_DIRECTORY.fullmatch(parts[1]):  # noqa: PLR2004 - compiler, module, file
             modules.setdefault("/".join(parts[:2]), {})[parts[2]] = entry
     left = {name: reason for name, files in modules.items() if (reason := _unfit(name, files, revision))}
     whole = {
-        name: {file: entry for file, entry in files.items() if file in facts.MODULE_FILES}
+        name: {file: entry for file, entry in files.items() if file in facts.MODULE_FILES or native.is_name(name)}
         for name, files in sorted(modules.items())
         if name not in left
     }
     return _Looked(revision, whole, left)
+
+
+def _files(name: str) -> list[str]:
+    return [f"{name}/{file}" for file in ASKED]
 
 
 def _unfit(name: str, files: _Files, revision: str) -> str:
@@ -167,6 +185,8 @@ def _unfit(name: str, files: _Files, revision: str) -> str:
     """
     if any(entry.size > LARGEST for entry in files.values()):
         return "a file of it is too large to be one"
+    if native.is_name(name):
+        return ""
     names = tuple(file for file in sorted(files) if not (revision and file.endswith(facts.LOCK_SUFFIX)))
     state = neuron_entries.classify(names)
     if state == "empty" and len(names) < len(files):
@@ -197,6 +217,7 @@ def _fetch(
     taken: dict[str, Mapping[str, Brought]] = {}
     refused: dict[str, str] = {}
     keys: dict[str, str] = {}
+    graphs: dict[str, int] = {}
     if not modules:
         return {}, {}
     try:
@@ -207,7 +228,7 @@ def _fetch(
             for name, found in modules.items():
                 try:
                     taken[name] = {file: files.file(entry) for file, entry in found.items()}
-                    _judge(name, taken[name], check)
+                    graphs[name] = _judge(name, taken[name], check)
                 except RefusedError as error:
                     taken.pop(name, None)
                     refused[name] = str(error)
@@ -220,7 +241,13 @@ def _fetch(
                     for one in brought.values()
                     if not one.stored and one.sha256 not in published
                 }
-                record = record_of(compiler, [_module(name, brought) for name, brought in made.items()])
+                found_modules = [_module(name, brought) for name, brought in made.items()]
+                own = (
+                    {"name": NATIVE, "version": compiler.removeprefix(native.PREFIX)}
+                    if _FOLDER.fullmatch(compiler)
+                    else {}
+                )
+                record = record_of(compiler, found_modules, **own, graphs=sum(graphs[name] for name in made))
                 store.publish(
                     record,
                     {sha256: one.path for sha256, one in fresh.items()},
@@ -252,14 +279,24 @@ def _fetch(
 
 def _module(name: str, brought: Mapping[str, Brought]) -> Module:
     module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
-    check_module(module)
+    if not native.is_name(name):
+        check_module(module)
     return module
 
 
-def _judge(name: str, brought: Mapping[str, Brought], check: Check) -> None:
-    """Refuse a NEFF that is not fit, as an import does."""
+def _judge(name: str, brought: Mapping[str, Brought], check: Check) -> int:
+    """Refuse a NEFF that is not fit, as an import does; how many graphs there are."""
     compiler, _, module = name.partition("/")
+    if native.is_name(name):
+        (packed,) = brought.values()
+        if f"{packed.sha256}.tar" != module:
+            raise RefusedError("its bytes are not those that it is called after")
+        found = examine(packed.path, compiler)
+        if found.flaws:
+            raise RefusedError(found.harm or found.oddity)
+        return found.graphs
     flags = brought.get(facts.FLAGS_FILE)
     said = claim(compiler, module, read_flags(flags.path) if flags else None)
     if problem := check(brought[facts.NEFF].path, said):
         raise RefusedError(f"{facts.NEFF} cannot be used: {problem}")
+    return 1

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.actions.session import Session
-from cachekit.compilers.neuron import facts, neff
-from cachekit.compilers.neuron.fit import check as misfit
-from cachekit.compilers.neuron.fit import claim
+from cachekit.compilers.neuron import facts, native, neff
+from cachekit.compilers.neuron.fit import claim, misfit
 from cachekit.compilers.neuron.flags import read_flags
+from cachekit.compilers.neuron.native_check import examine
 from cachekit.errors import IntegrityError
 from cachekit.record import File, Module, Record
 from cachekit.store.layout import Layout
@@ -34,7 +34,7 @@ class Problem:
 
     Attributes:
         kind: `record`; `blob`: a file of modules; `copy`: that of a record among the blobs; `neff`: a compiled graph
-            that is what its record says, and cannot be used all the same.
+            that is what its record says, and cannot be used all the same, or an archive with such a graph in it.
         entry: The record that it is of, or the first of several.
         keys: Of all of them.
         file: The module and its file, or what it is.
@@ -298,7 +298,7 @@ class Judge:
         problems: list[Problem] = []
         notes: list[str] = []
         judged_already: dict[tuple[str, str], tuple[str, bool]] = {}
-        ours = [entry for entry in entries if facts.COMPILER_DIRECTORY.fullmatch(entry.directory)]
+        ours = [entry for entry in entries if native.is_neurons(entry.directory)]
         for number, entry in enumerate(ours):
             self._session.journal.show("verify.graphs", done=number, of=len(ours))
             record = record_of(entry)
@@ -307,19 +307,24 @@ class Judge:
                     judged_already[module.name, graph.sha256] = self._graph(module, graph)
                     reason, damaged = judged_already[module.name, graph.sha256]
                     if reason and not damaged:
-                        notes.append(f"{module.name}/{graph.path}: {reason}")
+                        notes.append(f"{file_path(module, graph)}: {reason}")
                 reason, damaged = judged_already[module.name, graph.sha256]
                 if reason and damaged and self._is_as(entry):
                     path = self._layout.blob(graph.sha256)
-                    name = f"{module.name}/{graph.path}"
+                    name = file_path(module, graph)
                     problems.append(Problem("neff", entry, (entry.key,), name, path, graph.sha256, reason))
         return problems, notes
 
     def _graph(self, module: Module, graph: File) -> tuple[str, bool]:
-        """What is wrong with a compiled graph, and whether that is known to be damage."""
+        """What is wrong with a compiled graph, or an archive of them, and whether that is known to be damage."""
         path = self._layout.blob(graph.sha256)
+        if native.is_name(module.name):
+            with suppress(OSError):  # gone meanwhile
+                found = examine(path, module.name.partition("/")[0])
+                return found.harm or found.oddity, bool(found.harm)
+            return "", False
         try:
-            neff.read(path, leaks=False)
+            whole = neff.read(path, leaks=False)
         except neff.NeffError as error:
             return error.reason, error.damaged
         except OSError:
@@ -327,7 +332,7 @@ class Judge:
         compiler, _, name = module.name.partition("/")
         flags = next((file for file in module.files if file.path == facts.FLAGS_FILE), None)
         words = read_flags(self._layout.blob(flags.sha256)) if flags else None
-        return misfit(path, claim(compiler, name, words)) or "", True
+        return misfit(whole, claim(compiler, name, words)) or "", True
 
 
 def record_of(entry: Entry) -> Record | None:
@@ -357,7 +362,7 @@ def _amiss(found: int | None, wanted: int) -> str:
 def _graphs_of(record: Record) -> Iterator[tuple[Module, File]]:
     for module in record.modules:
         for file in module.files:
-            if file.path == facts.NEFF:
+            if file.path == facts.NEFF or native.is_name(module.name):
                 yield module, file
 
 

@@ -39,10 +39,10 @@ def zoo_coverage(records: Summaries) -> Coverage:
         named.add((record.recipe, (record.directory, _target(records.hard(record)))))
     places = {place for _, place in named}
     columns: dict[Place, list[Compiler]] = {}  # of each size of machine: on more cores a recipe has another key
-    newest = [*zoo.toolchains()][-1:]
+    newest = {release.compiler: toolchain for toolchain, release in zoo.toolchains().items()}.values()
     for toolchain, release in reversed(zoo.toolchains().items()):
         for target in release.targets:
-            made = _neuron(toolchain, target)
+            made = _neuron(toolchain, target) if not release.open else None  # a key from it is no record's
             if made is not None and (toolchain in newest or made[0] in places):
                 columns.setdefault(*made)
     here = _inductor()
@@ -82,7 +82,7 @@ def _neuron(toolchain: str, target: str) -> tuple[Place, list[Compiler]] | None:
     for cores, name in sorted((one.cores, name) for name, one in zoo.instances().items() if one.target == target):
         sizes.setdefault(cores, name)
     try:
-        compilers = [select("neuron", "auto", toolchain=toolchain, instance=name) for name in sizes.values()]
+        compilers = [select("auto", "auto", toolchain=toolchain, instance=name) for name in sizes.values()]
         return (compilers[0].fingerprint(bare=True).directory, target), compilers
     except (CachekitError, IndexError):
         return None

@@ -103,8 +103,9 @@ def contract_human(document: dict[str, Any], *, whole: bool = False) -> list[str
                 lines += out.labelled(f"{label}: ".ljust(9), one[words], 9)
     counts = document["counts"]
     spent = out.duration(document["seconds"])
+    subject = " about TorchNeuron" if document["native"] else ""
     lines.append(
-        f"{out.count(len(checks), 'assumption')} in {spent}: {counts['ok']} ok, {counts['differs']} differ, "
+        f"{out.count(len(checks), 'assumption')}{subject} in {spent}: {counts['ok']} ok, {counts['differs']} differ, "
         f"{counts['unknown']} unknown"
     )
     if not document["neuron"]:

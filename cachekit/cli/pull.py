@@ -28,7 +28,11 @@ ModuleNames = Annotated[
 ]
 AllOf = Annotated[
     Optional[str],
-    typer.Option("--all-of", metavar="DIR", help="Every finished module of a compiler: neuronxcc-<version>."),
+    typer.Option(
+        "--all-of",
+        metavar="DIR",
+        help="Every finished module of a compiler: neuronxcc-<version>, or torchneuron-<version>.",
+    ),
 ]
 
 LockedOnly = Annotated[

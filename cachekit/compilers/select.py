@@ -40,9 +40,12 @@ def select(
                 "Inductor compiles for this machine only",
                 hint="leave --toolchain and --instance out, or take --compiler neuron",
             )
+        from cachekit import zoo
         from cachekit.compilers.neuron import adapter, host, native_adapter
 
-        machine = host.named(toolchain, instance)
+        if name == "auto":
+            name = zoo.toolchain(toolchain).compiler if toolchain else "neuron"
+        machine = host.named(toolchain, instance, name)
         return native_adapter.NeuronNative(machine) if name == "neuron-native" else adapter.Neuron(machine)
     if name == "auto":
         name = _here()

@@ -36,6 +36,8 @@ def arguments(recipe: Recipe, *, precision: str, output_dir: str, trial: bool) -
         "pipeline_parallel_size": layout.pipeline_parallel_size,
         "zero_1": layout.zero_1,
         "per_device_train_batch_size": training.per_device_train_batch_size,
+        # It evaluates nothing, and refuses a pipeline whose batches do not divide those of an evaluation, 8 by default.
+        "per_device_eval_batch_size": training.per_device_train_batch_size,
         "gradient_accumulation_steps": training.gradient_accumulation_steps,
         "bf16": precision == "bf16",
         "optim": training.optim,

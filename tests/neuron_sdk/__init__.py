@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = Path(__file__).resolve().parent / "packages"
+# TorchNeuron, which goes before those on PYTHONPATH, and a torch of a few lines.
+NATIVE_PACKAGES = PACKAGES.parent / "native_packages"
 VERSION = "2.26.6360.0+6f180f47"
 COMPILER_DIRECTORY = f"neuronxcc-{VERSION}"
 SCRIPTS = PACKAGES.parent / "scripts"

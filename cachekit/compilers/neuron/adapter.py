@@ -100,6 +100,7 @@ class Neuron:
         """See the port: the flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check(recipe)
+        options.check_machine(recipe, self.machine, self.flags(recipe))
         split.check(recipe, self.machine)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
@@ -207,7 +208,7 @@ class Neuron:
         strict: bool,
         restored: Mapping[str, str] | None = None,
     ) -> Watch:
-        """See the port. The command is found on the user's own PATH, which stays."""
+        """See the port. The command is found on the user's own PATH, which stays, as do the cores that it names."""
         watch = NeuronWatch(
             recipe,
             live_root,
@@ -221,7 +222,8 @@ class Neuron:
             strict=strict,
             restored=restored,
         )
-        watch.environment = {name: value for name, value in watch.environment.items() if name != "PATH"}
+        theirs = {"PATH", facts.VISIBLE_CORES}
+        watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}
         return watch
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:

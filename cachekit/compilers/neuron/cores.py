@@ -44,14 +44,28 @@ def allowed(cores: int, environ: Mapping[str, str]) -> int:
     return cores
 
 
-def _listed(said: str) -> frozenset[int]:
-    found: set[int] = set()
+def named(workers: int, recipe: Recipe) -> dict[str, str]:
+    """What the list of cores must be for so many workers, where there is one: as many, each of them once.
+
+    torch-xla gives each worker one of the list's, in its order, and refuses any other number of workers
+    (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    said = {**os.environ, **worker_variables(recipe)}.get(facts.VISIBLE_CORES, "").strip()
+    found = _listed(said) if said else ()
+    return {facts.VISIBLE_CORES: ",".join(map(str, found[:workers]))} if len(found) >= workers else {}
+
+
+def _listed(said: str) -> tuple[int, ...]:
+    found: dict[int, None] = {}
     for part in said.split(","):
         match = _PART.fullmatch(part)
         if match is None or int(match["last"] or match["first"]) < int(match["first"]):
             raise _unreadable(facts.VISIBLE_CORES, said, "cores as in 0-3, or 0,2")
-        found.update(range(int(match["first"]), int(match["last"] or match["first"]) + 1))
-    return frozenset(found)
+        found |= dict.fromkeys(range(int(match["first"]), int(match["last"] or match["first"]) + 1))
+    return tuple(found)
 
 
 def _unreadable(name: str, said: str, wanted: str) -> UsageError:

@@ -71,7 +71,9 @@ NPC_DUMP_RESULTS = "NEURON_PARALLEL_COMPILE_DUMP_RESULTS"
 TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
 NUM_CORES = "NEURON_RT_NUM_CORES"  # of a process; 0 is all [SDK: neuron-runtime configuration]
-VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"  # one, or a range, `0-3` [SDK]; lists of both are in public scripts
+# One, or a range, `0-3` [SDK]; lists of both. Under torchrun torch-xla gives each worker one of it, and wants as many
+# as there are workers, each once [torch-xla 2.9: _internal/neuron_utils.py].
+VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
 # Change the lowering and so the graph's hash [SDK: torch-neuron-envvars]; ingredients wherever they are set.
 GRAPH_VARIABLES = frozenset(
     """
@@ -196,7 +198,9 @@ NATIVE_DISABLE = (
     "TORCH_NEURONX_NEFF_DISABLE_CACHE",
     "TORCH_NEURONX_DISABLE_NEFF_CACHE",
 )  # the code's; its document's [TN]
-# How torch.compile is called; shapes must be fixed, and there is no other mode than the default [SDK: torch].
+# How tensors get there, and how torch.compile is called; shapes must be fixed, and there is no other mode than the
+# default [SDK: torch].
+NATIVE_TO: dict[str, Any] = {"device": "neuron"}
 NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
 # What it tells of its cache, in each process: counters by name, None until they count. Off by default [TN].
 NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"

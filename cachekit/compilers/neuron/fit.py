@@ -64,6 +64,11 @@ def check(path: Path, said: Claim = NOTHING, *, target: str = "", lnc: int = 0) 
         return error.reason
     except OSError as error:
         return f"cannot be read: {error.strerror or type(error).__name__}"
+    return misfit(found, said, target=target, lnc=lnc)
+
+
+def misfit(found: neff.Neff, said: Claim = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
+    """Why a NEFF that is whole is not to be used; see `check`."""
     return (
         _of_another_compiler(found, said)
         or _of_another_module(found, said)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -36,6 +36,7 @@ class Host:
         lnc: Physical cores in each of them.
         instance: Machine type; empty where it is not known.
         here: It is this machine.
+        open: Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     """
 
     packages: Mapping[str, str]
@@ -44,6 +45,7 @@ class Host:
     lnc: int
     instance: str
     here: bool
+    open: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def compiler_directory(self) -> str:
@@ -203,8 +205,13 @@ def this_host(required: Sequence[str] = REQUIRED) -> Host:
     return Host(found, target, cores, lnc, name, here=True)
 
 
-def named(toolchain: str, instance: str) -> Host:
+def named(toolchain: str, instance: str, compiler: str = "neuron") -> Host:
     """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
+
+    Args:
+        toolchain: A release of the SDK.
+        instance: A machine type.
+        compiler: Which of Neuron's two it is for.
 
     Raises:
         UnknownNameError: The registry has no such toolchain or instance.
@@ -219,13 +226,22 @@ def named(toolchain: str, instance: str) -> Host:
     if not machine.target:
         raise UsageError(f"{instance} has no Neuron device", hint="`cachekit zoo instances` lists those that have one")
     if not toolchain:
-        fitting = [name for name, one in zoo.toolchains().items() if machine.target in one.targets]
+        fitting = zoo.toolchains_for(machine.target, compiler)
         if not fitting:
             raise UsageError(
-                f"no toolchain of the registry compiles for {machine.target}", hint="`cachekit zoo toolchains`"
+                f"no toolchain of the registry compiles for {machine.target} with {compiler}",
+                hint="`cachekit zoo toolchains`",
             )
         toolchain = fitting[-1]
     release = zoo.toolchain(toolchain)
+    if release.compiler != compiler:
+        others = zoo.toolchains_for(machine.target, compiler)
+        raise UsageError(
+            f"{toolchain} is a toolchain of {release.compiler}, not of {compiler}",
+            cause=f"its {facts.FRAMEWORK_PACKAGE} is {release.packages[facts.FRAMEWORK_PACKAGE]}; "
+            f"TorchNeuron begins with {facts.NATIVE_FIRST}",
+            hint=f"--compiler {release.compiler}" + (f", or --toolchain {others[-1]}" if others else ""),
+        )
     if machine.target not in release.targets:
         raise UsageError(
             f"{toolchain} does not compile for {instance}",
@@ -233,7 +249,9 @@ def named(toolchain: str, instance: str) -> Host:
             hint="`cachekit zoo toolchains` lists others",
         )
     lnc = facts.DEFAULT_LNC.get(machine.target, 1)
-    return Host(dict(release.packages), machine.target, machine.cores, lnc, instance, here=False)
+    return Host(
+        dict(release.packages), machine.target, machine.cores, lnc, instance, here=False, open=dict(release.open)
+    )
 
 
 def target_of(override: str, instance: str, known: Instance | None) -> str:

@@ -69,6 +69,12 @@ def contents(live_root: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def is_graph(path: str) -> bool:
+    """Whether a path in an archive is one of a graph, as they are packed."""
+    parts = path.split("/")
+    return all(part.isprintable() and not part.startswith(".") for part in parts) and _is_neff(parts[-1])
+
+
 def _is_neff(name: str) -> bool:
     return name.endswith(facts.NATIVE_SUFFIX) and not name.startswith(".") and name.isprintable()
 
@@ -142,9 +148,7 @@ def restore(
             _check_digest(module, packed)
         names = sorted(_files(tree))
         for neff in names:
-            if not all(part.isprintable() and not part.startswith(".") for part in neff.split("/")) or not _is_neff(
-                neff.rpartition("/")[2]
-            ):
+            if not is_graph(neff):
                 raise archive.UnsafeArchiveError(f"{module.name}: {neff!r} is no NEFF")
             if check is not None and (reason := check(tree / neff, Claim(compiler=version))):
                 raise IntegrityError(f"{neff} of {module.name} is damaged", cause=reason)

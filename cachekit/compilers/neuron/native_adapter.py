@@ -87,12 +87,14 @@ class NeuronNative(Neuron):
             directory=self.directory,
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
+            lacks=_unpredictable(self.machine),
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: the flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check_native(recipe)
+        options.check_machine(recipe, self.machine)
         self._check_layout(recipe)
         said = {**os.environ} if self.machine.here else {}
         said |= worker_variables(recipe)
@@ -226,6 +228,13 @@ class NeuronNative(Neuron):
         tree = live_root / self.directory
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
         return Restored(size)
+
+
+def _unpredictable(machine: host.Host) -> dict[str, str]:
+    if not machine.open:
+        return {}
+    known = "; ".join(f"{name}: {words}" for name, words in machine.open.items())
+    return {"prediction": f"no sure prediction: a host's key has versions that the registry does not know ({known})"}
 
 
 def _shapes(name: str) -> bool:

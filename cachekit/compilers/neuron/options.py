@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron import facts, flags
+from cachekit.compilers.neuron.host import Host
 from cachekit.errors import RecipeError
+from cachekit.ingredients import worker_variables
 from cachekit.recipe import Recipe
 
 NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
@@ -57,6 +60,38 @@ def check_native(recipe: Recipe) -> None:
             raise RecipeError(
                 f"{field} cannot be {value!r}", cause=f"it is {COMPILE} or {EAGER}", hint=f"change {field}"
             )
+
+
+def check_machine(recipe: Recipe, machine: Host, words: Sequence[str] = ()) -> None:
+    """Refuse a recipe's variables that name another machine than the one that is looked at: no graph would be kept.
+
+    Args:
+        recipe: The recipe.
+        machine: What is compiled for.
+        words: Flags of the compiler that a graph is judged by, too.
+
+    Raises:
+        RecipeError: One of the variables does.
+    """
+    variables = worker_variables(recipe)
+    said = variables.get(facts.TARGET_OVERRIDE, "")
+    if said and facts.TARGET_CHIPS.get(said, said) != facts.TARGET_CHIPS.get(machine.target, machine.target):
+        raise _of_another_machine(facts.TARGET_OVERRIDE, said, f"graphs are compiled for {machine.target}", machine)
+    asked = flags.option(words, facts.LNC_OPTION)
+    said, wanted = variables.get(facts.LNC, ""), asked or str(machine.lnc)
+    if said and said != wanted:
+        why = f"graphs make one core of {wanted}" + (f" ({facts.LNC_OPTION})" if asked else "")
+        raise _of_another_machine(facts.LNC, said, why, machine)
+
+
+def _of_another_machine(name: str, value: str, why: str, machine: Host) -> RecipeError:
+    return RecipeError(
+        f"environment.{name} is {value}, but {why}",
+        cause="that says for which machine all is compiled, so it cannot be one recipe's alone",
+        hint=f"remove it there, and export {name}={value} in the shell"
+        if machine.here
+        else "name another --instance, or plan on the machine",
+    )
 
 
 def execution(recipe: Recipe) -> str:

@@ -61,6 +61,7 @@ class RunCommand:
             facts.EXTRACT_ONLY: "1" if self.trial and not self.npc else None,
             # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
             "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
+            **cores.named(self.workers, self.recipe),
         }
         if self.trial and jobs_for_memory() == 1:
             changes[facts.NPC_RETRIES] = "1"  # AWS's advice for trn1.2xlarge: the first try may run out of memory

@@ -25,11 +25,11 @@ from cachekit.compilers.neuron.run_log import RunLog
 LEASH = leash.COMMAND
 QUICK = 180.0  # seconds for what compiles nothing; the first import on a new instance reads gigabytes
 _POLL = 0.01
-_NONE: Mapping[str, str] = {}
+_NONE: Mapping[str, str | None] = {}
 # Of the user's settings these would change what the experiments do, or where.
 CLEARED = (
     facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_RETRIES, facts.NPC_IGNORE_SCRIPT_ERROR,
-    facts.NPC_DUMP_RESULTS,
+    facts.NPC_DUMP_RESULTS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, facts.NATIVE_METRICS, *facts.NATIVE_DISABLE,
 )  # fmt: skip
 
 
@@ -62,6 +62,11 @@ class Run:
         """How it ended, in words: the code, and the last line that is no blank."""
         lines = [line for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
         return f"exit code {self.code}{f': {lines[-1].strip()[:200]}' if lines else ''}"
+
+    def said(self, front: str) -> str | None:
+        """The rest of the last line of stdout that begins with this; None where none does."""
+        lines = [line for line in self.out.splitlines() if line.startswith(front)]
+        return lines[-1].removeprefix(front) if lines else None
 
     def stream(self, kind: type[ev.Event]) -> str:
         """Which stream has events of a kind: stdout, stderr, or both; empty for none."""
@@ -144,9 +149,15 @@ class Bench:
         return next((found for name in names if (found := shutil.which(name, path=self.environ["PATH"]))), "")
 
     def run(
-        self, what: str, command: Sequence[str], variables: Mapping[str, str] = _NONE, *, limit: float = QUICK
+        self, what: str, command: Sequence[str], variables: Mapping[str, str | None] = _NONE, *, limit: float = QUICK
     ) -> Run:
         """Run a command to its end.
+
+        Args:
+            what: For people.
+            command: The command.
+            variables: Changes to its environment; None takes one away.
+            limit: Seconds.
 
         Raises:
             UnknownError: It is not on PATH, or did not end in time.
@@ -159,7 +170,7 @@ class Bench:
             return running.so_far()
 
     @contextmanager
-    def start(self, command: Sequence[str], variables: Mapping[str, str] = _NONE) -> Iterator[Running]:
+    def start(self, command: Sequence[str], variables: Mapping[str, str | None] = _NONE) -> Iterator[Running]:
         """Start a command; it is ended with all that it started when the block is left.
 
         Raises:
@@ -172,7 +183,7 @@ class Bench:
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
                 [*LEASH, *command],
-                env={**self.environ, **variables},
+                env={name: value for name, value in {**self.environ, **variables}.items() if value is not None},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,

@@ -120,20 +120,7 @@ def flags_hash(lab: Lab) -> Seen:
 )
 def target(lab: Lab) -> Seen:
     """What the wrapper compiles for is what keys say."""
-    said = _target_of(lab.named[0])
-    tool = lab.bench.which(*facts.NEURON_LS)
-    try:
-        listed = devices.list_devices((tool,)) if tool else None
-    except devices.DeviceListError:
-        listed = None
-    name = (listed.instance_type if listed else "") or devices.host_instance_type()
-    override = lab.bench.environ.get(facts.TARGET_OVERRIDE, "")
-    try:
-        wanted = host.target_of(override, name, zoo.instances().get(name))
-    except UsageError as error:
-        raise UnknownError(error.message) from error
-    if not wanted:
-        raise UnknownError("nothing names the instance")
+    said, wanted = _target_of(lab.named[0]), machine_target(lab)
     return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
 
 
@@ -251,6 +238,28 @@ def no_graph_still_hit(lab: Lab) -> Seen:
     """Two files make a finished module."""
     run = lab.without(facts.HLO_FILES[0])
     return Seen(bool(run.log.hits) and not run.log.compiled and run.code == 0, _told(run))
+
+
+def machine_target(lab: Lab) -> str:
+    """What cachekit would compile for on this machine.
+
+    Raises:
+        UnknownError: Nothing tells.
+    """
+    tool = lab.bench.which(*facts.NEURON_LS)
+    try:
+        listed = devices.list_devices((tool,)) if tool else None
+    except devices.DeviceListError:
+        listed = None
+    name = (listed.instance_type if listed else "") or devices.host_instance_type()
+    override = lab.bench.environ.get(facts.TARGET_OVERRIDE, "")
+    try:
+        wanted = host.target_of(override, name, zoo.instances().get(name))
+    except UsageError as error:
+        raise UnknownError(error.message) from error
+    if not wanted:
+        raise UnknownError("nothing names the instance")
+    return wanted
 
 
 def read_neff(entry: Entry) -> neff.Neff:

@@ -19,8 +19,11 @@ from typing import Any
 
 from cachekit.compilers.neuron import facts, host, locks, processes
 from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.contract import asked
+from cachekit.compilers.neuron.contract.asked import Packages
 from cachekit.compilers.neuron.contract.bench import Bench, Run, Running
 from cachekit.compilers.neuron.contract.check import UnknownError
+from cachekit.compilers.neuron.contract.native_lab import Trials
 from cachekit.compilers.neuron.contract.once import once
 from cachekit.compilers.neuron.entries import Entry, read_entry, scan
 from cachekit.compilers.neuron.flags import read_flags
@@ -37,36 +40,6 @@ LIMIT = 300.0  # seconds for a run of the script; a compile of this graph is exp
 ATTEMPTS = 3  # to kill a compile while it runs
 TELLING = 3.0  # seconds until the process that holds a lock should be there
 WAIT = 150.0  # seconds for a waiter's first word: it says something once a minute
-
-# What the packages say of themselves, in a process of its own: importing them may take seconds and claim a device.
-ASK_PACKAGES = """\
-import importlib, json, sys
-from importlib import metadata
-names, modules = json.loads(sys.argv[1])
-found = {"metadata": {}, "modules": {}, "failed": {}}
-for name in names:
-    try:
-        found["metadata"][name] = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        pass
-for name in modules:
-    try:
-        found["modules"][name] = str(getattr(importlib.import_module(name), "__version__", ""))
-    except BaseException as error:
-        found["failed"][name] = f"{type(error).__name__}: {error}"
-print("cachekit:" + json.dumps(found))
-"""
-_MODULE, _CLASS, _ASK = facts.CACHE_URL_ASKED
-ASK_ROOT = f"from {_MODULE} import {_CLASS}; print('cachekit:' + {_CLASS}.{_ASK}().url)"
-
-
-@dataclass(frozen=True, slots=True)
-class Packages:
-    """What Neuron's packages say of themselves: versions of the metadata, of the modules, and failed imports."""
-
-    metadata: Mapping[str, str]
-    modules: Mapping[str, str]
-    failed: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +103,7 @@ class Lab:
         self.bench = Bench.make(folder, os.environ if environ is None else environ)
         self.made: dict[str, Any] = {}
         self._script, self._quick, self._tell = script, quick, tell
-        self._limit, self._wait = limit, wait
+        self.limit, self._wait = limit, wait
 
     # What is installed
 
@@ -143,24 +116,38 @@ class Lab:
         """
         names = [*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES]
         modules = [facts.COMPILER_MODULE, facts.XLA_MODULE, facts.FRAMEWORK_MODULE]
-        found = Packages(**json.loads(self._ask("Neuron's packages", ASK_PACKAGES, json.dumps([names, modules]))))
+        found = Packages(**json.loads(self.ask("Neuron's packages", asked.PACKAGES, json.dumps([names, modules]))))
         if wrong := host.placeholders(found.metadata):
             raise UnknownError(f"{', '.join(wrong)}: PyPI's placeholder, not AWS's package")
-        if missing := [name for name in host.REQUIRED if name not in found.metadata]:
+        required = host.NATIVE if host.is_native(found.metadata) else host.REQUIRED
+        if missing := [name for name in required if name not in found.metadata]:
             raise UnknownError(f"{', '.join(missing)} not installed: no Neuron here")
         return found
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is TorchNeuron, which does without XLA, that is installed here."""
+        try:
+            return host.is_native(self.packages.metadata)
+        except UnknownError:
+            return False
+
+    @once
+    def native(self) -> Trials:
+        """The experiments on TorchNeuron."""
+        return Trials(self)
 
     def asked_root(self, **variables: str) -> str:
         """Where libneuronxla says that its cache is."""
         self.packages  # noqa: B018 - without them there is nothing to ask
-        return self._ask(facts.XLA_MODULE, ASK_ROOT, **variables)
+        return self.ask(facts.XLA_MODULE, asked.ROOT, **variables)
 
-    def _ask(self, what: str, source: str, *arguments: str, **variables: str) -> str:
+    def ask(self, what: str, source: str, *arguments: str, **variables: str | None) -> str:
+        """What some lines of Python answer, in a process of their own."""
         run = self.bench.run(what, (sys.executable, "-c", source, *arguments), variables)
-        said = [line for line in run.out.splitlines() if line.startswith("cachekit:")]
-        if not said:
+        if (said := run.said(asked.FRONT)) is None:
             raise UnknownError(f"{what} cannot be asked: {run.end}")
-        return said[-1].removeprefix("cachekit:")
+        return said
 
     # The script
 
@@ -174,11 +161,16 @@ class Lab:
 
     def probe(self, what: str, root: Path, *, flags: Sequence[str] = FLAGS, **variables: str) -> Run:
         """Run the script in a root."""
-        self._may(what)
+        self.may(what)
         changed = {**self._variables(root, flags), **variables}
-        return self.bench.run(what, (*self._script, "1"), changed, limit=self._limit)
+        return self.bench.run(what, (*self._script, "1"), changed, limit=self.limit)
 
-    def _may(self, what: str, *, compiles: bool = True) -> None:
+    def may(self, what: str, *, compiles: bool = True) -> None:
+        """Tell what begins.
+
+        Raises:
+            UnknownError: It is not to be done: it compiles, or there is no Neuron.
+        """
         if self._quick and compiles:
             raise UnknownError("it compiles, and --quick was given")
         self.packages  # noqa: B018 - without Neuron the script would fail, or run on something else
@@ -259,9 +251,9 @@ class Lab:
     @once
     def extracted(self) -> Run:
         """The script in extraction mode."""
-        self._may("extraction of its graph", compiles=False)
+        self.may("extraction of its graph", compiles=False)
         changed = {**self._variables(self.root("extracted"), FLAGS), facts.EXTRACT_ONLY: "1"}
-        return self.bench.run("the extraction", (*self._script, "1"), changed, limit=self._limit)
+        return self.bench.run("the extraction", (*self._script, "1"), changed, limit=self.limit)
 
     @once
     def direct(self) -> tuple[Run, Path, Entry]:
@@ -269,7 +261,7 @@ class Lab:
         self.extracted  # noqa: B018
         source, root = self.root("extracted"), self.root("ours")
         self.entries(source)
-        self._may("neuronx-cc on the extracted graph")
+        self.may("neuronx-cc on the extracted graph")
         shutil.copytree(source, root)
         # Of several graphs the largest is the script's own.
         graphs = [(entry, entry.path / name) for entry in self.entries(root) for name in facts.HLO_FILES[:1]]
@@ -277,7 +269,7 @@ class Lab:
         output = self.bench.folder / "direct.neff"
         words = [*facts.COMPILE_COMMAND, str(graph), facts.OUTPUT_OPTION, str(output)]
         words += [*(read_flags(entry.path / facts.FLAGS_FILE) or ()), facts.COMPILE_VERBOSITY]
-        return self.bench.run("neuronx-cc compile", words, limit=self._limit), output, entry
+        return self.bench.run("neuronx-cc compile", words, limit=self.limit), output, entry
 
     @once
     def ours(self) -> tuple[Run, Entry]:
@@ -295,7 +287,7 @@ class Lab:
         return self._npc(facts.PARALLEL_COMPILE, self.root("npc"), FLAGS)
 
     def _npc(self, what: str, root: Path, flags: Sequence[str]) -> Run:
-        self._may(what)
+        self.may(what)
         # Without a folder of its own it would remove that of a run that goes on beside this one.
         own = (
             facts.NPC_PARALLEL_OPTION,
@@ -304,7 +296,7 @@ class Lab:
             str(self.bench.folder / "tmp" / f"npc-{root.name}"),
         )
         command = (facts.PARALLEL_COMPILE, *own, *self._script, "1")
-        return self.bench.run(what, command, self._variables(root, flags), limit=2 * self._limit)
+        return self.bench.run(what, command, self._variables(root, flags), limit=2 * self.limit)
 
     # What goes wrong
 
@@ -313,7 +305,7 @@ class Lab:
         """A compile killed with SIGKILL while it holds its lock."""
         self.compiled  # noqa: B018 - where no compile ends well there is nothing to kill
         for number in range(ATTEMPTS):
-            self._may("a compile that is killed")
+            self.may("a compile that is killed")
             if caught := self._kill(self.root(f"killed-{number}")):
                 return caught
         raise UnknownError(f"of {ATTEMPTS} compiles none could be killed while it held a lock")
@@ -332,7 +324,7 @@ class Lab:
             return any(found.verdict == "live" for found in seen) or bool(first and time.monotonic() - first > TELLING)
 
         with self._started(root) as running:
-            running.until(caught, self._limit)
+            running.until(caught, self.limit)
             running.kill()
         if not seen:
             return None
@@ -349,7 +341,7 @@ class Lab:
         left = self.killed
         lock = left.entry.path / f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}"
         lock.touch()
-        self._may("a run that meets the lock of a killed one")
+        self.may("a run that meets the lock of a killed one")
         with self._started(left.root) as running:
             running.until(lambda: any(isinstance(e, ev.Waiting) for e in running.so_far().events), self._wait)
             run = running.so_far()
@@ -360,7 +352,7 @@ class Lab:
                 run = running.so_far()
                 return Waited(run, early=True, mapped=mapped, ended=run)
             lock.unlink(missing_ok=True)
-            ended = running.until(lambda: running.process.poll() is not None, self._limit)
+            ended = running.until(lambda: running.process.poll() is not None, self.limit)
             return Waited(run, early=False, mapped=mapped, ended=running.so_far() if ended else None)
 
     def _started(self, root: Path) -> AbstractContextManager[Running]:

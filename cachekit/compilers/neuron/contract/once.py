@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from cachekit.compilers.neuron.contract.check import UnknownError
 
-if TYPE_CHECKING:
-    from cachekit.compilers.neuron.contract.lab import Lab
 
+class _Keeps(Protocol):
+    """Whoever makes experiments: by name what came of them."""
+
+    made: dict[str, Any]
+
+
+L = TypeVar("L", bound=_Keeps)
 T = TypeVar("T")
 
 
-class once(Generic[T]):  # noqa: N801 - used as a decorator
+class once(Generic[L, T]):  # noqa: N801 - used as a decorator
     """A property of a lab that is made once, and fails again as it failed."""
 
-    def __init__(self, make: Callable[[Lab], T]) -> None:
+    def __init__(self, make: Callable[[L], T]) -> None:
         self._make = make
         self.__doc__ = make.__doc__
 
     @overload
-    def __get__(self, lab: None, owner: type[Lab]) -> once[T]: ...
+    def __get__(self, lab: None, owner: type[L]) -> once[L, T]: ...
     @overload
-    def __get__(self, lab: Lab, owner: type[Lab]) -> T: ...
-    def __get__(self, lab: Lab | None, owner: type[Lab]) -> T | once[T]:
+    def __get__(self, lab: L, owner: type[L]) -> T: ...
+    def __get__(self, lab: L | None, owner: type[L]) -> T | once[L, T]:
         if lab is None:
             return self
         name = self._make.__name__

@@ -9,9 +9,13 @@
 Nothing is ever unpacked to disk, nothing from the file is run, and a file of any size is read in pieces.
 """
 
-from cachekit.compilers.neuron.neff.container import Header, NeffError, check, read_header, verify
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, check, read_header, verify
 from cachekit.compilers.neuron.neff.contents import Tensor
 from cachekit.compilers.neuron.neff.leaks import Leak, Leaks
+from cachekit.compilers.neuron.neff.members import Limits
 from cachekit.compilers.neuron.neff.read import Neff, read
 
-__all__ = ["Header", "Leak", "Leaks", "Neff", "NeffError", "Tensor", "check", "read", "read_header", "verify"]
+__all__ = [
+    "Header", "Leak", "Leaks", "Limits", "Neff", "NeffError", "Part", "Tensor", "check", "read", "read_header",
+    "verify",
+]  # fmt: skip

@@ -181,12 +181,24 @@ class Payload:
         return form
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The bytes of a file that are a NEFF, where it lies in an archive."""
+
+    offset: int
+    size: int
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[int, bytes, int]]:
+def opened(path: Path, part: Part | None = None) -> Iterator[tuple[int, bytes, int]]:
     """A regular file, whatever else may stand there: its descriptor, its first 1,024 bytes and its size.
 
+    Args:
+        path: The file.
+        part: Take these bytes of it for all of it.
+
     Raises:
-        NeffError: It is a folder, a pipe or a device.
+        NeffError: It is a folder, a pipe or a device, or has no such part.
         OSError: It is not there, or cannot be read.
     """
     # Not even opened if it is no file (a device may act on that), and never waited for if it became a pipe meanwhile.
@@ -195,10 +207,16 @@ def opened(path: Path) -> Iterator[tuple[int, bytes, int]]:
     try:
         status = os.fstat(handle)
         _require_file(status.st_mode)
-        block = b""
-        while len(block) < facts.NEFF_HEADER_SIZE and (more := os.read(handle, facts.NEFF_HEADER_SIZE - len(block))):
+        size = status.st_size
+        if part is not None:
+            if part.offset + part.size > size:
+                raise NeffError(f"the archive ends within it: {part.offset + part.size - size} bytes are missing")
+            os.lseek(handle, part.offset, os.SEEK_SET)
+            size = part.size
+        block, wanted = b"", min(facts.NEFF_HEADER_SIZE, size)
+        while len(block) < wanted and (more := os.read(handle, wanted - len(block))):
             block += more
-        yield handle, block, status.st_size
+        yield handle, block, size
     finally:
         os.close(handle)
 
@@ -209,14 +227,14 @@ def _require_file(mode: int) -> None:
 
 
 @contextmanager
-def payload_of(path: Path) -> Iterator[Payload]:
-    """Open a NEFF at the end of its header.
+def payload_of(path: Path, part: Part | None = None) -> Iterator[Payload]:
+    """Open a NEFF, or one in an archive, at the end of its header.
 
     Raises:
         NeffError: It is none.
         OSError: It cannot be read.
     """
-    with opened(path) as (handle, block, size):
+    with opened(path, part) as (handle, block, size):
         yield Payload(handle, parse_header(block, size))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.neff.container import Header, NeffError, Payload, module_in, payload_of
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, Payload, module_in, payload_of
 from cachekit.compilers.neuron.neff.contents import Contents, Tensor
 from cachekit.compilers.neuron.neff.leaks import Leaks, Scanner
 from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member, Tally, TooMuchError, Unpacked, members
@@ -71,24 +71,25 @@ class Neff:
         }
 
 
-def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT) -> Neff:
+def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT, part: Part | None = None) -> Neff:
     """Verify a NEFF and say what it is.
 
     Args:
         path: The file.
         leaks: Look through everything for paths and names.
         limits: How far a hostile file is followed.
+        part: Where in the file it lies, if that is an archive.
 
     Raises:
         NeffError: It is no NEFF, damaged, of an unknown kind, or its contents contradict themselves.
         OSError: It cannot be read.
     """
-    with payload_of(path) as payload:
+    with payload_of(path, part) as payload:
         described: Neff | NeffError
         try:
             described = _describe(payload, leaks=leaks, limits=limits)
         except NeffError as error:
-            described = error
+            described = error.with_traceback(None)  # which would hold what was unpacked, in a circle
         # First of all whether the bytes are right: a broken tar in a damaged file is no news.
         form = payload.finish()
         if isinstance(described, NeffError):
