@@ -136,7 +136,7 @@ def read(path: Path) -> list[Event]:
     for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             event = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             continue  # the line that a killed run was writing
         if isinstance(event, dict):
             events.append(event)

@@ -101,6 +101,15 @@ def test_options_of_all_functions_mean_the_same():
     assert kinds.keys().isdisjoint(inspect.signature(cachekit.Cache).parameters)
 
 
+def test_another_machine_is_said_in_the_same_way_everywhere():
+    """A session gets one that was worked out already."""
+    for name in set(FUNCTIONS) - {"session"}:
+        said = inspect.signature(getattr(cachekit, name)).parameters.keys() & {"toolchain", "target"}
+        assert said in (set(), {"toolchain", "target"}), name
+    with pytest.raises(cachekit.UsageError, match="inf2"):
+        cachekit.pull("bert", target="inf2", instance="trn1.2xlarge")
+
+
 def test_each_function_is_a_method_of_a_cache_and_the_other_way_round():
     public = (name for name in dir(cachekit.Cache) if not name.startswith("_"))
     methods = {name for name in public if callable(getattr(cachekit.Cache, name))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -73,6 +74,10 @@ def test_what_is_no_bundle_is_not_written_over(command, machine, home, work):
     (work / "data.tar").write_bytes(b"years of work")
     assert "is there, and no bundle" in command("export", "data.tar", "tiny.yaml", code=2).err
     assert (work / "data.tar").read_bytes() == b"years of work"
+    os.mkfifo(work / "pipe.tar")  # nor what is no file: a user who may do everything would lose a device
+    assert "no ordinary file" in command("export", "pipe.tar", "tiny.yaml", code=2).err
+    assert (work / "pipe.tar").is_fifo()
+    (work / "pipe.tar").unlink()
     command("export", "tiny.tar", "tiny.yaml")
     command("export", "tiny.tar", "tiny.yaml")  # a bundle is
     assert "cannot be written" in command("export", "nowhere/tiny.tar", "tiny.yaml", code=2).err

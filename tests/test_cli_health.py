@@ -2,11 +2,15 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 from cli_session import publish, publish_record, small_record, the_error
 
+from cachekit.actions.last import Last, remember
 from cachekit.actions.push import push
+from cachekit.journal import Journal
+from cachekit.store import Store
 from cachekit.tiers.folder import FolderTier
 
 pytest_plugins = ["cli_session"]
@@ -147,3 +151,16 @@ def test_a_key_in_capitals(command, home):
     made = several(home, 1)
     for words in (("export", "one.tar"), ("pin",), ("unpin",), ("rm",)):
         command(*words, made[0].key[:12].upper())
+
+
+def test_notes_that_are_nested_without_end_are_as_good_as_none(command, home, machine):
+    """Nothing in the store is a reason for a traceback, whoever wrote it."""
+    record, store = publish(home), Store(home, Journal(None, "test"))
+    command("pin", record.key)
+    assert remember(store, Path.cwd(), Last("tiny.yaml", (), "auto"))
+    notes = [*store.layout.pins.iterdir(), *(store.layout.state / "last").iterdir()]
+    assert len(notes) == 2
+    for path in notes:
+        path.write_bytes(b"[" * 100_000)
+    assert record.key[:12] in command("pin", "--list").out
+    assert "none was warmed in this directory" in the_error(command("train", code=2))[1]

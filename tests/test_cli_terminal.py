@@ -183,8 +183,12 @@ def test_ctrl_c_ends_the_worker_and_what_it_started(home, worker, tmp_path, verb
 
 
 @pytest.mark.parametrize(("number", "cause"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
-def test_ctrl_c_while_the_verbs_are_loaded(home, tmp_path, number, cause):
-    (tmp_path / "typer.py").write_text("import time; print('loading', flush=True); time.sleep(60)")
+@pytest.mark.parametrize("module", ["typer", "yaml"])
+def test_ctrl_c_while_the_verbs_are_loaded(home, tmp_path, number, cause, module):
+    text = "import time; print('loading', flush=True); time.sleep(60)"
+    if module == "yaml":  # code that is made of a text, as in a dataclass, and after which nothing else is
+        text = f'exec("{text}")'
+    (tmp_path / f"{module}.py").write_text(text)
     run = subprocess.Popen(
         [sys.executable, "-m", "cachekit", "plan", "bert", "--format", "json"],
         env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{Path(cachekit.__file__).parent.parent}"),
@@ -234,23 +238,43 @@ def test_a_killed_run_takes_its_worker_along(work, home, worker, tmp_path):
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
 
 
-@pytest.mark.parametrize("form", ["human", "json"])
-def test_a_full_disk_behind_stdout_is_no_bug(work, home, form):
+@pytest.mark.parametrize("words", ["zoo", "zoo --format json", "--help", "plan --help"])
+def test_a_full_disk_behind_stdout_is_no_bug(work, home, words):
     with Path("/dev/full").open("w") as full:
         run = subprocess.run(
-            [sys.executable, "-m", "cachekit", "zoo", "--format", form],
+            [sys.executable, "-m", "cachekit", *words.split()],
             env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, timeout=DEADLINE, check=False,
         )  # fmt: skip
     assert run.returncode == 2
     assert "bug" not in run.stderr
-    assert form == "json" or "standard output cannot be written" in run.stderr
+    assert "json" in words or "standard output cannot be written" in run.stderr
 
 
-@pytest.mark.parametrize("words", ["ls", "zoo show bert", "zoo --format json"])
-def test_a_stdout_that_is_closed(work, home, words):
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", ["ls", "zoo show bert", "zoo -f json", "gc", "export - tiny.yaml", "run -- true"])
+def test_what_a_process_is_started_without(work, home, words, closed):
     publish(home)
     run = subprocess.run(
-        ["sh", "-c", f'"$0" -m cachekit {words} >&-', sys.executable],
-        env=environment(), stderr=subprocess.PIPE, text=True, timeout=DEADLINE, check=False,
+        ["sh", "-c", f'"$0" -m cachekit {words} {closed}', sys.executable],
+        env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, check=False,
     )  # fmt: skip
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert "error[" not in run.stderr
+
+
+@pytest.mark.parametrize("place", ["full", "gone"])
+def test_a_log_that_takes_nothing_more_fails_no_run(work, home, worker, place):
+    """`cachekit warm 2> log` on a full disk, and `2>&1 | head -0`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-c", DRIVER, str(worker), "warm", "tiny.yaml"],
+            env=environment(), stdout=subprocess.PIPE, stderr=full if place == "full" else writing,
+            text=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+    os.close(writing)
+    assert run.returncode == 0
+    assert run.stdout.startswith("tiny: warm")
+    assert process("plan", "tiny.yaml", "--format", "quiet").out == "hit\n"

@@ -79,7 +79,11 @@ def test_a_killed_run_leaves_its_events(tmp_path):
     assert [event["event"] for event in read(path)] == ["run", "a", "b"]
 
 
-@pytest.mark.parametrize("tail", [b'{"event": "b", "ti', b'{"event": "b"', b"{", b"\xc3", b'"a"', b"5", b"\0\0\0"])
+@pytest.mark.parametrize(
+    "tail",
+    [b'{"event": "b", "ti', b'{"event": "b"', b"{", b"\xc3", b'"a"', b"5", b"\0\0\0", b"[" * 100_000],
+    ids=lambda tail: ascii(tail[:20]),
+)
 def test_a_torn_last_line_is_left_out(journal, tail):
     emitted = journal.emit("a")
     path = journal.path

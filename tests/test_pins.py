@@ -70,11 +70,12 @@ def test_pins_are_named_by_the_beginning_of_a_key(watched):
 
 
 @pytest.mark.feature("G2")
-def test_a_torn_pin_pins_all_the_same(home, watched):
+@pytest.mark.parametrize("text", [b"", b"[" * 100_000], ids=["torn", "deep"])
+def test_a_torn_pin_pins_all_the_same(home, watched, text):
     made = filled(watched, 1)
     pin(watched.store, [Named(made[0][0].key)])
     (path,) = watched.store.layout.pins.iterdir()
-    path.write_bytes(b"")
+    path.write_bytes(text)
     gc(watched.session, Limits(max_size=0))
     assert kept(watched) == keys(made)
 

@@ -85,6 +85,7 @@ def test_plain_values_are_those_of_yaml_1_2(text, value):
 def test_what_is_not_finite_is_refused_where_it_stands(value):
     error = refused(with_section("training", "seed: 1", f"learning_rate: {value}")[0])
     assert error.message == "r.yaml, line 6: training.learning_rate is not a finite number"
+    assert error.hint == "correct that line"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`cachekit report`: one page that holds together by itself, whatever names it shows."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -294,6 +295,24 @@ def test_a_page_that_cannot_be_written(tmp_path, command, name):
     (tmp_path / "home").mkdir()
     answer = command("report", "--home", str(tmp_path / "home"), "-o", str(tmp_path / name), code=2)
     assert "cannot be written" in answer.err
+
+
+def test_what_is_no_page_is_not_written_over(tmp_path, command):
+    script, pipe, empty = tmp_path / "train.py", tmp_path / "pipe", tmp_path / "empty"
+    script.write_text("print('years of work')")
+    os.mkfifo(pipe)  # nor what is no file: a user who may do everything would lose a device
+    empty.touch()
+
+    def report(output: Path, code: int = 0) -> str:
+        return command("report", "--home", str(tmp_path / "home"), "-o", str(output), code=code).err
+
+    assert "train.py is there, and no page of cachekit's" in report(script, code=2)
+    assert script.read_text() == "print('years of work')"
+    assert "cannot be written\n  cause: it is no ordinary file" in report(pipe, code=2)
+    assert pipe.is_fifo()
+    for _ in range(2):  # a page is
+        assert report(empty) == ""
+    assert "</html>" in empty.read_text()
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from cachekit.errors import MissError, UnknownNameError, UsageError
 from cachekit.record import File, Record
 from cachekit.store import Store
 from cachekit.store.durable import sync_folder
+from cachekit.store.ordinary import opened
 from cachekit.tiers.draft import Draft, Known, draft
 from cachekit.tiers.port import Entry, Tier, Upload
 
@@ -200,7 +201,7 @@ def _check(path: Path | None) -> None:
         return
     known = header(INDEX, 0)[: len(INDEX) + 1]
     try:
-        with path.open("rb") as source:
+        with opened(path) as source:  # what is no file, a device for example, has no room for one either
             ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
     except OSError as error:
         raise UsageError(

@@ -51,7 +51,7 @@ def recall(store: Store, cwd: Path) -> Last:
     try:
         note = json.loads(_place(store, cwd).read_text(encoding="utf-8"))
         return Last(note["recipe"], tuple(note["overrides"]), note["compiler"], bool(note.get("tiny")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(
             "no recipe was named, and none was warmed in this directory",
             hint="cachekit train RECIPE (see `cachekit zoo`), or cachekit warm RECIPE first",

@@ -152,7 +152,7 @@ class Memory:
             age = time.time() - float(remembered["time"])
             entries = [Entry(str(path), int(size)) for path, size in remembered["entries"]]
             revision = str(remembered["revision"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         if 0 <= age < REMEMBERED_SECONDS:
             return entries

@@ -28,6 +28,7 @@ class Keeping(Options):
         tiny: bool = False,
         dry_run: bool = False,
         toolchain: str | None = None,
+        target: str | None = None,
         instance: str | None = None,
     ) -> Outcome:
         """Fetch what a recipe needs from the shared caches into the store. `cachekit pull`.
@@ -45,10 +46,9 @@ class Keeping(Options):
         from cachekit.actions.pull_recipes import pull_recipe
 
         verb = "" if dry_run else "pull"
-        with self._prepared(recipe, overrides, verb, tiny=tiny, toolchain=toolchain, instance=instance) as (
-            opened,
-            prepared,
-        ):
+        with self._prepared(
+            recipe, overrides, verb, tiny=tiny, toolchain=toolchain, target=target, instance=instance
+        ) as (opened, prepared):
             _opening.need_chain(opened.chain, "read")
             return pull_recipe(opened, prepared, dry_run=dry_run)
 

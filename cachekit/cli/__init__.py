@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from gc import freeze, set_threshold  # by their names: `cachekit.cli.gc` is a verb, and takes the module's place
 
@@ -12,6 +13,7 @@ def main() -> None:
     """The `cachekit` command."""
     # Loading modules makes many objects that all live on: looking for dead ones among them takes a tenth of a start.
     set_threshold(50_000, 20, 100)
+    _open_missing()
     stop.listen()
     try:
         code = _run(sys.argv[1:])
@@ -20,8 +22,22 @@ def main() -> None:
 
         out.setup_early(sys.argv[1:])
         code = out.error(stop.interrupted())
+    # Where the last code that was made of a text was interrupted (dataclasses make theirs so), Python ends `python -m`
+    # by SIGINT, whatever the exit code.
+    exec("")  # noqa: S102
     freeze()  # nor among what is left at the end
     sys.exit(code)
+
+
+def _open_missing() -> None:
+    """What this process was started without (`2>&-`) leads nowhere: a file of the store must not take its number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _run(arguments: list[str]) -> int:

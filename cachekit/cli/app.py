@@ -13,6 +13,7 @@ from cachekit.cli.verbs import Verbs
 from cachekit.errors import CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
+PRINTED_BY_THE_PARSER = {"--help", "-h", "--show-completion"}
 
 app = typer.Typer(
     name="cachekit",
@@ -53,12 +54,14 @@ def run(arguments: Sequence[str]) -> int:
                 return out.error(
                     UsageError("the working directory is not there any more", hint="cd to a folder that exists")
                 )
+            if isinstance(error, OSError) and PRINTED_BY_THE_PARSER & set(arguments):
+                return out.error(out.unwritable(error))
             return out.unexpected(error)
         if type(error).__name__ == "NoArgsIsHelpError":
             out.text(error.ctx.get_help())  # type: ignore[attr-defined]
             return 0
         if type(error).__name__ == "Abort":
-            return out.error(stop.interrupted())
+            return _interrupted(arguments)
         hint = "cachekit --help"
         context = getattr(error, "ctx", None)
         if context is not None:
@@ -69,8 +72,14 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(outcome, stop.CommandExit):
         return int(outcome)
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
-        return out.error(stop.interrupted())
+        return _interrupted(arguments)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _interrupted(arguments: Sequence[str]) -> int:
+    if arguments[:1] != ["run"]:  # whose words are mostly another program's
+        out.setup_early(arguments)  # the verb may not have come to it
+    return out.error(stop.interrupted())
 
 
 def _has_working_directory() -> bool:

@@ -85,17 +85,30 @@ def text(line: str) -> None:
 
 
 def _print(words: str) -> None:
-    stream = sys.stderr if _style.aside else sys.stdout
+    if _style.aside:
+        _tell(words)
+        return
     try:
-        print(words, file=stream, flush=True)
+        print(words, file=sys.stdout, flush=True)
     except BrokenPipeError:
         # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
-        _to_nowhere(stream)
+        _to_nowhere(sys.stdout)
     except OSError as error:
-        _to_nowhere(stream)
-        raise UsageError(
-            "standard output cannot be written", cause=error.strerror or str(error), hint="see where it goes"
-        ) from error
+        raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> UsageError:
+    """What is told of a stdout that takes nothing more; from now on it leads nowhere."""
+    _to_nowhere(sys.stdout)
+    return UsageError("standard output cannot be written", cause=error.strerror or str(error), hint="see where it goes")
+
+
+def _tell(line: str) -> None:
+    """Print to stderr. Where that is full, or nobody reads it, no run is the worse for it."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _to_nowhere(sys.stderr)
 
 
 def _to_nowhere(stream: TextIO) -> None:
@@ -134,12 +147,12 @@ def data(
 def note(line: str) -> None:
     """Tell something on stderr, unless quiet."""
     if not _style.quiet:
-        print(plain(line), file=sys.stderr)
+        _tell(plain(line))
 
 
 def warning(line: str) -> None:
     """Tell something on stderr that must not be missed; quiet does not silence it."""
-    print(f"{_colour('warning:', 33)} {_one_line(line)}", file=sys.stderr)
+    _tell(f"{_colour('warning:', 33)} {_one_line(line)}")
 
 
 def error(problem: CachekitError) -> int:
@@ -152,7 +165,7 @@ def error(problem: CachekitError) -> int:
         from cachekit.cli.folding import folded
 
         lines[1:] = [each for line in lines[1:] for each in folded(line)]
-    print("\n".join(lines), file=sys.stderr)
+    _tell("\n".join(lines))
     if wants_traceback():
         traceback.print_exception(problem)
     return problem.exit_code
@@ -185,8 +198,7 @@ def following(journal: Journal) -> Iterator[None]:
         if not shown:  # many a verb tells nothing
             from cachekit.cli.progress import Progress
 
-            write = lambda line: print(_one_line(line), file=sys.stderr)  # noqa: E731
-            shown.append(Progress(write=write, live=live, quiet=_style.quiet))
+            shown.append(Progress(write=lambda line: _tell(_one_line(line)), live=live, quiet=_style.quiet))
         shown[0].event(event)
 
     journal.listen(show)

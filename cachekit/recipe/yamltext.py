@@ -102,7 +102,7 @@ class _Builder:
                 value = self._value(event, events, ())
         return value
 
-    def _fail(self, event: Any, what: str, cause: str = "", hint: str = "") -> None:
+    def _fail(self, event: Any, what: str, cause: str = "", hint: str = "correct that line") -> None:
         raise RecipeError(f"{self._source}, line {event.start_mark.line + 1}: {what}", cause=cause, hint=hint)
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:

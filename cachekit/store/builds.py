@@ -66,7 +66,7 @@ def builder(record: Record) -> dict[str, Any]:
 
 def noted(layout: Layout, key: str) -> list[dict[str, Any]]:
     """What has been told of a key's builds, the oldest first."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         found = json.loads(layout.builds(key).read_bytes())
         if isinstance(found, list):
             return [note for note in found if isinstance(note, dict)]

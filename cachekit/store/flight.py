@@ -66,7 +66,7 @@ class Flight:
         """Who holds the key by the note it left; None where there is no readable note."""
         try:
             return Holder(**json.loads(self._note.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     @contextmanager

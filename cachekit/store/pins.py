@@ -39,7 +39,7 @@ def pinned(layout: Layout) -> dict[str, Pin]:
             if path.suffix != ".json" or not DIGEST.fullmatch(key):
                 continue
             pin = Pin(key)
-            with suppress(OSError, ValueError, TypeError, KeyError):
+            with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
                 said = json.loads(path.read_text(encoding="utf-8"))
                 pin = Pin(key, str(said["recipe"]), float(said["since"]))
             found[key] = pin

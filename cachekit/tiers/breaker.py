@@ -83,7 +83,7 @@ class Breaker:
         try:
             document = json.loads(self._path.read_text(encoding="utf-8"))
             until, reason = float(document["until"]), str(document["reason"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return 0.0, ""
         # A clock that was set back must not shut a tier for a year.
         return (until, reason) if until <= self._now() + PAUSE else (0.0, "")

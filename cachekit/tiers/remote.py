@@ -236,7 +236,7 @@ class Remote:
         with suppress(OSError):
             for note in sorted(self._pending.iterdir()):
                 found[note.name] = ("", "")
-                with suppress(OSError, ValueError, KeyError, TypeError):
+                with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
                     document = json.loads(note.read_text(encoding="utf-8"))
                     found[note.name] = (str(document["directory"]), str(document["model_type"]))
         return found
