@@ -15,6 +15,7 @@ class User:
     """A user with a store and a folder. What one user compiled helps the next, as in a fleet."""
 
     def __init__(self, root: Path, fleet: Path) -> None:
+        self.fleet = fleet
         self.work = root / "work"
         self.work.mkdir()
         self.home = root / "home"
