@@ -131,6 +131,21 @@ def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, m
     assert torch.isfinite(model(**batch).loss)
 
 
+@pytest.mark.feature("P1")
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert"])
+def test_a_model_of_one_segment_is_given_none(tokenizer, model_type):
+    """The second of two texts would be in a segment that its table has no row for: compiled code ends the process."""
+    import torch
+
+    from cachekit.training.tasks.text_classification import Collator
+    from cachekit.training.tasks.text_inputs import inputs_of
+
+    model = model_of(job(model_type, pad_token_id=0, type_vocab_size=1))
+    batch = Collator(tokenizer, 12, inputs_of(model))([{"text": "a calm sea", "pair": "a stone", "label": 0}])
+    assert set(batch) == {"input_ids", "attention_mask", "labels"}
+    assert torch.isfinite(model(**batch).loss)
+
+
 def test_a_tokenizer_that_knows_no_segments_gives_zeros():
     """None and zeros are the same to a model that has embeddings of segments."""
     import torch

@@ -20,14 +20,15 @@ LOOKED_AT = 1_000  # rows of a split whose length is counted: milliseconds
 def inputs_of(model: Any) -> tuple[str, ...]:
     """What a model is given: by its architecture, which is in the key, never by its tokenizer, which is not.
 
-    Segments (`token_type_ids`) are given to models that have embeddings of them: to those, none is the same as zeros.
-    Some others take the name for something else (GPT-2 adds the embedding of the word with that number).
+    Segments (`token_type_ids`) are given to models that have embeddings of several: to those, none is the same as
+    zeros. RoBERTa and its kin have one, and a tokenizer that tells two texts apart would reach beyond it. Some others
+    take the name for something else (GPT-2 adds the embedding of the word with that number).
     """
     # Around adapters there may be a forward pass that takes anything, and hands it on (optimum-neuron's PEFT).
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     taken = inspect.signature(inner.forward).parameters
     segments = getattr(model.config, "type_vocab_size", None)
-    has_segments = bool(segments) if isinstance(segments, int) else model.config.model_type in SEGMENTED
+    has_segments = segments > 1 if isinstance(segments, int) else model.config.model_type in SEGMENTED
     wanted = {"input_ids": True, "attention_mask": True, "token_type_ids": has_segments}
     return tuple(name for name, given in wanted.items() if given and name in taken)
 
