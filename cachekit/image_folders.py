@@ -26,17 +26,7 @@ def of(recipe: Recipe) -> dict[str, Path]:
     if any(e.is_file() and e.suffix in rows.SUFFIXES and e.stem.lower() in rows.SPLIT_NAMES["train"] for e in entries):
         return {}  # a file that names the images, perhaps of these folders
     folders = [folder for folder in entries if folder.is_dir()]
-    found: dict[str, Path] = {}
-    for split, names in rows.SPLIT_NAMES.items():
-        named = [folder for folder in folders if folder.name.lower() in names]
-        if len(named) > 1:
-            raise DataError(
-                f"{path} has more than one {split} folder",
-                cause=", ".join(folder.name for folder in named),
-                hint="keep one of them",
-            )
-        if named:
-            found[split] = named[0]
+    found = saved_rows.by_split(path, folders)
     return found if "train" in found else {}
 
 

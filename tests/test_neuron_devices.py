@@ -9,17 +9,15 @@ from conftest import real_dir
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron.devices import (
+from cachekit.compilers.neuron.device_output import (
     DeviceListError,
     DeviceProcess,
     Devices,
     MonitorRecord,
-    host_instance_type,
-    list_devices,
     parse_neuron_ls,
     parse_neuron_monitor,
-    sample_monitor,
 )
+from cachekit.compilers.neuron.devices import host_instance_type, list_devices, sample_monitor
 
 GIB = 1 << 30
 TRN1 = {

@@ -16,7 +16,7 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from cachekit import zoo
-from cachekit.compilers.neuron import devices, facts
+from cachekit.compilers.neuron import device_output, devices, facts
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.zoo import Instance
 
@@ -274,10 +274,10 @@ def target_of(override: str, instance: str, known: Instance | None) -> str:
 
 
 @cache
-def _devices() -> devices.Devices | None:
+def _devices() -> device_output.Devices | None:
     try:
         return devices.list_devices()
-    except devices.DeviceListError:
+    except device_output.DeviceListError:
         return None
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from cachekit import zoo
-from cachekit.compilers.neuron import devices, facts, flags, host, neff
+from cachekit.compilers.neuron import device_output, devices, facts, flags, host, neff
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.bench import Run
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
@@ -249,7 +249,7 @@ def machine_target(lab: Lab) -> str:
     tool = lab.bench.which(*facts.NEURON_LS)
     try:
         listed = devices.list_devices((tool,)) if tool else None
-    except devices.DeviceListError:
+    except device_output.DeviceListError:
         listed = None
     name = (listed.instance_type if listed else "") or devices.host_instance_type()
     override = lab.bench.environ.get(facts.TARGET_OVERRIDE, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachekit import zoo
-from cachekit.compilers.neuron import devices, facts, host
+from cachekit.compilers.neuron import device_output, devices, facts, host
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
 
@@ -86,14 +86,14 @@ def tools(lab: Lab) -> Seen:
 @check(
     "neuron-ls",
     "`neuron-ls {NEURON_LS_JSON}` lists the devices with their cores",
-    where=("NEURON_LS", "NEURON_LS_JSON", "devices.parse_neuron_ls"),
+    where=("NEURON_LS", "NEURON_LS_JSON", "device_output.parse_neuron_ls"),
     how="runs it and reads what it prints",
 )
 def neuron_ls(lab: Lab) -> Seen:
     """The list of devices is understood."""
     try:
         found = _devices(lab)
-    except devices.DeviceListError as error:
+    except device_output.DeviceListError as error:
         return Seen(fits=False, words=str(error))
     words = f"{found.count} devices, {found.cores} cores, LNC {found.lnc or 'not said'}, {found.memory} bytes"
     return Seen(bool(found.count and found.cores and found.memory), words)
@@ -109,7 +109,7 @@ def instance(lab: Lab) -> Seen:
     """The machine is the one that the registry describes."""
     try:
         found = _devices(lab)
-    except devices.DeviceListError as error:
+    except device_output.DeviceListError as error:
         raise UnknownError(str(error)) from error
     sysfs = devices.host_instance_type()
     name = found.instance_type or sysfs
@@ -126,20 +126,20 @@ def instance(lab: Lab) -> Seen:
 @check(
     "neuron-monitor",
     "neuron-monitor prints JSON records that tell devices and cores as neuron-ls does",
-    where=("NEURON_MONITOR", "devices.parse_neuron_monitor"),
+    where=("NEURON_MONITOR", "device_output.parse_neuron_monitor"),
     how=_LS,
 )
 def neuron_monitor(lab: Lab) -> Seen:
     """A record of the monitor is understood."""
     try:
         listed, tool = _devices(lab), lab.bench.which(*facts.NEURON_MONITOR)
-    except devices.DeviceListError as error:
+    except device_output.DeviceListError as error:
         raise UnknownError(str(error)) from error
     if not tool or not listed.cores:
         raise UnknownError("neuron-monitor is not on PATH" if not tool else "neuron-ls tells no cores")
     try:
         record = devices.sample_monitor((tool,))
-    except devices.DeviceListError as error:
+    except device_output.DeviceListError as error:
         return Seen(fits=False, words=str(error))
     assert record is not None
     cores = (record.devices or 0) * (record.cores_per_device or 0)
@@ -182,7 +182,7 @@ def _version(lab: Lab) -> str:
     return found.modules[facts.COMPILER_MODULE]
 
 
-def _devices(lab: Lab) -> devices.Devices:
+def _devices(lab: Lab) -> device_output.Devices:
     lab.packages  # noqa: B018 - of a host without Neuron this says nothing
     if not (tool := lab.bench.which(*facts.NEURON_LS)):
         raise UnknownError("neuron-ls is not on PATH")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cachekit.compilers.neuron import devices, facts, host, neff
+from cachekit.compilers.neuron import device_output, devices, facts, host, neff
 from cachekit.compilers.neuron.contract import cached, installed
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
@@ -194,7 +194,7 @@ def lnc(lab: Lab) -> Seen:
     tool = lab.bench.which(*facts.NEURON_LS)
     try:
         listed = devices.list_devices((tool,)) if tool else None
-    except devices.DeviceListError:
+    except device_output.DeviceListError:
         listed = None
     set_here = lab.bench.environ.get(facts.LNC, "")
     said = int(set_here) if set_here.isdecimal() else (listed.lnc if listed else None)

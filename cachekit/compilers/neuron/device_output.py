@@ -1,0 +1,319 @@
+"""What `neuron-ls` and `neuron-monitor` print, as values.
+
+Every field of the tools' output is optional, as versions and chips differ in what they print.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.facts import NEURON_LS_LINE, NEURON_LS_NONE, TABLE_LINES, TERMINAL_CODE
+
+_LARGEST = 1 << 24  # characters of a tool's output that are read
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
+_START = re.compile(r"^[\[{]", re.MULTILINE)
+# What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
+_CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
+_MOST_CORES = 4096  # of one device, in a range of their numbers
+_DEPTH = 12  # of objects that are looked through for errors
+
+
+class DeviceListError(ValueError):
+    """Output that is not what a Neuron tool prints, or a tool that did not answer; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProcess:
+    """A process that uses a device; empty and None for what the tool did not say."""
+
+    pid: int | None
+    command: str
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The Neuron devices of a machine.
+
+    Attributes:
+        count: Devices (chips).
+        cores: Cores as a framework sees them, of all devices; None where the tool did not say.
+        memory: Bytes of device memory, of all devices; None where the tool did not say.
+        lnc: Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
+        instance_type: `trn1.2xlarge`; empty where the tool did not say.
+        busy: Processes that use a device, each once.
+    """
+
+    count: int
+    cores: int | None = None
+    memory: int | None = None
+    lnc: int | None = None
+    instance_type: str = ""
+    busy: tuple[DeviceProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRecord:
+    """One record of `neuron-monitor`; None and empty for what it did not say.
+
+    Attributes:
+        device_type: `trainium`, `trainium2`, `inferentia2` and so on.
+        devices: Their number.
+        cores_per_device: As a framework sees them.
+        device_memory: Bytes of one device.
+        device_memory_used: Bytes that all runtimes use on devices.
+        host_memory: Bytes.
+        host_memory_used: Bytes.
+        runtimes: Processes that use devices.
+        errors: `<where>: <text>` for every part that reports an error.
+    """
+
+    instance_type: str = ""
+    device_type: str = ""
+    devices: int | None = None
+    cores_per_device: int | None = None
+    lnc: int | None = None
+    device_memory: int | None = None
+    device_memory_used: int | None = None
+    host_memory: int | None = None
+    host_memory_used: int | None = None
+    runtimes: tuple[int, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def parse_neuron_ls(text: str) -> Devices:
+    """Read what `neuron-ls --json-output` printed, or its table.
+
+    Raises:
+        DeviceListError: It is neither, or cut off: what is left of it would be taken for all devices.
+    """
+    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff").translate(TABLE_LINES)
+    said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
+    single: list[dict[str, Any]] = []
+    for value in _json_values(text, whole=True):
+        if isinstance(value, dict) and facts.NEURON_LS_DEVICE in value:
+            single.append(value)  # one object a line
+        elif not single and (entries := _device_entries(value)) is not None:
+            return _devices(entries, value if isinstance(value, dict) else {}, said)
+    if single:
+        return _devices(single, {}, said)
+    if rows := _table(text):
+        return _devices(rows, {}, said)
+    if NEURON_LS_NONE.search(text):
+        return Devices(0, instance_type=said.get("instance-type", ""))
+    raise DeviceListError(f"no list of Neuron devices: {text.strip()[:80]!r}")
+
+
+def parse_neuron_monitor(text: str) -> tuple[MonitorRecord, ...]:
+    """Read the records of `neuron-monitor`, one a line or spread over lines; an unfinished last one is left out.
+
+    Raises:
+        DeviceListError: There is no record.
+    """
+    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff")
+    records = tuple(_record(value) for value in _json_values(text) if _is_record(value))
+    if not records:
+        raise DeviceListError(f"no record of neuron-monitor: {text.strip()[:80]!r}")
+    return records
+
+
+def _json_values(text: str, *, whole: bool = False) -> Iterator[Any]:
+    """Every JSON list or object that begins at the start of a line, with anything between them.
+
+    Args:
+        text: A tool's output.
+        whole: Refuse what begins as a list or an object and is damaged: what is in it would be taken for all there is.
+
+    Raises:
+        DeviceListError: One is damaged.
+    """
+    decoder, place = json.JSONDecoder(), 0
+    text = textwrap.dedent(text)
+    failures = 0
+    while (found := _START.search(text, place)) and failures < 100:  # noqa: PLR2004 - no quadratic work
+        try:
+            value, place = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError) as error:
+            if whole and _CERTAIN.match(text, found.start()):
+                raise DeviceListError(f"a damaged list of Neuron devices: {error}") from error
+            place, failures = found.end(), failures + 1
+            continue
+        yield value
+
+
+def _device_entries(value: Any) -> list[dict[str, Any]] | None:
+    """The devices in a document: a list at top level, or the one list of objects in an object."""
+    if isinstance(value, dict):
+        lists = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+        named = [value[name] for name in facts.NEURON_LS_LISTS if isinstance(value.get(name), list)]
+        if len(named or lists) != 1:
+            return None
+        (value,) = named or lists
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return None
+    return value if not value or any(facts.NEURON_LS_KNOWN & entry.keys() for entry in value) else None
+
+
+def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[str, str]) -> Devices:
+    cores = [_cores(entry) for entry in entries]
+    memory = [_bytes(entry.get(facts.NEURON_LS_MEMORY)) for entry in entries]
+    lncs = [_int(entry.get(facts.NEURON_LS_LNC)) for entry in (*entries, outer)]
+    types = [_str(entry.get(facts.NEURON_LS_INSTANCE)) for entry in (*entries, outer)]
+    busy = (process for entry in entries for process in _processes(entry.get(facts.NEURON_LS_PROCESSES)))
+    return Devices(
+        count=len(entries),
+        cores=_sum(cores),
+        memory=_sum(memory),
+        lnc=next(filter(None, lncs), None) or _int(said.get("logical-neuroncore-config")),
+        instance_type=next(filter(None, types), "") or said.get("instance-type", ""),
+        busy=tuple(dict.fromkeys(busy)),
+    )
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, if every part is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _cores(entry: dict[str, Any]) -> int | None:
+    count = _int(entry.get(facts.NEURON_LS_CORES))
+    return _numbers(entry.get(facts.NEURON_LS_CORE_IDS)) if count is None else count
+
+
+def _numbers(ids: Any) -> int | None:
+    """How many numbers: `[0, 1]`, `["0-3"]`, `"0,1"`; None for anything else."""
+    parts = ids.split(",") if isinstance(ids, str) else ids
+    if not isinstance(parts, list):
+        return None
+    total = 0
+    for part in parts:
+        ends = [_int(end) for end in part.split("-")] if isinstance(part, str) else [_int(part)]
+        if None in ends or len(ends) > 2:  # noqa: PLR2004 - first and last
+            return None
+        first, last = ends[0] or 0, ends[-1] or 0
+        if not 0 <= last - first < _MOST_CORES:
+            return None
+        total += last - first + 1
+    return total
+
+
+def _processes(value: Any) -> Iterator[DeviceProcess]:
+    pid, command, runtime = facts.NEURON_LS_PROCESS
+    for process in value if isinstance(value, list) else ():
+        if isinstance(process, dict):
+            yield DeviceProcess(_int(process.get(pid)), _str(process.get(command)), _str(process.get(runtime)))
+
+
+def _table(text: str) -> list[dict[str, Any]]:
+    """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows.
+
+    Raises:
+        DeviceListError: It does not end with a line, or a row has fewer columns than names: it was cut off.
+    """
+    device, cores, memory = facts.NEURON_LS_COLUMNS
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    border = last = ""
+    for line in map(str.strip, text.splitlines()):
+        if line[:1] in {"|", "+"}:
+            last = line
+            border = border or line
+        elif rows:
+            break  # whatever comes after the table
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if cells[0].isdigit():
+            if len(cells) < len(names) or not line.endswith("|"):
+                raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
+            row = dict(zip(names, cells, strict=False))
+            rows.append({facts.NEURON_LS_CORES: row.get(cores), facts.NEURON_LS_MEMORY: row.get(memory)})
+        elif not rows:
+            names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
+    if device not in names:
+        return []
+    if not last.startswith("+") or len(last) != len(border):
+        raise DeviceListError(f"a table of Neuron devices that does not end: {last[:80]!r}")
+    return rows
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, dict) and bool(facts.MONITOR_PARTS & value.keys())
+
+
+def _record(value: dict[str, Any]) -> MonitorRecord:
+    hardware, instance = _dict(value.get(facts.MONITOR_HARDWARE)), _dict(value.get(facts.MONITOR_INSTANCE))
+    memory = _dict(_dict(value.get(facts.MONITOR_SYSTEM)).get(facts.MONITOR_MEMORY))
+    runtimes = [part for part in _list(value.get(facts.MONITOR_RUNTIMES)) if isinstance(part, dict)]
+    report, memory_used, bytes_used, on_devices = facts.MONITOR_DEVICE_USED
+    used = [
+        _int(_dict(_dict(_dict(part.get(report)).get(memory_used)).get(bytes_used)).get(on_devices))
+        for part in runtimes
+    ]
+    return MonitorRecord(
+        instance_type=_str(instance.get(facts.MONITOR_INSTANCE_TYPE)),
+        device_type=_str(hardware.get(facts.MONITOR_DEVICE_TYPE)),
+        devices=_int(hardware.get(facts.MONITOR_DEVICES)),
+        cores_per_device=_int(hardware.get(facts.MONITOR_CORES)),
+        lnc=_int(hardware.get(facts.MONITOR_LNC)),
+        device_memory=_bytes(hardware.get(facts.MONITOR_DEVICE_MEMORY)),
+        device_memory_used=_sum(used) if used else None,
+        host_memory=_int(memory.get(facts.MONITOR_MEMORY_TOTAL)),
+        host_memory_used=_int(memory.get(facts.MONITOR_MEMORY_USED)),
+        runtimes=tuple(pid for part in runtimes if (pid := _int(part.get(facts.NEURON_LS_PROCESS[0]))) is not None),
+        errors=tuple(_errors(value, "", 0)),
+    )
+
+
+def _errors(value: Any, where: str, depth: int) -> Iterator[str]:
+    if depth > _DEPTH:
+        return
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name == facts.MONITOR_ERROR and isinstance(part, str) and part:
+                yield f"{where or facts.NEURON_MONITOR[0]}: {part}"
+            else:
+                yield from _errors(part, f"{where}.{name}" if where else str(name), depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _errors(part, where, depth + 1)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _int(value: Any) -> int | None:
+    """A count: JSON's integer, an integral float, or digits in a string; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # noqa: PLR2004
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
+
+
+def _bytes(value: Any) -> int | None:
+    """A size: bytes, or text as `32 GB`, which the tools mean in powers of 1024."""
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+        unit = _UNITS[f"{found['unit'].upper()}B" if found["unit"] else ""]
+        size = int(float(found["number"]) * unit)
+        return size if size < 1 << 63 else None
+    return _int(value)
