@@ -28,6 +28,7 @@ SETTINGS = {
     "training.logging_steps": 1,
     "training.eval_strategy": "steps",
     "training.eval_steps": SAVE // 2,
+    "training.bf16": "false",  # where the CPU has it, two equal runs differ by as much as NOISE
 }
 
 
