@@ -5,8 +5,10 @@ PYTEST_DONT_REWRITE: tests also import helpers from here, before pytest would re
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -54,11 +56,25 @@ def public():
 
 @contextmanager
 def another_user():
-    """Somebody who may not write what we made, as far as the system asks: root as nobody."""
+    """Somebody who may not write what we made, as far as the system asks: root as nobody, in this thread.
+
+    The C library's `seteuid` makes every thread somebody else, by a signal that also begins their blocked calls anew:
+    a test Hub in this process could not write its log any more, and a request that an earlier test gave up woke up.
+    """
     if os.geteuid():
         pytest.skip("only root can be somebody else")
-    os.seteuid(65534)
+    _be(65534)
     try:
         yield
     finally:
-        os.seteuid(0)
+        _be(0)
+
+
+def _be(user):
+    number = {"x86_64": 117, "aarch64": 147}.get(os.uname().machine)  # setresuid, of this thread only
+    if sys.platform != "linux" or number is None:
+        os.seteuid(user)
+        return
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.syscall(number, -1, user, -1):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
