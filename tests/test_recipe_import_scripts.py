@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from importing_cases import made, whats
+
+from cachekit.errors import RecipeError
 
 START = "python run_{}.py --model_name_or_path bert-base-cased --do_train "
 
@@ -155,3 +158,46 @@ def test_what_of_a_config_reaches_no_model_is_left_out(tmp_path):
     found = made(tmp_path, text)
     assert found.recipe.model.config == {"n_embd": 64}
     assert "model.config.use_cache False" in whats(found)
+
+
+ARGUMENTS = {
+    "model_name_or_path": "bert-base-cased",
+    "task_name": "mrpc",
+    "do_train": True,
+    "max_seq_length": 96,
+    "learning_rate": 3e-05,
+    "per_device_train_batch_size": 8,
+    "num_train_epochs": 2.0,
+    "fp16": False,
+    "seed": None,
+    "label_names": ["labels"],
+}
+
+
+def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
+    (tmp_path / "mrpc.json").write_text(json.dumps(ARGUMENTS))
+    found = made(tmp_path, "torchrun --nproc_per_node=2 run_glue.py mrpc.json")
+    line = START.format("glue") + (
+        "--task_name mrpc --max_seq_length 96 --learning_rate 3e-05 --per_device_train_batch_size 8 "
+        "--num_train_epochs 2.0 --fp16 false --label_names labels"
+    )
+    said = made(tmp_path, line.replace("python", "torchrun --nproc_per_node=2"))
+    assert found.recipe == said.recipe
+    assert (found.recipe.training.max_seq_length, found.recipe.training.learning_rate) == (96, 3e-05)
+    assert whats(found) == whats(said)
+    assert "label_names" in whats(found)
+
+
+def test_a_file_of_arguments_that_is_not_there_is_asked_for_unless_another_call_says_all(tmp_path):
+    with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
+        made(tmp_path, "python run_glue.py lost.json")
+    assert "beside the file" in caught.value.hint
+    both = "python run_glue.py lost.json\n" + START.format("glue") + "--task_name cola"
+    assert recipe(tmp_path, both).data.config == "cola"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "{", "\udcff", "null", "[" * 100_000])
+def test_a_file_that_holds_no_arguments_is_refused(tmp_path, text):
+    (tmp_path / "args.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(RecipeError, match=r"args\.json"):
+        made(tmp_path, "python run_glue.py args.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,4 +101,4 @@ def test_any_text_is_read_and_what_calls_a_script_becomes_a_recipe_that_loads(te
     list(commands(text))
     calls = example_calls.calls(text)
     if any(call.script in SCRIPTS for call in calls):
-        load_text(example_scripts.convert(text, "x").text("x"))
+        load_text(example_scripts.convert(text, "x", Path("nowhere")).text("x"))

@@ -27,7 +27,7 @@ def convert(path: Path) -> Draft:
     """
     text = _read(path)
     if example_scripts.knows(text):
-        return example_scripts.convert(text, path.stem)
+        return example_scripts.convert(text, path.stem, path.parent)
     problem = ""
     try:
         document, _ = yamltext.parse(text, path.name)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cachekit.errors import RecipeError
 from cachekit.recipe.importing.shell import ShellCommand, commands
 
 _SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
 DEEPEST = 3  # shells in shells
+LARGEST = 1 << 20  # bytes of a file of arguments
 _NUMBER = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -23,6 +26,7 @@ class Call:
         script: `run_glue`.
         launch: The words before it.
         arguments: Name to value; True for a flag without one.
+        file: Of JSON, which holds the arguments where it stands in their place.
     """
 
     script: str
@@ -30,6 +34,7 @@ class Call:
     arguments: dict[str, Any]
     command: ShellCommand
     doubles: list[str] = field(default_factory=list)
+    file: str = ""
 
     @property
     def extracts(self) -> bool:
@@ -46,10 +51,12 @@ def _calls(found: Iterable[ShellCommand], depth: int = 0) -> Iterator[Call]:
     for command in found:
         for position, word in enumerate(command.words):
             match = _SCRIPT.match(PurePosixPath(word).name)
-            arguments, doubles = options_of(command.words[position + 1 :]) if match else ({}, [])
+            after = command.words[position + 1 :] if match else []
+            file = after[0] if len(after) == 1 and after[0].endswith(".json") else ""
+            arguments, doubles = options_of(after) if not file else ({}, [])
             # Prose and links name scripts as well: a call says how.
-            if match and "://" not in word and any(value is not ... for value in arguments.values()):
-                yield Call(match[1], command.words[:position], arguments, command, doubles)
+            if match and "://" not in word and (file or any(value is not ... for value in arguments.values())):
+                yield Call(match[1], command.words[:position], arguments, command, doubles, file)
                 break
             if depth < DEEPEST and "run_" in word and re.search(r"\.py\s", word):  # bash -c '…'
                 for inner in _calls(commands(word), depth + 1):
@@ -77,6 +84,38 @@ def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         else:  # of a list
             found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), word]
     return found, doubles
+
+
+def options_in(file: Path) -> dict[str, Any]:
+    """The same from a file of JSON, as `HfArgumentParser.parse_json_file` takes it: names and values.
+
+    Raises:
+        RecipeError: It cannot be read, or holds something else.
+    """
+    document = None
+    try:
+        if not file.is_file() or file.stat().st_size > LARGEST:
+            raise RecipeError(
+                f"the script takes its arguments from {file}",
+                cause="there is no such file, or none that small",
+                hint="put it there: a name that is no whole path is looked for beside the file that has the call",
+            )
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        cause = getattr(error, "strerror", "") or str(error)
+        raise RecipeError(f"{file} cannot be read as JSON", cause=cause, hint="mend it") from error
+    if not isinstance(document, dict):
+        raise RecipeError(f"{file} holds no arguments", cause="expected names and values, {...}", hint="mend it")
+    return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
+
+
+def _word(value: Any) -> Any:
+    """A value as options have it: words, or True."""
+    if value is True or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return [str(_word(one)) for one in value]
+    return json.dumps(value)
 
 
 def plain_value(value: Any) -> Any:

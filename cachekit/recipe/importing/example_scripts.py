@@ -9,14 +9,22 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.importing import example_arguments as known
 from cachekit.recipe.importing.draft import Draft, lora_fields, slug
-from cachekit.recipe.importing.example_calls import Call, calls, is_true, options_of, plain_value, take
+from cachekit.recipe.importing.example_calls import (
+    Call,
+    calls,
+    is_true,
+    options_in,
+    options_of,
+    plain_value,
+    take,
+)
 from cachekit.recipe.importing.example_rows import read_rows
 from cachekit.recipe.schema import Training
 
@@ -28,15 +36,16 @@ def knows(text: str) -> bool:
     return bool(calls(text))
 
 
-def convert(text: str, name: str) -> Draft:
+def convert(text: str, name: str, folder: Path) -> Draft:
     """Make a draft of the first script's training.
 
     Args:
         text: A shell script, a README or a notebook.
         name: For the recipe, where nothing better is known.
+        folder: Where it lies, and perhaps a file of arguments beside it.
 
     Raises:
-        RecipeError: The only scripts in it are of tasks that there is none of.
+        RecipeError: The only scripts in it are of tasks that there is none of, or a file of arguments cannot be read.
     """
     found = calls(text)
     useful = [call for call in found if call.script in known.SCRIPTS]
@@ -48,8 +57,11 @@ def convert(text: str, name: str) -> Draft:
             hint=f"known are {', '.join(f'{script}.py' for script in known.SCRIPTS)}",
         )
     # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
+    useful = [call for call in useful if not call.file or (folder / Path(call.file).expanduser()).is_file()] or useful
     same = [call for call in useful if call.script == useful[0].script]
     chosen = next((call for call in same if not call.extracts), same[0])
+    if chosen.file:
+        chosen.arguments = options_in(folder / Path(chosen.file).expanduser())
     task = known.SCRIPTS[chosen.script]
     draft = Draft(slug(name), f"a call of {chosen.script}.py", task)
     for variable, rounds in chosen.command.rounds.items():
