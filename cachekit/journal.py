@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from cachekit import ordinary
+
 SECOND = 10**9  # ns
 
 Event = dict[str, Any]
@@ -133,7 +135,7 @@ def read(path: Path) -> list[Event]:
         OSError: The file cannot be read.
     """
     events = []
-    for text in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+    for text in ordinary.read(path).decode(errors="replace").split("\n"):
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):

@@ -17,7 +17,11 @@ from standins import side_by_side
 from cachekit.actions import history as module
 from cachekit.actions.history import folder, history, retire
 from cachekit.actions.stats import stats
+from cachekit.actions.timeline import timeline
+from cachekit.actions.why_run import why_run
 from cachekit.errors import UnknownNameError
+from cachekit.journal import Journal
+from cachekit.store import Store
 from cachekit.store.layout import Layout
 
 DAYS = 30
@@ -85,6 +89,18 @@ def test_what_was_counted_is_not_read_again_until_it_changes(layout, monkeypatch
         stream.write(json.dumps({"event": "cache.bypass", "reason": "recache"}) + "\n")
     assert stats(layout).total.bypasses == {"recache": 1}
     assert len(counted) == 1
+
+
+def test_a_pipe_in_a_journals_place_is_told_and_not_waited_for(layout):
+    expected = said(layout)
+    last = max(layout.journal.rglob("*.jsonl"), key=lambda path: path.name)
+    pipe = last.with_name("99999999T000000Z-00000000.jsonl")
+    os.mkfifo(pipe)
+    assert said(layout) == expected
+    assert any("99999999T" in problem and "ordinary" in problem for problem in stats(layout).problems)
+    assert timeline(layout).lanes
+    with pytest.raises(UnknownNameError):  # these runs are none of those that `why` explains
+        why_run(Store(layout.root, Journal(None, "test")))
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from cachekit.actions.push import offer
 from cachekit.actions.session import Session, holding
 from cachekit.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
 from cachekit.errors import MissError, UnknownNameError, UsageError
+from cachekit.ordinary import opened
 from cachekit.record import File, Record
 from cachekit.store import Store
 from cachekit.store.durable import sync_folder
-from cachekit.store.ordinary import opened
 from cachekit.tiers.draft import Draft, Known, draft
 from cachekit.tiers.port import Entry, Tier, Upload
 

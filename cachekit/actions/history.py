@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from cachekit import ordinary
 from cachekit.actions.counting import Cell, Counted, count
 from cachekit.store.layout import Layout
 
@@ -114,7 +115,7 @@ def history(layout: Layout) -> History:
             state = entry.stat()
             known = memory.get(name)
             if known is None or (known.size, known.changed) != (state.st_size, state.st_mtime_ns):
-                known = _Known(state.st_size, state.st_mtime_ns, count(_bytes(entry.path)))
+                known = _Known(state.st_size, state.st_mtime_ns, count(ordinary.read(entry.path)))
                 fresh = True
         except FileNotFoundError:
             continue  # removed meanwhile: its sums are read below
@@ -142,11 +143,6 @@ def history(layout: Layout) -> History:
     return History(kept, frozenset(removed), tuple(days), tuple(problems))
 
 
-def _bytes(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - there are thousands of them
-        return stream.read()
-
-
 def folder(layout: Layout) -> Path:
     """Where sums lie."""
     return layout.state / "stats"
@@ -154,7 +150,7 @@ def folder(layout: Layout) -> Path:
 
 def _memory(layout: Layout) -> dict[str, _Known]:
     try:
-        memory = msgspec.json.decode((folder(layout) / "runs.json").read_bytes(), type=_Memory)
+        memory = msgspec.json.decode(ordinary.read(folder(layout) / "runs.json"), type=_Memory)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return memory.runs if memory.schema == RULE else {}
@@ -182,7 +178,7 @@ def _write(layout: Layout, name: str, raw: bytes, *, durable: bool) -> None:
 
 
 def _month(path: Path) -> Month:
-    raw = path.read_bytes()
+    raw = ordinary.read(path)
     if msgspec.json.decode(raw, type=_Versioned).schema > SCHEMA:
         raise NewerError("a newer cachekit wrote it")
     return msgspec.json.decode(raw, type=Month)
@@ -234,7 +230,7 @@ def _keep(layout: Layout, month: str, paths: list[Path]) -> list[Path]:
     for path in paths:
         if path.stem not in runs:
             try:
-                counted = count(path.read_bytes())
+                counted = count(ordinary.read(path))
             except OSError:
                 continue
             for cell in counted.cells:

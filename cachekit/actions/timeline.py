@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cachekit import ordinary
 from cachekit.actions.counting import decoded
 from cachekit.actions.history import journals
 from cachekit.store.layout import Layout
@@ -112,7 +113,7 @@ def timeline(layout: Layout, run: str = "") -> Timeline | None:
 
 def _compiled(path: Path) -> bool:
     try:
-        return b'{"event": "compile.start"' in path.read_bytes()
+        return b'{"event": "compile.start"' in ordinary.read(path)
     except OSError:
         return False
 
@@ -120,7 +121,7 @@ def _compiled(path: Path) -> bool:
 def _events(path: Path) -> list[dict[str, Any]]:
     """A journal's events whose times go forward, whatever the clock did."""
     try:
-        raw = path.read_bytes()
+        raw = ordinary.read(path)
     except OSError:
         return []
     events, now = [], 0.0

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cachekit import ordinary
 from cachekit.bypass import EVENT as BYPASS
 from cachekit.compilers.explain import explain_module, flags_of
 from cachekit.errors import UnknownNameError
@@ -185,7 +186,7 @@ def _record(store: Store, key: str) -> Record | None:
     """A key's record as it is now, wherever it lies; its files are not checked."""
     for path in store.layout.records.glob(f"*/*/{key}.json") if KEY.fullmatch(key) else ():
         with suppress(OSError, DamagedRecordError):
-            return decode(path.read_bytes())
+            return decode(ordinary.read(path))
     return None
 
 

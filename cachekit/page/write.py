@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cachekit.actions.report import Report, report
 from cachekit.errors import UsageError
+from cachekit.ordinary import opened
 from cachekit.page.page import page
 from cachekit.store import Store
-from cachekit.store.ordinary import opened
 from cachekit.values import by_value
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from cachekit.ordinary import opened
 from cachekit.record import File
-from cachekit.store.ordinary import opened
 from cachekit.store.verify import Sink, Verifier, reason_of
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cachekit.errors import StoreError
+from cachekit.ordinary import opened
 from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.layout import Layout
-from cachekit.store.ordinary import opened
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cachekit import ordinary
 from cachekit.bypass import bypass
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.record import DamagedRecordError, File, Record, decode, encode
-from cachekit.store import access, durable, ordinary, uses
+from cachekit.store import access, durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
 from cachekit.store.gate import Gate, Holds

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError
+from cachekit.ordinary import opened
 from cachekit.record import File
 from cachekit.store.layout import Layout
-from cachekit.store.ordinary import opened
 
 if TYPE_CHECKING:
     import xxhash

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def opened(path: Path, *, buffering: int = -1) -> BinaryIO:
+def opened(path: Path | str, *, buffering: int = -1) -> BinaryIO:
     """A file for reading.
 
     Raises:
@@ -18,13 +18,13 @@ def opened(path: Path, *, buffering: int = -1) -> BinaryIO:
     return open(path, "rb", buffering=buffering, opener=_opener)
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """All of a file.
 
     Raises:
         OSError: See `opened`.
     """
-    with opened(path) as source:
+    with opened(path, buffering=0) as source:
         return source.read()
 
 
