@@ -54,5 +54,5 @@ def recall(store: Store, cwd: Path) -> Last:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(
             "no recipe was named, and none was warmed in this directory",
-            hint="cachekit train RECIPE (see `cachekit zoo`), or cachekit warm RECIPE first",
+            hint="cachekit warm RECIPE first, or train RECIPE (see `cachekit zoo`)",
         ) from None
