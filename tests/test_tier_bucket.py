@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, Limits
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
+CLIENT_WAITS = 1.0  # seconds before the client's first new try
 SHORT = Limits(connect=0.5, read=0.5, commit=1.0)
 QUIET = [].append  # tells nobody
 ROOT = Path(__file__).resolve().parent.parent
@@ -262,6 +264,36 @@ def test_an_answer_that_was_lost_is_looked_for(hub):
 
 
 @pytest.mark.feature("R4")
+@pytest.mark.feature("R3")
+def test_what_was_given_up_is_not_sent_again_over_what_somebody_wrote_meanwhile(hub):
+    """A bucket compares nothing: the client's own next try, once the line is cut, would write an old document."""
+    hub.fault("black-hole", "POST */batch", times=1)
+    with pytest.raises(UncertainError):
+        write(make_tier(hub, limits=SHORT), DOCUMENT, b"old")
+    other = make_tier(hub)
+    write(other, DOCUMENT, b"new")
+    sent = hub.count("POST */batch")
+    hub.hang_up()  # as a proxy does, some minutes later
+    end = time.monotonic() + 3 * CLIENT_WAITS
+    while time.monotonic() < end and hub.count("POST */batch") == sent:
+        time.sleep(0.1)
+    assert hub.count("POST */batch") == sent
+    assert other.read(DOCUMENT, "", 100).data == b"new"
+
+
+@pytest.mark.parametrize("kind", ["500", "drop"])
+def test_files_are_sent_again_where_a_try_fails_and_documents_are_looked_for(hub, kind):
+    tier = make_tier(hub)
+    hub.fault(kind, "POST */batch", times=2)
+    tier.upload([upload_of("m/a", b"a")], "", QUIET)
+    assert (tier.stat(["m/a"], "").keys(), hub.count("POST */batch")) == ({"m/a"}, 3)
+    hub.fault(kind, "POST */batch", times=1)
+    with pytest.raises((UncertainError, RemoteError)):
+        write(tier, DOCUMENT, b"one")
+    assert hub.count("POST */batch") == 4
+    write(tier, DOCUMENT, b"one")
+
+
 @pytest.mark.parametrize("kind", ["500", "black-hole"])
 def test_a_broken_store_behind_the_hub_is_given_up_and_the_process_ends(hub, tmp_path, kind):
     """hf_xet tries again without end, in Rust, where no exception reaches it."""

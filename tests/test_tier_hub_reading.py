@@ -16,8 +16,8 @@ from importlib.util import find_spec
 import pytest
 
 from cachekit.tiers.hub import reading
-from cachekit.tiers.hub.call import LostError
 from cachekit.tiers.hub.reading import WIDE, pieces
+from cachekit.tiers.hub_client.call import LostError
 
 library = pytest.importorskip("httpx2" if find_spec("httpx2") else "httpx")
 DATA = os.urandom(3 * WIDE + 12345)

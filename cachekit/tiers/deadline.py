@@ -6,8 +6,8 @@ signal and no exception reaches (the Rust behind `hf_xet` and `obstore`, a name 
 left behind may still happen later: only calls whose late effect is harmless, or is looked for, belong here.
 
 A call here is a request or a stream over the network, so a thread for each costs nothing beside it, and it needs to
-know nothing of its thread. Where that is not so there are `folder.bounded` (system calls) and `hub.call` (a client that
-keeps connections by thread, and whose requests must know which call they are of).
+know nothing of its thread. Where that is not so there are `folder.bounded` (system calls) and `hub_client.call` (a
+client that keeps connections by thread, and whose requests must know which call they are of).
 """
 
 from __future__ import annotations

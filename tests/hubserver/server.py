@@ -80,6 +80,10 @@ class HubServer:
         self._http.server_close()
         self._thread.join()
 
+    def hang_up(self) -> None:
+        """Cut all lines, those that wait for an answer as well; new ones are taken."""
+        self._http.close_connections()
+
     @property
     def requests(self) -> list[Entry]:
         """All requests since the start or `log.clear()`, but for what clients tell about themselves."""

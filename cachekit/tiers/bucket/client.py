@@ -18,8 +18,10 @@ from urllib.parse import quote
 
 from cachekit import __version__
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.tiers.client_habits import ask_for_no_registry
 from cachekit.tiers.deadline import bounded
+from cachekit.tiers.hub_client.call import Call, LostError, run
+from cachekit.tiers.hub_client.habits import ask_for_no_registry
+from cachekit.tiers.hub_client.session import bound_session
 from cachekit.tiers.port import BusyError, Limits
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
@@ -130,13 +132,19 @@ class BucketClient:
             hashes = (hop.headers.get("X-Xet-Hash") or hop.headers.get("X-Linked-Etag", "").strip('"') for hop in hops)
             yield response, next(filter(None, hashes), "")
 
-    def batch(self, add: Sequence[tuple[Path | bytes, str]], delete: Sequence[str], size: int) -> None:
+    def batch(
+        self, add: Sequence[tuple[Path | bytes, str]], delete: Sequence[str], size: int, *, patience: int = 0
+    ) -> None:
         """Send files and documents, and remove others: in one request, after their bytes.
+
+        Nothing of it is sent any more once this has raised: a document that somebody else has written by then would be
+        written over.
 
         Args:
             add: Sources and paths.
             delete: Paths.
             size: Bytes of all, which say how long it may take.
+            patience: How often a request that failed may be sent again meanwhile: none for what others may write too.
 
         Raises:
             TimeoutError: No answer came, or the line was cut: it may have happened, or happen still.
@@ -144,20 +152,28 @@ class BucketClient:
         """
         self._quiet()
         seconds = self._limits.connect + self._limits.commit + size / SLOWEST
+        call = Call(self._limits, patience=patience, again=frozenset({"POST"}))
 
         def send() -> None:
+            bound_session()
             self._api.batch_bucket_files(self.bucket, add=list(add), delete=list(delete))
 
         try:
-            bounded(send, seconds, f"{self.name}: send")
+            run(call, send, seconds=seconds)
+        except LostError as error:
+            raise TimeoutError(str(error)) from None
         except OSError as error:
             if getattr(error, "response", None) is None and error.filename is not None:
                 raise  # a source
             self._refused(error)
-        except Exception as error:  # noqa: BLE001 - of the client, of its transport and of Rust
+        except Exception as error:  # noqa: BLE001 - of the client and of its transport
+            self._refused(error)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of hf_xet's Rust: no Exception, and it must end no run
+                raise
             self._refused(error)
 
-    def _refused(self, error: Exception) -> None:
+    def _refused(self, error: BaseException) -> None:
         found = self.translated(error, "send")
         if type(found) is RemoteError and not getattr(error, "failures", None):
             raise TimeoutError(found.cause or found.message) from None

@@ -38,6 +38,7 @@ from cachekit.tiers.port import (
     Write,
 )
 
+PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
 
 
@@ -144,8 +145,9 @@ class BucketTier:
         self._compare([file for file in files if file.path in there], there)
         for batch in _batches([file for file in files if file.path not in there]):
             size = sum(file.size for file in batch)
+            sources = [(_source(file), self._below + file.path) for file in batch]
             try:
-                self._client.batch([(_source(file), self._below + file.path) for file in batch], [], size)
+                self._client.batch(sources, [], size, patience=PATIENCE)
             except TimeoutError as error:
                 raise RemoteError(f"{self.name}: files cannot be sent", cause=str(error)) from None
             tell(size)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from cachekit import __version__, secrecy
 from cachekit.errors import CachekitError, UsageError
-from cachekit.tiers.client_habits import ask_for_no_registry
-from cachekit.tiers.hub.call import Call, entered, run
 from cachekit.tiers.hub.errors import translated
-from cachekit.tiers.hub.session import bound_session
+from cachekit.tiers.hub_client.call import Call, entered, run
+from cachekit.tiers.hub_client.habits import ask_for_no_registry
+from cachekit.tiers.hub_client.session import bound_session
 from cachekit.tiers.port import Limits, Tell
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from contextlib import closing
 from typing import Any
 
 from cachekit.errors import RemoteError
-from cachekit.tiers.hub.call import Call, entered
 from cachekit.tiers.hub.reading import pieces
-from cachekit.tiers.hub.session import PIECE, bound_session
+from cachekit.tiers.hub_client.call import Call, entered
+from cachekit.tiers.hub_client.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _PAST_END = re.compile(r"bytes \*/(\d+)")

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from cachekit.errors import AuthError, CachekitError, RemoteError
-from cachekit.tiers.hub.call import Call, LostError
+from cachekit.tiers.hub_client.call import Call, LostError
 from cachekit.tiers.port import BusyError, ConflictError, UncertainError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"

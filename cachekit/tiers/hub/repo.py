@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
 from cachekit.tiers import paths
 from cachekit.tiers.hub import send
-from cachekit.tiers.hub.call import Call
 from cachekit.tiers.hub.client import Client
 from cachekit.tiers.hub.create import KINDS
 from cachekit.tiers.hub.download import chunks
+from cachekit.tiers.hub_client.call import Call
 from cachekit.tiers.port import (
     ABSENT,
     Change,

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.errors import RemoteError
-from cachekit.tiers.hub.call import Call, current
-from cachekit.tiers.hub.session import MARK
+from cachekit.tiers.hub_client.call import Call, current
+from cachekit.tiers.hub_client.session import MARK
 from cachekit.tiers.port import Upload
 
 SAMPLE = 512  # bytes, by which the Hub tells text from binary

@@ -49,6 +49,7 @@ class Call:
         streams: The caller reads the body of a good answer itself, with bounds of its own.
         uploads: It sends files, maybe from threads of the client's own.
         patience: How often the client may try again, together, once a line has been made.
+        again: Methods of requests that it may try again.
         committing: A request for a commit was begun: from now on, whatever goes wrong, it may have happened.
         moved: When something last went over the line.
         sent: Bytes of files that went over the line.
@@ -61,6 +62,7 @@ class Call:
     streams: bool = False
     uploads: bool = False
     patience: int = 0
+    again: frozenset[str] = frozenset({"PUT"})
     committing: bool = False
     moved: float = field(default_factory=time.monotonic)
     sent: int = 0
@@ -77,8 +79,8 @@ class Call:
             self.moved = time.monotonic()
 
     def tolerates(self, method: str) -> bool:
-        """Whether the client may try this once more; counts. Only where bytes go, S3 is known to fail now and then."""
-        if method != "PUT":
+        """Whether the client may try this once more; counts. Where bytes go, S3 is known to fail now and then."""
+        if method not in self.again:
             return False
         with self._lock:
             self.patience -= 1
@@ -86,7 +88,7 @@ class Call:
 
     def answer_seconds(self, method: str, path: str) -> float:
         """How long the answer to a request may take to begin."""
-        if method == "POST" and "/commit/" in path:
+        if method == "POST" and ("/commit/" in path or (path.startswith("/api/buckets/") and path.endswith("/batch"))):
             return self.limits.commit
         return self.limits.commit if self.uploads and "/api/" not in path else self.limits.read
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from cachekit.tiers.hub.call import ANSWER_LIMIT, Call, LostError, current
+from cachekit.tiers.hub_client.call import ANSWER_LIMIT, Call, LostError, current
 
 PIECE = 1 << 16
 MARK = "_cachekit_bound"
