@@ -1,7 +1,4 @@
-"""A repo as optimum-neuron leaves it, and those who use it: for `pytest_plugins = ["peer_repo"]`.
-
-PYTEST_DONT_REWRITE: tests also import helpers from here, before pytest would rewrite it.
-"""
+"""A repo as optimum-neuron leaves it, and those who use it: fixtures, for modules to import, and helpers."""
 
 from __future__ import annotations
 

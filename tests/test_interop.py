@@ -15,13 +15,25 @@ import pytest
 from neuron_files import make_neff
 from neuron_sdk import SCRIPTS, neuron_host
 from neuron_trees import COMPILER, OTHER, tree
-from peer_repo import BAD, Member, as_the_peer, crowd, entry, get, held, lying, put
+from peer_repo import (  # noqa: F401 - some are fixtures
+    BAD,
+    Member,
+    as_the_peer,
+    crowd,
+    entry,
+    get,
+    held,
+    hub,
+    join,
+    lying,
+    make,
+    put,
+    repo,
+)
 
 from cachekit.actions.plan import plan
 from cachekit.actions.pull import pull
 from cachekit.errors import IntegrityError
-
-pytest_plugins = ["peer_repo"]
 
 
 @pytest.mark.feature("R2")

@@ -7,13 +7,23 @@ import json
 import pytest
 from neuron_files import make_neff
 from neuron_trees import COMPILER, OTHER, module_name, tree
-from peer_repo import BAD, Member, as_the_peer, entry, get, held, put
+from peer_repo import (  # noqa: F401 - some are fixtures
+    BAD,
+    Member,
+    as_the_peer,
+    entry,
+    get,
+    held,
+    hub,
+    join,
+    make,
+    put,
+    repo,
+)
 from standins import Watched
 
 from cachekit.errors import IntegrityError, RemoteError, UsageError
 from cachekit.tiers.folder import FolderTier
-
-pytest_plugins = ["peer_repo"]
 
 
 @pytest.mark.feature("R3")
