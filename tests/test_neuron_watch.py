@@ -18,6 +18,7 @@ from cachekit.compilers.neuron.mounts import FileSystem
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Node
 from cachekit.errors import MissError
+from cachekit.leash import below
 
 # --- locks of a run's own workers -----------------------------------------------------------------------------------
 
@@ -36,9 +37,16 @@ sys.stdin.read()
 def all_is_seen(monkeypatch):
     """Some containers hide the memory of their first process from everyone; and the folder is nobody else's.
 
-    The host has been up for longer than any lock is old: what is older than its last start is nobody's.
+    The host has been up for longer than any lock is old: what is older than its last start is nobody's. Compilers that
+    run on it beside this test, another test's, are none of its host's.
     """
-    visible = processes._uses_cache
+    visible, every = processes._uses_cache, processes._processes
+
+    def of_this_test(proc):
+        ours = {1, 2, os.getpid(), *below(os.getpid())}
+        return (process for process in every(proc) if process.pid in ours)
+
+    monkeypatch.setattr(processes, "_processes", of_this_test)
     monkeypatch.setattr(processes, "_boot", lambda proc: time.time() - 86_400)
     monkeypatch.setattr(processes, "_uses_cache", lambda folder: visible(folder) or False)
     monkeypatch.setattr(processes, "_in_container", lambda found: False)
