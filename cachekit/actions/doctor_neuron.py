@@ -29,6 +29,9 @@ def packages(_: Config) -> Iterator[Finding]:
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
         run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
         yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
+    elif half := host.half_installed():
+        run = f"{host.INSTALL} --force-reinstall"
+        yield Finding("problem", f"{', '.join(half)}: half-installed, its metadata tells no version", run=run)
     elif empty := host.without_code(found):
         run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
         yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
