@@ -206,6 +206,9 @@ NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
 NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
+NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
+# Where it keeps what are no NEFFs, by default in folders that all processes of a host share [SDK: torch].
+NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
 # Variables of its own that reach no graph; all others of this prefix are taken for such that do [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset(
@@ -214,22 +217,20 @@ NATIVE_QUIET = frozenset(
         NATIVE_LOCAL,
         *NATIVE_DISABLE,
         NATIVE_METRICS,
-        "TORCH_NEURONX_DEBUG_DIR",
+        *NATIVE_BESIDE,
         "TORCH_NEURONX_ENABLED_METRIC_TABLES",
-        "TORCH_NEURONX_HLO_CACHE_DIR",
         "TORCH_NEURONX_LOG_LEVEL",
-        "TORCH_NEURONX_METRICS_DIR",
         "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
         "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
     )
 )
 # Of the compiler's, of collectives and of XLA's that reach its graphs or its key [SDK: torch; TN].
 NATIVE_GRAPH_VARIABLES = frozenset(
-    """
-    NEURON_COMPILER_OPT_LEVEL NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
+    f"""
+    {NATIVE_LEVEL} NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
     NEURON_USE_SPLIT_ALLGATHER NEURON_USE_SPLIT_REDUCE_SCATTER COLLECTIVE_BUCKETSIZE_IN_MB COLLECTIVE_MIN_BUCKETS
     NKI_DEBUG_INFO XLA_IR_DEBUG XLA_HLO_DEBUG
-    """.split()  # noqa: SIM905
+    """.split()
 )
 
 # --- flags --------------------------------------------------------------------------------------------------------
