@@ -85,6 +85,20 @@ def named(workers: int, recipe: Recipe) -> dict[str, str]:
     return {facts.VISIBLE_CORES: ",".join(map(str, found[:workers]))} if len(found) >= workers else {}
 
 
+def of_worker(environ: Mapping[str, str]) -> str:
+    """The core of one of several workers of torch's launcher, of the list that all of them got; empty for none.
+
+    TorchNeuron gives a worker the core of its number where nobody names any, and takes no more than one
+    (`facts.VISIBLE_CORES`).
+
+    Raises:
+        UsageError: The list cannot be read.
+    """
+    said, rank = environ.get(facts.VISIBLE_CORES, "").strip(), environ.get("LOCAL_RANK", "")
+    found = _listed(said) if said else ()
+    return str(found[int(rank)]) if rank.isdecimal() and int(rank) < len(found) else ""
+
+
 def _listed(said: str) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for part in said.split(","):
