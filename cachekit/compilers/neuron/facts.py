@@ -208,7 +208,7 @@ NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Where it keeps what are no NEFFs, by default in folders that all processes of a host share [SDK: torch].
+# Where it keeps what are no NEFFs, by default in folders that all processes of a host share [SDK: torch; TN].
 NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
 # Variables of its own that reach no graph; all others of this prefix are taken for such that do [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"

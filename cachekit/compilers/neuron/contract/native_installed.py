@@ -78,7 +78,7 @@ def default_root(lab: Lab) -> Seen:
 def cores(lab: Lab) -> Seen:
     """As many workers are started as the runtime gives cores."""
     count = lab.native.cores
-    if (whole := count()) < 2:  # noqa: PLR2004
+    if (whole := lab.native.all_cores) < 2:  # noqa: PLR2004
         raise UnknownError(f"a process has {whole} cores without them: fewer cannot be told")
     found = {
         "number": count(**{facts.NUM_CORES: "1"}),
@@ -92,7 +92,7 @@ def cores(lab: Lab) -> Seen:
 @check(
     "native-count",
     "a process without these variables has as many cores as neuron-ls lists",
-    where=("device_output.parse_neuron_ls", "cores.allowed"),
+    where=("device_output.parse_neuron_ls", "host.this_host"),
     how=f"{_COUNT} without them, and runs neuron-ls",
 )
 def count(lab: Lab) -> Seen:
@@ -103,7 +103,7 @@ def count(lab: Lab) -> Seen:
         raise UnknownError(str(error)) from error
     if not listed:
         raise UnknownError("neuron-ls tells no cores")
-    found = lab.native.cores()
+    found = lab.native.all_cores
     return Seen(found == listed, f"{found}; neuron-ls lists {listed}")
 
 

@@ -125,6 +125,11 @@ class Trials:
         return int(said)
 
     @once
+    def all_cores(self) -> int:
+        """How many a process has without them."""
+        return self.cores()
+
+    @once
     def package(self) -> Path:
         """Where TorchNeuron's own files are."""
         self.lab.packages  # noqa: B018 - without them there is nothing to look at
