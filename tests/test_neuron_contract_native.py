@@ -258,6 +258,16 @@ def test_an_older_package_is_taken_for_the_one_on_xla(host, tmp_path):
     assert differing(look([BY_NAME["native-packages"]], lab)) == {"native-packages"}
 
 
+def test_a_tool_that_does_not_answer_is_asked_once(host, tmp_path):
+    """Six checks read what it lists; each of them waited for half a minute."""
+    calls, tool = tmp_path / "calls", host.bin / "neuron-ls"
+    tool.write_text(f"#!/bin/sh\necho >> {calls}\necho no list\n")
+    names = ("neuron-ls", "instance", "neuron-monitor", "native-count", "native-contents", "native-lnc")
+    found = look([BY_NAME[name] for name in names], lab_of(tmp_path))
+    assert differing(found) == {"neuron-ls"}
+    assert calls.read_text() == "\n"
+
+
 def test_quick_compiles_nothing_and_says_so(host, tmp_path):
     found = neuron_contract(quick=True, laboratory=lab_of)
     document = found.as_dict()

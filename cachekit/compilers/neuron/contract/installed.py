@@ -187,6 +187,24 @@ def own_version(lab: Lab) -> str:
     return found.modules[facts.COMPILER_MODULE]
 
 
+def asked_devices(lab: Lab) -> device_output.Devices | None:
+    """What neuron-ls answers; it is asked once, as one that hangs would be waited for by each check. None without it.
+
+    Raises:
+        DeviceListError: It does not answer, or is not understood.
+    """
+    if "devices" not in lab.made:
+        tool = lab.bench.which(*facts.NEURON_LS)
+        try:
+            lab.made["devices"] = devices.list_devices((tool,)) if tool else None
+        except device_output.DeviceListError as error:
+            lab.made["devices"] = error
+    found: device_output.Devices | device_output.DeviceListError | None = lab.made["devices"]
+    if isinstance(found, device_output.DeviceListError):
+        raise found
+    return found
+
+
 def listed_devices(lab: Lab) -> device_output.Devices:
     """What neuron-ls lists.
 
@@ -195,9 +213,9 @@ def listed_devices(lab: Lab) -> device_output.Devices:
         UnknownError: There is no such tool, or no device.
     """
     lab.packages  # noqa: B018 - of a host without Neuron this says nothing
-    if not (tool := lab.bench.which(*facts.NEURON_LS)):
+    if not lab.bench.which(*facts.NEURON_LS):
         raise UnknownError("neuron-ls is not on PATH")
-    found = devices.list_devices((tool,))
+    found = asked_devices(lab)
     if found is None or not found.count:
         raise UnknownError("there is no Neuron device")
     return found

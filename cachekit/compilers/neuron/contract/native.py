@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cachekit.compilers.neuron import device_output, devices, facts, neff
+from cachekit.compilers.neuron import device_output, facts, neff
 from cachekit.compilers.neuron.contract import cached, installed, native_installed
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
@@ -132,9 +132,8 @@ def contents(lab: Lab) -> Seen:
 def lnc(lab: Lab) -> Seen:
     """A graph of another LNC is never restored."""
     found = {one.header.lnc for one in _read(lab)}
-    tool = lab.bench.which(*facts.NEURON_LS)
     try:
-        listed = devices.list_devices((tool,)) if tool else None
+        listed = installed.asked_devices(lab)
     except device_output.DeviceListError:
         listed = None
     set_here = lab.bench.environ.get(facts.LNC, "")
