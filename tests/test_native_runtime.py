@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -68,6 +69,25 @@ def test_a_model_is_compiled_by_its_backend_with_fixed_shapes_or_run_eagerly(run
     assert (model.forward(), seen) == ("eager", [])
     runtime.compile_model(model, {"execution": "compile"})
     assert (model.forward(), seen) == ("compiled", [{"backend": "neuron", "dynamic": False}])
+
+
+@pytest.mark.feature("K1")
+@pytest.mark.parametrize(
+    "rank, said, core",
+    [("1", "4-7", "5"), ("0", "4-7", "4"), ("1", "9,3", "3"), ("0", "5", "5"), ("4", "4-7", "4-7"), ("", "4-7", "4-7")],
+)
+@pytest.mark.usefixtures("metrics")
+def test_each_worker_sees_one_core_of_the_list(runtime, monkeypatch, rank, said, core):
+    """All of them saw the whole list, with which TorchNeuron refuses to join workers."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr(transformers.utils, "is_torch_neuron_available", lambda: True, raising=False)
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", said)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    runtime.prepare({})
+    assert os.environ["NEURON_RT_VISIBLE_CORES"] == core
+    monkeypatch.delenv("NEURON_RT_VISIBLE_CORES")
+    runtime.prepare({})
+    assert "NEURON_RT_VISIBLE_CORES" not in os.environ, "TorchNeuron gives each its own"
 
 
 def test_without_torchneuron_or_with_an_old_transformers_it_says_so(runtime, metrics, monkeypatch):

@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from neuron_machine import Machine as NeuronMachine
 
 from cachekit.actions.prepare import prepare
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
-from cachekit.compilers.neuron.cores import allowed
+from cachekit.compilers.neuron.cores import allowed, of_run
 from cachekit.compilers.neuron.host import Host
 from cachekit.compilers.neuron.native_adapter import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
@@ -40,7 +41,7 @@ def machine(*, here: bool = True) -> Host:
         ({}, 32),
         ({NUMBER: "8"}, 8),
         ({NUMBER: "0"}, 32),
-        ({NUMBER: "64"}, 32),
+        ({NUMBER: "32"}, 32),
         ({VISIBLE: "3"}, 1),
         ({VISIBLE: "4-7"}, 4),
         ({VISIBLE: "0-3, 3, 8-9"}, 6),
@@ -56,6 +57,52 @@ def test_variables_of_the_runtime_leave_some_cores(variables, count):
 def test_variables_that_cannot_be_read_are_told(variables):
     with pytest.raises(UsageError, match="cannot be read"):
         allowed(32, variables)
+
+
+@pytest.mark.parametrize(
+    "variables, message",
+    [
+        ({VISIBLE: "0-63"}, f"{VISIBLE}=0-63: there is no core 32"),
+        ({VISIBLE: "40"}, f"{VISIBLE}=40: there is no core 40"),
+        ({VISIBLE: "0,32", NUMBER: "2"}, f"{VISIBLE}=0,32: there is no core 32"),
+        ({NUMBER: "33"}, f"{NUMBER}=33: there are not so many cores"),
+    ],
+)
+def test_cores_that_are_not_there_are_told(variables, message):
+    """The runtime refuses them, in each worker and after minutes; some of them were started all the same."""
+    with pytest.raises(UsageError) as caught:
+        allowed(32, variables)
+    assert caught.value.message == message
+    assert caught.value.cause.startswith("the machine has 32")
+    assert f"set {VISIBLE if VISIBLE in variables else NUMBER} to " in caught.value.hint
+    assert allowed(0, variables) == 0, "of a machine without a device it is not known what it lacks"
+
+
+def test_smaller_cores_are_more_of_them():
+    """Where each has one physical core, and not two as by default, twice as many have numbers."""
+    small = Host(machine().packages, "trn2", 4, 1, "trn2.3xlarge", here=False)
+    text = f"{TEXT}environment: {{{VISIBLE}: %s}}\n"
+    assert of_run(small, load_text(text % "0-7")) == 4
+    with pytest.raises(UsageError, match="there is no core 8"):
+        of_run(small, load_text(text % "0-8"))
+
+
+@pytest.mark.feature("F6")
+def test_verbs_refuse_cores_that_are_not_there(tmp_path):
+    """As neuron-ls lists two."""
+    user = NeuronMachine(tmp_path)
+    for verb in ("plan", "warm", "train"):
+        error = user(verb, "tiny.yaml", code=2, **{VISIBLE: "0-63"})["error"]
+        assert error["message"] == f"{VISIBLE}=0-63: there is no core 2"
+        assert error["cause"] == "trn1.2xlarge has 2, numbered from 0"
+        assert error["hint"].startswith(f"set {VISIBLE} to 0-1 or less, or unset it")
+    found = user("doctor", code=1, **{VISIBLE: "0-63"})["findings"]
+    (said,) = [one for one in found if one["check"] == "neuron-flags"]
+    assert (said["state"], said["said"].partition(";")[0]) == ("problem", f"{VISIBLE}=0-63: there is no core 2")
+    error = user("plan", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2, **{VISIBLE: "1"})["error"]
+    assert error["message"] == "parallel.data_parallel_size is 2, but there is 1 core"
+    assert error["cause"] == f"{VISIBLE}=1 leaves so many"
+    assert user.host.compiles == 0
 
 
 @pytest.mark.feature("K1")
@@ -96,7 +143,7 @@ LISTS = [
     ("4-7", 2, "4,5"),
     ("0-3, 3, 8-9", "auto", "0,1,2,3,8,9"),
     ("9,3", "auto", "9,3"),
-    ("0-63", "auto", ",".join(map(str, range(32)))),
+    ("0-31", "auto", ",".join(map(str, range(32)))),
     ("5", "auto", "5"),
 ]
 

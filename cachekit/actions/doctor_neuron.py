@@ -11,13 +11,14 @@ from pathlib import Path
 
 from cachekit.actions.doctor import Finding
 from cachekit.actions.doctor_folders import age, of_this_environment, own, trouble
-from cachekit.compilers.neuron import facts, flags, host, locks
+from cachekit.compilers.neuron import cores, facts, flags, host, locks
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
+from cachekit.errors import CachekitError, UsageError
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
@@ -29,6 +30,9 @@ def packages(_: Config) -> Iterator[Finding]:
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
         run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
         yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
+    elif half := host.half_installed():
+        run = f"{host.INSTALL} --force-reinstall"
+        yield Finding("problem", f"{', '.join(half)}: half-installed, its metadata tells no version", run=run)
     elif empty := host.without_code(found):
         run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
         yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
@@ -77,8 +81,25 @@ def options(_: Config) -> Iterator[Finding]:
         said = f"{facts.CC_FLAGS} has {facts.RETRY_FLAG}: every run compiles again what cannot be compiled"
         rest = shlex.join(word for word in words if word != facts.RETRY_FLAG)
         yield Finding("problem", said, run=f"export {facts.CC_FLAGS}={shlex.quote(rest)}")
+    elif wrong := _wrong_cores():
+        yield Finding("problem", f"{wrong.message}; {wrong.cause}", wrong.hint or "")
     else:
         yield Finding("ok", f"{facts.CC_FLAGS}={' '.join(words)}" if words else f"{facts.CC_FLAGS} is not set")
+
+
+def _wrong_cores() -> UsageError | None:
+    """What is wrong with this shell's list or number of cores, where it is known how many there are."""
+    if not (host.available() or host.native_available()):
+        return None
+    try:
+        machine = host.native_host() if host.native_available() else host.this_host()
+    except CachekitError:  # other checks say so
+        return None
+    try:
+        cores.of_run(machine, None)
+    except UsageError as error:
+        return error
+    return None
 
 
 def root(_: Config) -> Iterator[Finding]:

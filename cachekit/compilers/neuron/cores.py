@@ -19,27 +19,54 @@ def of_run(machine: Host, recipe: Recipe | None) -> int:
     """Cores of a machine for a recipe's run: all of them, or those that its variables or this shell's name.
 
     Raises:
-        UsageError: One of the variables cannot be read.
+        UsageError: One of the variables cannot be read, or names cores that the machine does not have.
     """
+    # With fewer physical cores in one there are more of them than are listed.
+    smaller = max(facts.DEFAULT_LNC.get(machine.target, 1) // max(machine.lnc, 1), 1)
+    return allowed(machine.cores, _said(machine, recipe), there=machine.cores * smaller, name=machine.instance)
+
+
+def left_by(machine: Host, recipe: Recipe) -> str:
+    """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none.
+
+    Raises:
+        UsageError: See `of_run`.
+    """
+    said = _said(machine, recipe)
+    if of_run(machine, recipe) == machine.cores:
+        return ""
+    name = facts.VISIBLE_CORES if said.get(facts.VISIBLE_CORES, "").strip() else facts.NUM_CORES
+    return f"{name}={said[name].strip()}"
+
+
+def _said(machine: Host, recipe: Recipe | None) -> dict[str, str]:
     said: dict[str, str] = {**os.environ} if machine.here else {}
-    return allowed(machine.cores, said | (worker_variables(recipe) if recipe is not None else {}))
+    return said | (worker_variables(recipe) if recipe is not None else {})
 
 
-def allowed(cores: int, environ: Mapping[str, str]) -> int:
+def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str = "") -> int:
     """How many of some cores these variables leave.
 
     Args:
-        cores: The machine's, as a framework sees them.
+        cores: The machine's, as a framework sees them; 0 where that is not known.
         environ: A list of cores wins over a number of them.
+        there: How many may be named; as many as there are, by default.
+        name: The machine's type, for people.
 
     Raises:
-        UsageError: One of them cannot be read.
+        UsageError: One of them cannot be read, or names cores that are not there: the runtime would refuse it.
     """
+    there = max(cores, there)
     if said := environ.get(facts.VISIBLE_CORES, "").strip():
-        return min(cores, len(_listed(said)))
+        found = _listed(said)
+        if cores and (beyond := [number for number in found if number >= there]):
+            raise _absent(facts.VISIBLE_CORES, said, f"there is no core {beyond[0]}", there, name)
+        return min(cores, len(found))
     if said := environ.get(facts.NUM_CORES, "").strip():
         if not said.isdecimal():
             raise _unreadable(facts.NUM_CORES, said, "a number")
+        if cores and int(said) > there:
+            raise _absent(facts.NUM_CORES, said, "there are not so many cores", there, name)
         return min(cores, int(said)) if int(said) else cores
     return cores
 
@@ -58,6 +85,20 @@ def named(workers: int, recipe: Recipe) -> dict[str, str]:
     return {facts.VISIBLE_CORES: ",".join(map(str, found[:workers]))} if len(found) >= workers else {}
 
 
+def of_worker(environ: Mapping[str, str]) -> str:
+    """The core of one of several workers of torch's launcher, of the list that all of them got; empty for none.
+
+    TorchNeuron gives a worker the core of its number where nobody names any, and takes no more than one
+    (`facts.VISIBLE_CORES`).
+
+    Raises:
+        UsageError: The list cannot be read.
+    """
+    said, rank = environ.get(facts.VISIBLE_CORES, "").strip(), environ.get("LOCAL_RANK", "")
+    found = _listed(said) if said else ()
+    return str(found[int(rank)]) if rank.isdecimal() and int(rank) < len(found) else ""
+
+
 def _listed(said: str) -> tuple[int, ...]:
     found: dict[int, None] = {}
     for part in said.split(","):
@@ -70,3 +111,12 @@ def _listed(said: str) -> tuple[int, ...]:
 
 def _unreadable(name: str, said: str, wanted: str) -> UsageError:
     return UsageError(f"{name}={said} cannot be read", cause=f"it is to be {wanted}", hint=f"change or unset {name}")
+
+
+def _absent(variable: str, said: str, why: str, there: int, name: str) -> UsageError:
+    right = str(there) if variable == facts.NUM_CORES else f"0-{there - 1}" if there > 1 else "0"
+    return UsageError(
+        f"{variable}={said}: {why}",
+        cause=f"{name or 'the machine'} has {there}{', numbered from 0' if variable == facts.VISIBLE_CORES else ''}",
+        hint=f"set {variable} to {right} or less, or unset it: in the shell, or in the recipe's environment",
+    )

@@ -72,7 +72,8 @@ TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
 NUM_CORES = "NEURON_RT_NUM_CORES"  # of a process; 0 is all [SDK: neuron-runtime configuration]
 # One, or a range, `0-3` [SDK]; lists of both. Under torchrun torch-xla gives each worker one of it, and wants as many
-# as there are workers, each once [torch-xla 2.9: _internal/neuron_utils.py].
+# as there are workers, each once [torch-xla 2.9: _internal/neuron_utils.py]. TorchNeuron gives a worker the core of its
+# number where this is not set; where it is, a worker that sees several ends with an error [TN: distributed/backend.py].
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
 # Change the lowering and so the graph's hash [SDK: torch-neuron-envvars]; ingredients wherever they are set.
 GRAPH_VARIABLES = frozenset(
@@ -206,6 +207,9 @@ NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
 NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
+NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
+# Where it keeps what are no NEFFs, by default in folders that all processes of a host share [SDK: torch; TN].
+NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
 # Variables of its own that reach no graph; all others of this prefix are taken for such that do [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset(
@@ -214,22 +218,20 @@ NATIVE_QUIET = frozenset(
         NATIVE_LOCAL,
         *NATIVE_DISABLE,
         NATIVE_METRICS,
-        "TORCH_NEURONX_DEBUG_DIR",
+        *NATIVE_BESIDE,
         "TORCH_NEURONX_ENABLED_METRIC_TABLES",
-        "TORCH_NEURONX_HLO_CACHE_DIR",
         "TORCH_NEURONX_LOG_LEVEL",
-        "TORCH_NEURONX_METRICS_DIR",
         "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
         "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
     )
 )
 # Of the compiler's, of collectives and of XLA's that reach its graphs or its key [SDK: torch; TN].
 NATIVE_GRAPH_VARIABLES = frozenset(
-    """
-    NEURON_COMPILER_OPT_LEVEL NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
+    f"""
+    {NATIVE_LEVEL} NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
     NEURON_USE_SPLIT_ALLGATHER NEURON_USE_SPLIT_REDUCE_SCATTER COLLECTIVE_BUCKETSIZE_IN_MB COLLECTIVE_MIN_BUCKETS
     NKI_DEBUG_INFO XLA_IR_DEBUG XLA_HLO_DEBUG
-    """.split()  # noqa: SIM905
+    """.split()
 )
 
 # --- flags --------------------------------------------------------------------------------------------------------

@@ -66,13 +66,26 @@ def public(version: str) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Neuron's packages in this environment; those that are not installed are absent."""
+    """Versions of Neuron's packages in this environment; those that are not installed, or by half, are absent."""
+    return {name: version for name, version in _told().items() if version}
+
+
+def half_installed() -> list[str]:
+    """Neuron's packages that have metadata without a version: an install or a removal was cut off."""
+    return [name for name, version in _told().items() if not version]
+
+
+@cache
+def _told() -> dict[str, str]:
     found = {}
     for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE):
         try:
-            found[name] = metadata.version(name)
+            # Without the file METADATA importlib gives None, or a KeyError.
+            found[name] = metadata.version(name) or ""
         except metadata.PackageNotFoundError:
             continue
+        except (KeyError, OSError, ValueError):
+            found[name] = ""
     return found
 
 
@@ -177,6 +190,12 @@ def this_host(required: Sequence[str] = REQUIRED) -> Host:
             f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is TorchNeuron, which does without XLA",
             cause=f"{facts.FRAMEWORK_PACKAGE} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
             hint="--compiler neuron-native",
+        )
+    if half := [name for name in required if name in half_installed()]:
+        raise CompilerUnavailableError(
+            f"{', '.join(half)} cannot be used",
+            cause="half-installed: the package's metadata tells no version",
+            hint=f"{_install(required)} --force-reinstall",
         )
     if missing := [name for name in required if name not in found]:
         raise CompilerUnavailableError(

@@ -6,20 +6,24 @@ The Trainer of Transformers 5 finds the device by itself, and torch's launcher t
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from cachekit.compilers.neuron import facts, native_guest, options
+from cachekit.compilers.neuron import cores, facts, native_guest, options
 from cachekit.errors import CompilerUnavailableError
 
 
 def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol's
-    """Load TorchNeuron, and have it count.
+    """Load TorchNeuron, on one core of those that the run may have, and have it count.
 
     Raises:
         CompilerUnavailableError: It does not import, or this Transformers does not know its device.
     """
+    # Before anything is loaded: torch itself loads TorchNeuron.
+    if core := cores.of_worker(os.environ):
+        os.environ[facts.VISIBLE_CORES] = core
     import transformers
 
     try:

@@ -191,11 +191,12 @@ def _check_cores(recipe: Recipe, machine: Host) -> None:
     layout, there, share = recipe.parallel, cores.of_run(machine, recipe), group(recipe)
     if not there:  # no device: it can still compile
         return
-    kind = f"a node of {machine.instance or 'this kind'} has {there} cores"
+    left = cores.left_by(machine, recipe)
+    kind = f"{left} leaves so many" if left else f"a node of {machine.instance or 'this kind'} has {there} cores"
     if share > there:
         name = "tensor_parallel_size" if layout.tensor_parallel_size > 1 else "pipeline_parallel_size"
         raise RecipeError(
-            f"parallel.{name} is {getattr(layout, name)}, but there are {there} cores",
+            f"parallel.{name} is {getattr(layout, name)}, but {_there(there)}",
             cause=f"{share} cores share a model; {kind}",
             hint="lower it, or choose a larger instance",
         )
@@ -208,11 +209,15 @@ def _check_cores(recipe: Recipe, machine: Host) -> None:
         )
     if copies != "auto" and copies * share > there:
         raise RecipeError(
-            f"parallel.data_parallel_size is {copies}, but there are {there} cores",
-            cause=f"on a node of {machine.instance or 'this kind'}"
+            f"parallel.data_parallel_size is {copies}, but {_there(there)}",
+            cause=(f"{left} leaves so many" if left else f"on a node of {machine.instance or 'this kind'}")
             + (f"; {share} cores share a model" if share > 1 else ""),
             hint="--set parallel.data_parallel_size=auto; more nodes are parallel.nodes",
         )
+
+
+def _there(number: int) -> str:
+    return "there is 1 core" if number == 1 else f"there are {number} cores"
 
 
 def _plain(field: str) -> str:

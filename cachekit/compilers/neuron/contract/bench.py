@@ -29,7 +29,7 @@ _NONE: Mapping[str, str | None] = {}
 # Of the user's settings these would change what the experiments do, or where.
 CLEARED = (
     facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_RETRIES, facts.NPC_IGNORE_SCRIPT_ERROR,
-    facts.NPC_DUMP_RESULTS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, facts.NATIVE_METRICS, *facts.NATIVE_DISABLE,
+    facts.NPC_DUMP_RESULTS, facts.NATIVE_LEVEL, *facts.NATIVE_QUIET,
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from cachekit import zoo
 from cachekit.compilers.neuron import device_output, devices, facts, flags, host, neff
 from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.contract import installed
 from cachekit.compilers.neuron.contract.bench import Run
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import FLAGS, Lab
@@ -246,9 +247,8 @@ def machine_target(lab: Lab) -> str:
     Raises:
         UnknownError: Nothing tells.
     """
-    tool = lab.bench.which(*facts.NEURON_LS)
     try:
-        listed = devices.list_devices((tool,)) if tool else None
+        listed = installed.asked_devices(lab)
     except device_output.DeviceListError:
         listed = None
     name = (listed.instance_type if listed else "") or devices.host_instance_type()

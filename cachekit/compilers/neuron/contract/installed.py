@@ -47,7 +47,7 @@ def imports(lab: Lab) -> Seen:
 )
 def version_source(lab: Lab) -> Seen:
     """Keys use the metadata's version without commit; folders are named after the module's own."""
-    own, said = _version(lab), lab.packages.metadata[facts.COMPILER_PACKAGE]
+    own, said = own_version(lab), lab.packages.metadata[facts.COMPILER_PACKAGE]
     fits = host.public(own) == host.public(said) and "+" in own and said in {own, host.public(own)}
     return Seen(fits, f"module {own}, metadata {said}")
 
@@ -60,7 +60,7 @@ def version_source(lab: Lab) -> Seen:
 )
 def compiler_version(lab: Lab) -> Seen:
     """The compiler tells its version as logs have it."""
-    own = _version(lab)
+    own = own_version(lab)
     run = lab.bench.run("neuronx-cc --version", (facts.COMPILER, "--version"))
     found = facts.COMPILER_VERSION.search(f"{run.out}\n{run.err}")
     fits = run.code == 0 and found is not None and found["version"] == own
@@ -92,7 +92,7 @@ def tools(lab: Lab) -> Seen:
 def neuron_ls(lab: Lab) -> Seen:
     """The list of devices is understood."""
     try:
-        found = _devices(lab)
+        found = listed_devices(lab)
     except device_output.DeviceListError as error:
         return Seen(fits=False, words=str(error))
     words = f"{found.count} devices, {found.cores} cores, LNC {found.lnc or 'not said'}, {found.memory} bytes"
@@ -108,7 +108,7 @@ def neuron_ls(lab: Lab) -> Seen:
 def instance(lab: Lab) -> Seen:
     """The machine is the one that the registry describes."""
     try:
-        found = _devices(lab)
+        found = listed_devices(lab)
     except device_output.DeviceListError as error:
         raise UnknownError(str(error)) from error
     sysfs = devices.host_instance_type()
@@ -132,7 +132,7 @@ def instance(lab: Lab) -> Seen:
 def neuron_monitor(lab: Lab) -> Seen:
     """A record of the monitor is understood."""
     try:
-        listed, tool = _devices(lab), lab.bench.which(*facts.NEURON_MONITOR)
+        listed, tool = listed_devices(lab), lab.bench.which(*facts.NEURON_MONITOR)
     except device_output.DeviceListError as error:
         raise UnknownError(str(error)) from error
     if not tool or not listed.cores:
@@ -175,18 +175,47 @@ def root_variable(lab: Lab) -> Seen:
     return Seen(said.removeprefix("file://").rstrip("/") == wanted, said)
 
 
-def _version(lab: Lab) -> str:
+def own_version(lab: Lab) -> str:
+    """What the compiler's module says of itself.
+
+    Raises:
+        UnknownError: It does not import.
+    """
     found = lab.packages
     if facts.COMPILER_MODULE not in found.modules:
         raise UnknownError(f"{facts.COMPILER_MODULE} does not import")
     return found.modules[facts.COMPILER_MODULE]
 
 
-def _devices(lab: Lab) -> device_output.Devices:
+def asked_devices(lab: Lab) -> device_output.Devices | None:
+    """What neuron-ls answers; it is asked once, as one that hangs would be waited for by each check. None without it.
+
+    Raises:
+        DeviceListError: It does not answer, or is not understood.
+    """
+    if "devices" not in lab.made:
+        tool = lab.bench.which(*facts.NEURON_LS)
+        try:
+            lab.made["devices"] = devices.list_devices((tool,)) if tool else None
+        except device_output.DeviceListError as error:
+            lab.made["devices"] = error
+    found: device_output.Devices | device_output.DeviceListError | None = lab.made["devices"]
+    if isinstance(found, device_output.DeviceListError):
+        raise found
+    return found
+
+
+def listed_devices(lab: Lab) -> device_output.Devices:
+    """What neuron-ls lists.
+
+    Raises:
+        DeviceListError: That is not understood.
+        UnknownError: There is no such tool, or no device.
+    """
     lab.packages  # noqa: B018 - of a host without Neuron this says nothing
-    if not (tool := lab.bench.which(*facts.NEURON_LS)):
+    if not lab.bench.which(*facts.NEURON_LS):
         raise UnknownError("neuron-ls is not on PATH")
-    found = devices.list_devices((tool,))
+    found = asked_devices(lab)
     if found is None or not found.count:
         raise UnknownError("there is no Neuron device")
     return found

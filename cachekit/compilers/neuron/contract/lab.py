@@ -5,7 +5,6 @@ Each is made once, when a check first asks for it; several checks read it. The u
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -112,11 +111,9 @@ class Lab:
         """What Neuron's packages say of themselves.
 
         Raises:
-            UnknownError: They are not installed, or are placeholders.
+            UnknownError: They are not installed, or by half, or are placeholders.
         """
-        names = [*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES]
-        modules = [facts.COMPILER_MODULE, facts.XLA_MODULE, facts.FRAMEWORK_MODULE]
-        found = Packages(**json.loads(self.ask("Neuron's packages", asked.PACKAGES, json.dumps([names, modules]))))
+        found = asked.packages(self.bench)
         if wrong := host.placeholders(found.metadata):
             raise UnknownError(f"{', '.join(wrong)}: PyPI's placeholder, not AWS's package")
         required = host.NATIVE if host.is_native(found.metadata) else host.REQUIRED

@@ -7,93 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cachekit.compilers.neuron import device_output, devices, facts, host, neff
-from cachekit.compilers.neuron.contract import cached, installed
+from cachekit.compilers.neuron import device_output, facts, neff
+from cachekit.compilers.neuron.contract import cached, installed, native_installed
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
-from cachekit.compilers.neuron.contract.native_lab import FLAG, WRONG_FLAG, Tried, files
+from cachekit.compilers.neuron.contract.native_lab import FLAG, LEVEL, WRONG_FLAG, Tried, files
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 
-_STRINGS = "looks through the package's files; nothing of it is run"
 _FIRST = "torch.compile of three lines, in an empty folder"
 _AGAIN = "the same script once more"
 _NEFF = "reads the NEFFs that the script left"
 
 
 @check(
-    "native-packages",
-    "TorchNeuron is {FRAMEWORK_PACKAGE} {NATIVE_FIRST} or later with {COMPILER_PACKAGE} and torch, by package metadata",
-    where=("NATIVE_FIRST", "NATIVE_PACKAGES"),
-    how="importlib.metadata",
+    "native-device",
+    "tensors get there by to(**{NATIVE_TO}), and a graph is made by torch.compile(…, **{NATIVE_COMPILE})",
+    where=("NATIVE_TO", "NATIVE_COMPILE"),
+    how=_FIRST,
 )
-def packages(lab: Lab) -> Seen:
-    """The packages that go into keys are there under these names."""
-    found = lab.packages.metadata
-    wanted = (*facts.NATIVE_PACKAGES, "torch")
-    missing = [name for name in wanted if name not in found]
-    words = ", ".join(f"{name} {found[name]}" for name in (*wanted, "nki") if name in found)
-    return Seen(not missing and host.is_native(found), words + (f"; absent: {', '.join(missing)}" if missing else ""))
-
-
-@check(
-    "native-imports",
-    "{COMPILER_MODULE} and {FRAMEWORK_MODULE} import",
-    where=("COMPILER_MODULE", "FRAMEWORK_MODULE"),
-    how="python -c 'import …', one process",
-)
-def imports(lab: Lab) -> Seen:
-    """What is installed really imports."""
-    wanted = (facts.COMPILER_MODULE, facts.FRAMEWORK_MODULE)
-    failed = {name: why for name, why in lab.packages.failed.items() if name in wanted}
-    return Seen(not failed, "; ".join(f"{name}: {why}" for name, why in failed.items()) or ", ".join(wanted))
-
-
-@check(
-    "native-variables",
-    "it reads {NATIVE_ROOT_VARIABLE}, {NATIVE_LOCAL}, {NATIVE_METRICS} and one of {NATIVE_DISABLE}",
-    where=("NATIVE_ROOT_VARIABLE", "NATIVE_LOCAL", "NATIVE_METRICS", "NATIVE_DISABLE"),
-    how=_STRINGS,
-)
-def variables(lab: Lab) -> Seen:
-    """The variables that cachekit sets, or takes away, are ones that its code knows."""
-    needed = (facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, facts.NATIVE_METRICS)
-    found = lab.native.in_package(*needed, *facts.NATIVE_DISABLE)
-    fits = found.issuperset(needed) and not found.isdisjoint(facts.NATIVE_DISABLE)
-    missing = [name for name in (*needed, *facts.NATIVE_DISABLE) if name not in found]
-    return Seen(fits, f"in its files: {_list(found) or 'none'}" + (f"; not: {_list(missing)}" if missing else ""))
-
-
-@check(
-    "native-default-root",
-    "with no variable it keeps its graphs in {NATIVE_DEFAULT_ROOT}",
-    where=("NATIVE_DEFAULT_ROOT",),
-    how=f"{_STRINGS}, as to try it would write into your own folder",
-)
-def default_root(lab: Lab) -> Seen:
-    """Where `env`, `doctor` and `import` look for a user's own graphs."""
-    if facts.NATIVE_DEFAULT_ROOT in lab.native.in_package(facts.NATIVE_DEFAULT_ROOT):
-        return Seen(fits=True, words="its files name it")
-    raise UnknownError("its files do not name it, and nothing else tells where it is")
-
-
-@check(
-    "native-cores",
-    "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores; of both, {VISIBLE_CORES} counts",
-    where=("NUM_CORES", "VISIBLE_CORES", "cores.allowed"),
-    how="asks torch.accelerator.device_count() with each",
-)
-def cores(lab: Lab) -> Seen:
-    """As many workers are started as the runtime gives cores."""
-    count = lab.native.cores
-    if (whole := count()) < 2:  # noqa: PLR2004
-        raise UnknownError(f"a process has {whole} cores without them: fewer cannot be told")
-    found = {
-        "number": count(**{facts.NUM_CORES: "1"}),
-        "list": count(**{facts.VISIBLE_CORES: "0-1" if whole > 2 else "0"}),  # noqa: PLR2004
-        "both": count(**{facts.VISIBLE_CORES: "0", facts.NUM_CORES: "2"}),
-    }
-    wanted = {"number": 1, "list": 2 if whole > 2 else 1, "both": 1}  # noqa: PLR2004
-    return Seen(found == wanted, f"{whole} without; " + ", ".join(f"{name} {n}" for name, n in found.items()))
+def device(lab: Lab) -> Seen:
+    """How the worker has a model trained; without it nothing below can be looked at."""
+    tried = lab.native.attempt
+    if tried.run.code:
+        if why := lab.packages.failed.get(facts.FRAMEWORK_MODULE):
+            raise UnknownError(f"{facts.FRAMEWORK_MODULE} does not import: {why}")
+        try:
+            installed.listed_devices(lab)
+        except device_output.DeviceListError as error:
+            raise UnknownError(f"{tried.run.end}; {error}") from error
+    return Seen(not tried.run.code, tried.run.end if tried.run.code else "it ran to its end")
 
 
 @check(
@@ -173,13 +115,12 @@ def digest(lab: Lab) -> Seen:
 )
 def contents(lab: Lab) -> Seen:
     """What keeps compilers and chips apart, as the names do not."""
-    found = _read(lab)
-    own = lab.packages.modules.get(facts.COMPILER_MODULE, "")
-    target = cached.machine_target(lab)
-    fits = found.compiler == own and found.chip == facts.TARGET_CHIPS.get(target, target)
-    fits = fits and found.chip in facts.NATIVE_CHIPS
-    words = f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})"
-    return Seen(fits, f"{words}; this machine is {target}")
+    own, target = installed.own_version(lab), cached.machine_target(lab)
+    wanted = (own, facts.TARGET_CHIPS.get(target, target))
+    found = {(one.compiler, one.chip, one.target) for one in _read(lab)}
+    fits = {one[:2] for one in found} == {wanted} and wanted[1] in facts.NATIVE_CHIPS
+    words = (f"compiler {own or 'none'}, chip {chip or 'none'} ({name or 'none'})" for own, chip, name in found)
+    return Seen(fits, f"{'; '.join(sorted(words))}; this machine is {target}")
 
 
 @check(
@@ -190,16 +131,15 @@ def contents(lab: Lab) -> Seen:
 )
 def lnc(lab: Lab) -> Seen:
     """A graph of another LNC is never restored."""
-    found = _read(lab).header.lnc
-    tool = lab.bench.which(*facts.NEURON_LS)
+    found = {one.header.lnc for one in _read(lab)}
     try:
-        listed = devices.list_devices((tool,)) if tool else None
+        listed = installed.asked_devices(lab)
     except device_output.DeviceListError:
         listed = None
     set_here = lab.bench.environ.get(facts.LNC, "")
     said = int(set_here) if set_here.isdecimal() else (listed.lnc if listed else None)
     wanted = said or facts.DEFAULT_LNC.get(cached.machine_target(lab), 1)
-    return Seen(found == wanted, f"{found}; cachekit says {wanted}")
+    return Seen(found == {wanted}, f"{_list(map(str, found))}; cachekit says {wanted}")
 
 
 @check(
@@ -210,7 +150,7 @@ def lnc(lab: Lab) -> Seen:
 )
 def process(lab: Lab) -> Seen:
     """What seconds of compiling are told by, and --require-warm stops at."""
-    seen = lab.native.compiler_seen
+    seen = lab.native.first.compiler
     return Seen(seen, "seen" if seen else "none was seen from the script's beginning to its end")
 
 
@@ -223,8 +163,7 @@ def process(lab: Lab) -> Seen:
 def found_again(lab: Lab) -> Seen:
     """What a warm is for."""
     tried, _ = lab.native.second
-    new = tried.graphs - lab.native.graphs
-    return Seen(not new, f"{len(new)} new graphs, {len(lab.native.graphs)} were there")
+    return _fresh(tried)
 
 
 @check(
@@ -235,8 +174,7 @@ def found_again(lab: Lab) -> Seen:
 )
 def elsewhere(lab: Lab) -> Seen:
     """Each run has a folder of its own, so this is every restore."""
-    new = lab.native.moved.graphs - lab.native.graphs
-    return Seen(not new, f"{len(new)} new graphs")
+    return _fresh(lab.native.moved)
 
 
 @check(
@@ -277,8 +215,18 @@ def counters(lab: Lab) -> Seen:
 )
 def flags(lab: Lab) -> Seen:
     """Otherwise a neighbour's record would give graphs that were compiled with other flags."""
-    same = lab.native.flagged.graphs & lab.native.graphs
-    return Seen(not same, f"{len(same)} of {len(lab.native.graphs)} names are the same")
+    return _others(lab, lab.native.flagged)
+
+
+@check(
+    "native-level",
+    "the level of optimization in {NATIVE_LEVEL} is in a graph's name",
+    where=("NATIVE_LEVEL", "native_adapter.NeuronNative"),
+    how=f"the script with {LEVEL} there, in an empty folder",
+)
+def level(lab: Lab) -> Seen:
+    """The same for the variable that TorchNeuron has for it."""
+    return _others(lab, lab.native.leveled)
 
 
 @check(
@@ -289,7 +237,8 @@ def flags(lab: Lab) -> Seen:
 )
 def version(lab: Lab) -> Seen:
     """Why each version has a folder of its own; where it is in the name after all, that folder does no harm."""
-    other = lab.native.renamed.graphs
+    if not (other := lab.native.renamed.graphs):
+        raise UnknownError("the script left no graph then")
     same = other & lab.native.graphs
     return Seen(other == lab.native.graphs, f"{len(same)} of {len(lab.native.graphs)} names are the same")
 
@@ -309,15 +258,19 @@ def disable(lab: Lab) -> Seen:
 
 @check(
     "native-failure",
-    "a compile that fails leaves no graph, and is read as: user-error",
+    "a compile that fails ends the run, leaves no graph, and is read as: user-error",
     where=("native.contents", "FAILURE_WORDS"),
     how=f"the script with {WRONG_FLAG}",
 )
 def failure(lab: Lab) -> Seen:
     """Nothing is remembered of a failure."""
     tried = lab.native.failed
-    if not tried.run.code:
+    if not tried.run.code and tried.graphs:
         raise UnknownError("the compiler took the flag that it should not know")
+    if not tried.run.code:
+        return Seen(
+            fits=False, words="the script ended well, without a graph: what fails to compile runs some other way"
+        )
     kind = classify(f"{tried.run.out}\n{tried.run.err}").kind
     # What was copied to the device compiled before: with these flags that fails as well.
     return Seen(not tried.graphs and kind is USER_ERROR, f"{len(tried.graphs)} graphs, {kind.name}; {tried.run.end}")
@@ -335,7 +288,7 @@ def killed(lab: Lab) -> Seen:
     torn = [name for name in left.graphs if neff.check(left.root / name)]
     ended = left.after is not None and not left.after.code
     words = f"{len(left.graphs)} graphs, {len(torn)} of them damaged"
-    return Seen(not torn and ended, f"{words}; then {left.after.end if left.after else 'it did not end'}")
+    return Seen(not torn and ended, f"{words}; then {left.after.end if left.after else 'the next process did not end'}")
 
 
 def _sharded(path: str) -> bool:
@@ -347,12 +300,28 @@ def _counted(tried: Tried) -> tuple[int, int]:
     return int(tried.told.get("found") or 0), int(tried.told.get("compiled") or 0)
 
 
-def _read(lab: Lab) -> neff.Neff:
-    name = min(lab.native.graphs)
-    try:
-        return neff.read(lab.native.first.root / name, leaks=False)
-    except neff.NeffError as error:
-        raise UnknownError(f"{name} cannot be read: {error}") from error
+def _read(lab: Lab) -> list[neff.Neff]:
+    found = []
+    for name in sorted(lab.native.graphs):
+        try:
+            found.append(neff.read(lab.native.first.root / name, leaks=False))
+        except neff.NeffError as error:
+            raise UnknownError(f"{name} cannot be read: {error}") from error
+    return found
+
+
+def _others(lab: Lab, tried: Tried) -> Seen:
+    """Its graphs have other names."""
+    if not tried.graphs:
+        raise UnknownError("the script left no graph then")
+    same = tried.graphs & lab.native.graphs
+    return Seen(not same, f"{len(same)} of {len(lab.native.graphs)} names are the same")
+
+
+def _fresh(tried: Tried) -> Seen:
+    """Nothing compiled: a graph that is written again under its old name is a miss as well."""
+    words = f"{len(tried.written)} graphs written, {'a' if tried.compiler else 'no'} compiler was seen"
+    return Seen(not tried.written and not tried.compiler, words)
 
 
 def _list(found: Iterable[str]) -> str:
@@ -360,7 +329,6 @@ def _list(found: Iterable[str]) -> str:
 
 
 CHECKS = (
-    packages, imports, installed.version_source, installed.compiler_version, installed.neuron_ls, installed.instance,
-    installed.neuron_monitor, variables, default_root, cores, root_variable, names, nothing_else, locks, digest,
-    contents, lnc, process, found_again, elsewhere, reads, counters, flags, version, disable, failure, killed,
+    *native_installed.CHECKS, device, root_variable, names, nothing_else, locks, digest, contents, lnc, process,
+    found_again, elsewhere, reads, counters, flags, level, version, disable, failure, killed,
 )  # fmt: skip

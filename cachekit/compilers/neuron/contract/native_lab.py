@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -29,19 +30,22 @@ SCRIPT = """\
 import importlib, json, sys
 said = json.loads(sys.argv[1])
 if said["version"]:
-    importlib.import_module(said["compiler"]).__version__ = said["version"]
+    importlib.import_module(said["compiler"])
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == said["compiler"] and hasattr(module, "__version__"):
+            module.__version__ = said["version"]
 import torch
 importlib.import_module(said["framework"])
 rows = torch.ones(3, 3).to(**said["to"])
 print(torch.compile(lambda x: (x * 2 + 1).sum(), **said["compile"])(rows).item())
 try:
     metrics = importlib.import_module(said["metrics"])
-    told = {name: metrics.get_counter_value(counter) for name, counter in said["counters"].items()}
+    told = {name: int(metrics.get_counter_value(counter) or 0) for name, counter in said["counters"].items()}
 except Exception as error:
     told = {"error": f"{type(error).__name__}: {error}"}
-print("cachekit:" + json.dumps(told))
+print("\\ncachekit:" + json.dumps(told))
 """
-FLAG = "-O1"  # any that every compiler knows
+FLAG = LEVEL = "-O3"  # any that every compiler knows, and that is not what it does anyway
 WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
 OTHER_VERSION = "0.0.0+cachekit"
 ATTEMPTS = 3  # to kill a compile while it runs
@@ -59,12 +63,16 @@ class Tried:
         root: TorchNeuron's folder in it.
         local: The folder of its locks.
         told: Its counters; `error` where there are none.
+        written: The graphs that it wrote, new ones or such as were there.
+        compiler: Whether a process of the compiler's was seen below it.
     """
 
     run: Run
     root: Path
     local: Path
     told: Mapping[str, Any]
+    written: frozenset[str]
+    compiler: bool
 
     @property
     def graphs(self) -> frozenset[str]:
@@ -84,6 +92,10 @@ class Killed:
     graphs: frozenset[str]
     root: Path
     after: Run | None
+
+
+class EndlessError(UnknownError):
+    """The script did not end in time."""
 
 
 class Trials:
@@ -113,6 +125,11 @@ class Trials:
         return int(said)
 
     @once
+    def all_cores(self) -> int:
+        """How many a process has without them."""
+        return self.cores()
+
+    @once
     def package(self) -> Path:
         """Where TorchNeuron's own files are."""
         self.lab.packages  # noqa: B018 - without them there is nothing to look at
@@ -133,8 +150,10 @@ class Trials:
     # Compiles
 
     def _variables(self, root: Path, local: Path) -> dict[str, str | None]:
-        """What the adapter sets for a run; see `native_adapter`."""
+        """What the adapter sets for a run (see `native_adapter`); and what is left beside goes away as well."""
+        beside = {name: str(self.lab.bench.folder / "tmp" / name) for name in facts.NATIVE_BESIDE}
         return {
+            **beside,
             facts.NATIVE_ROOT_VARIABLE: str(root),
             facts.NATIVE_LOCAL: str(local),
             facts.NATIVE_METRICS: "1",
@@ -159,52 +178,47 @@ class Trials:
             folder.mkdir(parents=True, exist_ok=True)
         return root, local
 
-    def _try(
-        self,
-        what: str,
-        name: str,
-        variables: Mapping[str, str | None] = _NONE,
-        *,
-        version: str = "",
-        may_fail: bool = False,
-    ) -> Tried:
+    def _run(self, what: str, name: str, variables: Mapping[str, str | None] = _NONE, *, version: str = "") -> Tried:
+        """Run the script, however it ends."""
         self.lab.may(what)
         root, local = self._places(name)
         changed = {**self._variables(root, local), **variables}
-        run = self.lab.bench.run(what, self._command(version), changed, limit=self.lab.limit)
-        if run.code and not may_fail:
-            raise UnknownError(f"the script failed: {run.end}")
-        said = run.said(asked.FRONT)
-        return Tried(run, root, local, json.loads(said) if said else {})
+        before, seen = _stamps(root), False
 
-    @once
-    def first(self) -> Tried:
-        """The script with an empty folder."""
-        self.lab.may("a compile in an empty folder")
-        root, local = self._places("first")
-        seen = False
-
-        def look() -> bool:
+        def ended() -> bool:
             nonlocal seen
             seen = seen or bool(processes.compiles_below(running.process.pid))
-            return False
+            return running.process.poll() is not None
 
-        with self.lab.bench.start(self._command(), self._variables(root, local)) as running:
-            running.until(look, self.lab.limit)
-            if running.process.poll() is None:
-                raise UnknownError(f"a compile in an empty folder did not end within {self.lab.limit:.0f} s")
+        with self.lab.bench.start(self._command(version), changed) as running:
+            if not running.until(ended, self.lab.limit):
+                raise EndlessError(f"{what} did not end within {self.lab.limit:.0f} s")
             run = running.so_far()
-        self.made["compiler_seen"] = seen
-        if run.code:
-            raise UnknownError(f"the script failed: {run.end}")
+        written = frozenset(path for path, stamp in _stamps(root).items() if before.get(path) != stamp)
         said = run.said(asked.FRONT)
-        return Tried(run, root, local, json.loads(said) if said else {})
+        return Tried(run, root, local, json.loads(said) if said else {}, written, seen)
+
+    def _try(self, what: str, name: str, variables: Mapping[str, str | None] = _NONE, *, version: str = "") -> Tried:
+        tried = self._run(what, name, variables, version=version)
+        if tried.run.code:
+            raise UnknownError(f"the script failed: {tried.run.end}")
+        return tried
+
+    @once
+    def attempt(self) -> Tried:
+        """The script with an empty folder, however it ends."""
+        return self._run("a compile in an empty folder", "first")
 
     @property
-    def compiler_seen(self) -> bool:
-        """Whether a process of the compiler's was seen below the script while it compiled."""
-        self.first  # noqa: B018
-        return bool(self.made["compiler_seen"])
+    def first(self) -> Tried:
+        """The same.
+
+        Raises:
+            UnknownError: It failed.
+        """
+        if self.attempt.run.code:
+            raise UnknownError(f"the script failed: {self.attempt.run.end}")
+        return self.attempt
 
     @once
     def graphs(self) -> frozenset[str]:
@@ -236,6 +250,12 @@ class Trials:
         """The script with a flag of the compiler's, and an empty folder."""
         self.graphs  # noqa: B018
         return self._try("a compile with another flag", "flagged", {facts.CC_FLAGS: FLAG})
+
+    @once
+    def leveled(self) -> Tried:
+        """The script with another level of optimization, and an empty folder."""
+        self.graphs  # noqa: B018
+        return self._try("a compile of another level", "leveled", {facts.NATIVE_LEVEL: LEVEL})
 
     @once
     def renamed(self) -> Tried:
@@ -273,13 +293,13 @@ class Trials:
     def failed(self) -> Tried:
         """The script with a flag that the compiler does not know."""
         self.graphs  # noqa: B018
-        return self._try("a compile that must fail", "failed", {facts.CC_FLAGS: WRONG_FLAG}, may_fail=True)
+        return self._run("a compile that must fail", "failed", {facts.CC_FLAGS: WRONG_FLAG})
 
     @once
     def killed(self) -> Killed:
         """A compile killed with SIGKILL, and another run in its folder."""
         self.graphs  # noqa: B018
-        if not self.compiler_seen:
+        if not self.first.compiler:
             raise UnknownError("no process of the compiler's was seen, so none could be killed")
         for number in range(ATTEMPTS):
             self.lab.may("a compile that is killed")
@@ -292,8 +312,10 @@ class Trials:
                 running.kill()
             left = native.contents(root)
             if caught and left != self.graphs:
-                after = self._try("a run after it", f"killed-{number}", may_fail=True).run
-                return Killed(left, root, after)
+                try:
+                    return Killed(left, root, self._run("a run after it", f"killed-{number}").run)
+                except EndlessError:
+                    return Killed(left, root, None)
         raise UnknownError(f"of {ATTEMPTS} compiles none could be killed while it ran")
 
 
@@ -304,14 +326,27 @@ def files(root: Path) -> Iterator[str]:
             yield Path(folder, name).relative_to(root).as_posix()
 
 
+def _stamps(root: Path) -> dict[str, tuple[int, int, int]]:
+    """What changes when a graph is written: as a new file, or into one that is there."""
+    found = {}
+    for name in native.contents(root):
+        status = (root / name).stat()
+        found[name] = (status.st_ino, status.st_mtime_ns, status.st_size)
+    return found
+
+
 def _contains(path: Path, word: bytes) -> bool:
-    rest = b""
+    """Whether a file has a word that is no part of a longer one."""
+    whole = re.compile(rb"(?<![0-9A-Za-z_])" + re.escape(word) + rb"(?![0-9A-Za-z_])")
+    piece, start = b"", 0
     try:
         with path.open("rb") as source:
-            while piece := source.read(_PIECE):
-                if word in rest + piece:
+            while block := source.read(_PIECE):
+                piece += block
+                # One that ends the piece may go on in the next.
+                if any(match.end() < len(piece) for match in whole.finditer(piece, max(start, 0))):
                     return True
-                rest = piece[-len(word) :]
+                piece, start = piece[-len(word) - 1 :], min(len(piece) - len(word), 1)
     except OSError:
         return False
-    return False
+    return whole.search(piece, max(start, 0)) is not None

@@ -71,7 +71,9 @@ def load(graph: str) -> bytes:
 def compiled(graph: str) -> bytes:
     """Have the compiler make a graph's NEFF."""
     metrics.count("CompilationCache.TotalCompilations")
-    with tempfile.TemporaryDirectory() as folder:
+    debug = Path(os.environ.get("TORCH_NEURONX_DEBUG_DIR") or Path(tempfile.gettempdir(), "neuron_backend"))
+    debug.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=debug) as folder:
         source, made = Path(folder, "graph.mlir"), Path(folder, "graph.neff")
         source.write_text(graph)
         flags = shlex.split(os.environ.get("NEURON_CC_FLAGS", ""))
