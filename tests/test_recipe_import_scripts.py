@@ -201,3 +201,39 @@ def test_a_file_that_holds_no_arguments_is_refused(tmp_path, text):
     (tmp_path / "args.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(RecipeError, match=r"args\.json"):
         made(tmp_path, "python run_glue.py args.json")
+
+
+def test_texts_that_the_script_joins_are_no_column_of_that_name(tmp_path):
+    several = START.format("classification") + '--dataset_name a/b --text_column_names "title, body"'
+    found = made(tmp_path, several)
+    assert found.recipe.data.text_column == "title"
+    assert "--text_column_names title, body: the script joins them" in whats(found, todo=True)
+    assert recipe(tmp_path, several.replace("title, body", "body")).data.text_column == "body"
+
+
+def test_a_regression_is_told_before_anything_is_used(tmp_path):
+    found = made(tmp_path, START.format("classification") + "--dataset_name a/b --do_regression True")
+    assert "--do_regression: its rows have numbers for labels" in whats(found, todo=True)
+    assert "data.labels" not in whats(found, todo=True)
+
+
+@pytest.mark.parametrize(
+    ("languages", "config", "left"),
+    [("--language de --train_language en", "en", True), ("--language de", "de", False), ("", "en", False)],
+)
+def test_run_xnli_trains_on_its_training_language(tmp_path, languages, config, left):
+    found = made(tmp_path, START.format("xnli") + languages)
+    assert found.recipe.data.config == config
+    assert ("--language de" in whats(found)) == left
+
+
+def test_saving_that_is_switched_off_stays_so(tmp_path):
+    assert recipe(tmp_path, START.format("glue") + "--task_name rte --save_steps -1").training.save_strategy == "no"
+
+
+def test_the_flag_of_an_optimizer_is_the_optimizer(tmp_path):
+    found = made(tmp_path, START.format("glue") + "--task_name rte --optim adamw_8bit --adafactor")
+    assert found.recipe.training.optim == "adafactor"
+    assert "optim" not in whats(found)
+    eight = made(tmp_path, START.format("glue") + "--task_name rte --optim adamw_8bit")
+    assert "adamw_torch in its place: which keeps its state in 32 bits" in whats(eight)

@@ -151,6 +151,8 @@ class _Reader:
         for name, value in known.DEFAULTS.get(script, {}).items():
             draft.set(f"training.{name}", value)
             draft.assumed.add(f"training.{name}")
+        if self._flag("adafactor"):  # TrainingArguments has it win over --optim
+            self._left["optim"] = "adafactor"
         if script in known.DYNAMIC and not {"max_seq_length", "max_length"} & self._left.keys():
             draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
         for name, value in list(self._left.items()):
@@ -196,12 +198,16 @@ class _Reader:
             draft.drop(f"--{given}", "a recipe counts warm-up in steps, not as a share of them", value)
             return
         if name == "optim" and str(plain).startswith("adamw") and plain not in {"adamw_torch", "adamw_torch_fused"}:
-            draft.drop(f"--{given}", "adamw_torch in its place: the same update in another implementation", value)
+            how = "which keeps its state in 32 bits" if "8bit" in plain else "the same update in another implementation"
+            draft.drop(f"--{given}", f"adamw_torch in its place: {how}", value)
             plain = "adamw_torch"
         if name == "eval_strategy" and plain == "steps":
             steps = self._call.arguments.get("eval_steps") or self._call.arguments.get("logging_steps") or 500
             draft.default("training.eval_steps", plain_value(steps))
         if name in {"max_seq_length", "max_target_length"} and isinstance(plain, int) and plain < 0:
+            return
+        if name == "save_steps" and isinstance(plain, int) and plain <= 0:
+            draft.set("training.save_strategy", "no")  # as DefaultFlowCallback has it
             return
         draft.set(f"training.{name}", plain)
         draft.assumed.discard(f"training.{name}")

@@ -41,6 +41,7 @@ _SCHEDULES = {
     "constantwithwarmup": "constant_with_warmup",
     "polynomialdecayannealing": "polynomial",
 }
+_TRAIN, _VALIDATION = ("data.train_dir", "data.train_path"), ("data.val_dir", "data.val_path")
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
 # Why a path, or all below it, has no field; the longest that fits counts.
 _REASONS = {
@@ -191,7 +192,7 @@ def _whole(value: float | None) -> int:
 
 
 def _data(tree: Tree, draft: Draft) -> None:
-    train, validation = tree.take("data.train_dir", "data.train_path"), tree.take("data.val_dir", "data.val_path")
+    train, validation = tree.take(*_TRAIN), tree.take(*_VALIDATION)
     if isinstance(train, str) and PurePosixPath(train).suffix:
         draft.set("data.train_file", train)
         draft.set("data.validation_file", validation)
@@ -273,7 +274,7 @@ def _optimizer(tree: Tree, draft: Draft) -> None:
 
 def _evaluation(tree: Tree, draft: Draft) -> None:
     every, limit = tree.look("trainer.val_check_interval"), tree.take("trainer.limit_val_batches")
-    if limit == 0:
+    if limit == 0 or (tree.look(*_TRAIN) and not tree.look(*_VALIDATION)):
         tree.take("trainer.val_check_interval")
         draft.set("training.eval_strategy", "no")
     elif isinstance(every, int) and not isinstance(every, bool) and every > 0:
