@@ -154,6 +154,13 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     classes = auto._model_mapping[type(config)]  # noqa: SLF001
     if isinstance(classes, list | tuple):  # DeiT has two, and the second has no loss
         config.architectures = [classes[0].__name__]
+    made = classes[0] if isinstance(classes, list | tuple) else classes
+    if job.recipe.training.gradient_checkpointing and not made.supports_gradient_checkpointing:
+        raise RecipeError(
+            f"training.gradient_checkpointing is true, but a {config.model_type} model cannot make its layers' "
+            "results a second time",
+            hint="--set training.gradient_checkpointing=false",
+        )
     if job.recipe.model.from_config:
         return auto.from_config(config, **options)
     with loading(job):
