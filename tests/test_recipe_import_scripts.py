@@ -9,6 +9,7 @@ import pytest
 from importing_cases import made, whats
 
 from cachekit.errors import RecipeError
+from cachekit.recipe.importing.draft import grouped
 
 START = "python run_{}.py --model_name_or_path bert-base-cased --do_train "
 
@@ -237,3 +238,43 @@ def test_the_flag_of_an_optimizer_is_the_optimizer(tmp_path):
     assert "optim" not in whats(found)
     eight = made(tmp_path, START.format("glue") + "--task_name rte --optim adamw_8bit")
     assert "adamw_torch in its place: which keeps its state in 32 bits" in whats(eight)
+
+
+@pytest.mark.parametrize(
+    ("launch", "layout"),
+    [
+        ("accelerate launch --num_machines 2 --num_processes 16", (8, 2)),
+        ("accelerate launch --num_processes 8", (8, 1)),
+        ("torchrun --nnodes 2 --nproc_per_node 16", (16, 2)),
+    ],
+)
+def test_workers_are_counted_a_node(tmp_path, launch, layout):
+    parallel = recipe(tmp_path, f"{launch} {START.format('glue').removeprefix('python ')} --task_name rte").parallel
+    assert (parallel.data_parallel_size, parallel.nodes) == layout
+
+
+def test_a_number_of_nodes_that_may_change_is_told(tmp_path):
+    found = made(tmp_path, f"torchrun --nnodes=2:4 {START.format('glue').removeprefix('python ')} --task_name rte")
+    assert "--nnodes 2:4: a recipe has one number of nodes" in whats(found)
+
+
+def test_steps_that_are_a_share_of_all(tmp_path):
+    line = START.format("glue") + "--task_name rte --eval_strategy steps --eval_steps 0.1 --save_steps 0.25"
+    known = recipe(tmp_path, line + " --max_steps 90").training
+    assert (known.eval_steps, known.save_steps, known.save_strategy) == (9, 23, "steps")
+    found = made(tmp_path, line)
+    assert (found.recipe.training.eval_strategy, found.recipe.training.save_strategy) == ("epoch", "epoch")
+    assert "--eval_steps 0.1, --save_steps 0.25: a recipe counts steps" in "\n".join(grouped(found.notes))
+
+
+def test_a_number_of_steps_that_is_none_is_left_out(tmp_path):
+    found = made(tmp_path, START.format("glue") + "--task_name rte --eval_strategy steps --eval_steps often")
+    assert found.recipe.training.eval_strategy == "epoch"
+    assert "training.eval_steps often: a recipe cannot say this" in whats(found)
+
+
+def test_a_token_of_a_text_is_no_secret(tmp_path):
+    line = START.format("translation") + "--dataset_name wmt16 --source_lang en --target_lang ro"
+    found = made(tmp_path, line + " --forced_bos_token deu_Latn --hub_token something")
+    assert "--forced_bos_token deu_Latn: no field" in whats(found)
+    assert "--hub_token: a secret" in whats(found)

@@ -186,6 +186,17 @@ class _Reader:
                 draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
             else:
                 draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+        for name in ("eval_steps", "save_steps", "logging_steps"):
+            share = draft.get(f"training.{name}")
+            if not isinstance(share, float) or not 0 < share < 1:
+                continue
+            if isinstance(steps, int):
+                draft.set(f"training.{name}", math.ceil(steps * share))  # TrainerState.compute_steps
+                continue
+            del draft.fields["training"][name]
+            draft.drop(f"--{name}", "a recipe counts steps; this is a share of all, of which the call says none", share)
+            if draft.get(f"training.{name.replace('_steps', '_strategy')}") == "steps":
+                draft.set(f"training.{name.replace('_steps', '_strategy')}", "epoch")
         if draft.get("training.save_steps") is not None:
             draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
 
@@ -236,15 +247,19 @@ class _Reader:
                 draft.set(f"parallel.{field_name}", value)
                 groups *= value if isinstance(value, int) and field_name != "zero_1" else 1
         workers = plain_value(next((options[name] for name in known.WORKERS if name in options), None))
+        nodes = plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
+        if isinstance(nodes, int) and nodes > 1:
+            draft.set("parallel.nodes", nodes)
+            if "num_processes" in options and isinstance(workers, int) and workers % nodes == 0:
+                workers //= nodes  # `accelerate launch` counts those of all machines
+        elif isinstance(nodes, str) and "$" not in nodes:  # `2:4`
+            draft.drop("--nnodes", "a recipe has one number of nodes, parallel.nodes", nodes)
         if isinstance(workers, int) and workers % groups == 0 and workers > 1:
             draft.set("parallel.data_parallel_size", workers // groups)
         elif workers is not None and workers != 1:
             draft.drop(
                 "--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers
             )
-        nodes = plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
-        if isinstance(nodes, int) and nodes > 1:
-            draft.set("parallel.nodes", nodes)
         for name, value in options.items():
             if "$" in str(value):
                 draft.drop(f"--{name}", "the file does not say what the variable stands for", value)
