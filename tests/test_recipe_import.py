@@ -293,6 +293,15 @@ def test_an_nxdt_training_without_rows_to_judge_by_is_not_judged(tmp_path):
     assert (judged.training.eval_strategy, judged.training.eval_steps) == ("steps", 20)
 
 
+def test_the_batch_of_a_model_that_spans_nodes(tmp_path):
+    """Two nodes a copy, so two copies on the four: NxD accumulates 1024 / (1 * 2) micro-batches."""
+    found = made(tmp_path, NXDT.replace("pipeline_model_parallel_size: 1", "pipeline_model_parallel_size: 8"), "x.yaml")
+    assert found.recipe.training.gradient_accumulation_steps == 512
+    assert "trainer.devices 32: one copy of the model spans several nodes" in whats(found)
+    nowhere = made(tmp_path, NXDT.replace("devices: 32, ", ""), "x.yaml")
+    assert "data.global_batch_size 1024: trainer.devices" in whats(nowhere)
+
+
 def test_the_other_names_of_a_metaflow_flow(tmp_path):
     flow = """
         data_store: {hf_dataset_name: wikicorpus}
