@@ -202,6 +202,38 @@ def check_length(found: Architecture, length: int, field: str = "max_seq_length"
         )
 
 
+def check_task(recipe: Recipe, found: Architecture) -> None:
+    """Refuse a model of images for texts, the reverse, and one that cannot write or judge what the task asks it to.
+
+    Of an architecture that the registry does not have, the worker asks Transformers.
+
+    Raises:
+        RecipeError: The model cannot do the task.
+    """
+    known = zoo.architecture_defaults(found.model_type)
+    if not known:
+        return
+    why, sees = "", "num_channels" in known and "vocab_size" not in known
+    if sees != (recipe.task == "image-classification"):
+        why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
+    elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
+        why = f"a {found.model_type} model has no decoder beside its encoder"
+    merged = {**known, **found.config}
+    if not why and recipe.task == "text-classification" and merged.get("pad_token_id", 0) is None:
+        raise RecipeError(
+            "model.config.pad_token_id is missing",
+            cause=f"a {found.model_type} model reads a text's class off its last word, and must know what is padding",
+            hint="--set model.config.pad_token_id=NUMBER, that of the tokenizer's padding token",
+        )
+    if why:
+        field = next(name for name in ("id", "path", "package") if getattr(recipe.model, name))
+        raise RecipeError(
+            f"model.{field} {getattr(recipe.model, field)} is not for the task {recipe.task}",
+            cause=why,
+            hint="change one of them; `cachekit zoo models` says what each model is for",
+        )
+
+
 def check_heads(found: Architecture) -> None:
     """Refuse a width that its attention heads cannot share, before anything is loaded.
 

@@ -199,11 +199,14 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         files = {name: Path(path) for name, path in given.items() if path}
     options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
-    for path in files.values():
+    for split, path in files.items():
+        field = "data.path" if data.path else f"data.{split}_file"
+        if not path.exists():
+            raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
         if path.suffix.lower() != ".parquet":
             table = rows.read(path, columns, **options)
             if next(table, None) is None:
-                raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+                raise DataError(f"{path} has no rows", hint=f"check {field}")
 
 
 def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:

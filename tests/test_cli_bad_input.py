@@ -111,6 +111,18 @@ BAD_INPUT = {
         "warm tiny.yaml --set data.path=null --set data.train_file=none.csv", 2,
         "bad-data", "none.csv does not exist", "", "data.train_file",
     ),
+    "no such validation file": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=data/train.csv --set data.validation_file=no.csv", 2,
+        "bad-data", "no.csv does not exist", "", "check data.validation_file",
+    ),
+    "a test file without rows": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=data/train.csv --set data.test_file=header.csv", 2,
+        "bad-data", "header.csv has no rows", "", "check data.test_file",
+    ),
+    "a model of images for texts": (
+        'plan tiny.yaml --set model={"id":"google/vit-base-patch16-224"}', 2,
+        "bad-recipe", "is not for the task text-classification", "a vit model reads images", "cachekit zoo models",
+    ),
     "data of no known kind": (
         "warm tiny.yaml --set data.path=null --set data.train_file=tiny.yaml", 2,
         "bad-data", "tiny.yaml", ".csv", "",

@@ -177,6 +177,14 @@ def test_our_own_list(tmp_path):
     assert (short.name, loaded(short).training.max_seq_length) == ("short", 32)
 
 
+def test_a_section_that_is_set_as_recipes_write_it_keeps_its_other_fields(tmp_path):
+    path = tmp_path / "list.yaml"
+    path.write_text("- bert\n- {recipe: bert, set: {training: {max_seq_length: 64, bf16: false}}}\n")
+    plain, changed = (loaded(entry).training for entry in read(path))
+    assert (changed.max_seq_length, changed.bf16) == (64, False)
+    assert changed.per_device_train_batch_size == plain.per_device_train_batch_size == 16
+
+
 # The verb
 
 

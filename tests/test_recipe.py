@@ -201,6 +201,14 @@ def test_a_word_like_no_other_gets_all_of_them():
     assert error.hint == "one of no, steps, epoch"
 
 
+@pytest.mark.parametrize(
+    ("text", "section"),
+    [("name: x\nmodel: someone/thing\n", "model"), ("name: x\nmodel: {id: b}\ndata: someone/thing\n", "data")],
+)
+def test_a_section_that_is_a_mere_name_is_told_its_form(text, section):
+    assert refused(text).hint == f"say {section}: {{id: someone/thing}}"
+
+
 @pytest.mark.parametrize("missing, text", [("name", "model: {id: b}"), ("model", "name: x")])
 def test_what_must_be_there_is_named(missing, text):
     error = refused(text)

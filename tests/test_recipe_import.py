@@ -286,6 +286,34 @@ def test_an_nxdt_pretraining(tmp_path):
         made(tmp_path, textwrap.dedent(NXDT) + "model_alignment_strategy: {dpo: {kl_beta: 0.1}}\n", "config.yaml")
 
 
+def test_an_nxdt_training_without_rows_to_judge_by_is_not_judged(tmp_path):
+    here = NXDT.replace("data_prefix: [1.0, /data/x_text_document]", "train_dir: /d/t.jsonl")
+    assert made(tmp_path, here, "config.yaml").recipe.training.eval_strategy == "no"
+    judged = made(tmp_path, here.replace("t.jsonl", "t.jsonl\n      val_dir: /d/v.jsonl"), "config.yaml").recipe
+    assert (judged.training.eval_strategy, judged.training.eval_steps) == ("steps", 20)
+
+
+def test_the_batch_of_a_model_that_spans_nodes(tmp_path):
+    """Two nodes a copy, so two copies on the four: NxD accumulates 1024 / (1 * 2) micro-batches."""
+    found = made(tmp_path, NXDT.replace("pipeline_model_parallel_size: 1", "pipeline_model_parallel_size: 8"), "x.yaml")
+    assert found.recipe.training.gradient_accumulation_steps == 512
+    assert "trainer.devices 32: one copy of the model spans several nodes" in whats(found)
+    nowhere = made(tmp_path, NXDT.replace("devices: 32, ", ""), "x.yaml")
+    assert "data.global_batch_size 1024: trainer.devices" in whats(nowhere)
+
+
+def test_the_other_names_of_a_metaflow_flow(tmp_path):
+    flow = """
+        data_store: {hf_dataset_name: wikicorpus}
+        model_store: {hf_model_name: someone/llama}
+        training: {beta1: 0.8, beta2: 0.95, num_keep_checkpoint: 2, micro_batch_size: 1, global_batch_size: 1024}
+    """
+    found = made(tmp_path, flow, "config.yaml")
+    training = found.recipe.training
+    assert (training.adam_beta1, training.adam_beta2, training.save_total_limit) == (0.8, 0.95, 2)
+    assert "training.global_batch_size 1024: say training.gradient_accumulation_steps" in whats(found)
+
+
 def test_no_value_can_leave_its_comment(tmp_path):
     found = made(
         tmp_path, NXDT.replace("name: pretrain", 'name: "x\\ntask: masked-lm"\n    trick: "a\\u2028b\\nmodel: {}"')

@@ -9,6 +9,7 @@ import pytest
 from importing_cases import made, whats
 
 from cachekit.errors import RecipeError
+from cachekit.recipe.importing.draft import grouped
 
 START = "python run_{}.py --model_name_or_path bert-base-cased --do_train "
 
@@ -201,3 +202,79 @@ def test_a_file_that_holds_no_arguments_is_refused(tmp_path, text):
     (tmp_path / "args.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(RecipeError, match=r"args\.json"):
         made(tmp_path, "python run_glue.py args.json")
+
+
+def test_texts_that_the_script_joins_are_no_column_of_that_name(tmp_path):
+    several = START.format("classification") + '--dataset_name a/b --text_column_names "title, body"'
+    found = made(tmp_path, several)
+    assert found.recipe.data.text_column == "title"
+    assert "--text_column_names title, body: the script joins them" in whats(found, todo=True)
+    assert recipe(tmp_path, several.replace("title, body", "body")).data.text_column == "body"
+
+
+def test_a_regression_is_told_before_anything_is_used(tmp_path):
+    found = made(tmp_path, START.format("classification") + "--dataset_name a/b --do_regression True")
+    assert "--do_regression: its rows have numbers for labels" in whats(found, todo=True)
+    assert "data.labels" not in whats(found, todo=True)
+
+
+@pytest.mark.parametrize(
+    ("languages", "config", "left"),
+    [("--language de --train_language en", "en", True), ("--language de", "de", False), ("", "en", False)],
+)
+def test_run_xnli_trains_on_its_training_language(tmp_path, languages, config, left):
+    found = made(tmp_path, START.format("xnli") + languages)
+    assert found.recipe.data.config == config
+    assert ("--language de" in whats(found)) == left
+
+
+def test_saving_that_is_switched_off_stays_so(tmp_path):
+    assert recipe(tmp_path, START.format("glue") + "--task_name rte --save_steps -1").training.save_strategy == "no"
+
+
+def test_the_flag_of_an_optimizer_is_the_optimizer(tmp_path):
+    found = made(tmp_path, START.format("glue") + "--task_name rte --optim adamw_8bit --adafactor")
+    assert found.recipe.training.optim == "adafactor"
+    assert "optim" not in whats(found)
+    eight = made(tmp_path, START.format("glue") + "--task_name rte --optim adamw_8bit")
+    assert "adamw_torch in its place: which keeps its state in 32 bits" in whats(eight)
+
+
+@pytest.mark.parametrize(
+    ("launch", "layout"),
+    [
+        ("accelerate launch --num_machines 2 --num_processes 16", (8, 2)),
+        ("accelerate launch --num_processes 8", (8, 1)),
+        ("torchrun --nnodes 2 --nproc_per_node 16", (16, 2)),
+    ],
+)
+def test_workers_are_counted_a_node(tmp_path, launch, layout):
+    parallel = recipe(tmp_path, f"{launch} {START.format('glue').removeprefix('python ')} --task_name rte").parallel
+    assert (parallel.data_parallel_size, parallel.nodes) == layout
+
+
+def test_a_number_of_nodes_that_may_change_is_told(tmp_path):
+    found = made(tmp_path, f"torchrun --nnodes=2:4 {START.format('glue').removeprefix('python ')} --task_name rte")
+    assert "--nnodes 2:4: a recipe has one number of nodes" in whats(found)
+
+
+def test_steps_that_are_a_share_of_all(tmp_path):
+    line = START.format("glue") + "--task_name rte --eval_strategy steps --eval_steps 0.1 --save_steps 0.25"
+    known = recipe(tmp_path, line + " --max_steps 90").training
+    assert (known.eval_steps, known.save_steps, known.save_strategy) == (9, 23, "steps")
+    found = made(tmp_path, line)
+    assert (found.recipe.training.eval_strategy, found.recipe.training.save_strategy) == ("epoch", "epoch")
+    assert "--eval_steps 0.1, --save_steps 0.25: a recipe counts steps" in "\n".join(grouped(found.notes))
+
+
+def test_a_number_of_steps_that_is_none_is_left_out(tmp_path):
+    found = made(tmp_path, START.format("glue") + "--task_name rte --eval_strategy steps --eval_steps often")
+    assert found.recipe.training.eval_strategy == "epoch"
+    assert "training.eval_steps often: a recipe cannot say this" in whats(found)
+
+
+def test_a_token_of_a_text_is_no_secret(tmp_path):
+    line = START.format("translation") + "--dataset_name wmt16 --source_lang en --target_lang ro"
+    found = made(tmp_path, line + " --forced_bos_token deu_Latn --hub_token something")
+    assert "--forced_bos_token deu_Latn: no field" in whats(found)
+    assert "--hub_token: a secret" in whats(found)

@@ -102,3 +102,10 @@ def test_any_text_is_read_and_what_calls_a_script_becomes_a_recipe_that_loads(te
     calls = example_calls.calls(text)
     if any(call.script in SCRIPTS for call in calls):
         load_text(example_scripts.convert(text, "x", Path("nowhere")).text("x"))
+
+
+def test_what_an_argument_of_the_script_is_by_default(tmp_path):
+    text = "MODEL=${1:-roberta-base}\npython run_glue.py --model_name_or_path $MODEL --task_name rte --seed ${2}\n"
+    found = made(tmp_path, text)
+    assert found.recipe.model.id == "roberta-base"
+    assert "--seed ${2}" in whats(found)

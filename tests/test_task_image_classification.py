@@ -286,6 +286,16 @@ def test_sizes_that_cannot_be_are_refused(tmp_path):
     assert "as wide as high" in refused.value.cause
 
 
+@pytest.mark.parametrize("kind", ["resnet", "efficientnet", "vit"])
+def test_checkpointing_that_a_model_does_not_have_is_refused(tmp_path, kind):
+    wanted = image_job(tmp_path, tiny(), kind, "vit", gradient_checkpointing=True)
+    if kind == "vit":
+        assert work_of(wanted)
+        return
+    with pytest.raises(RecipeError, match=f"training.gradient_checkpointing is true, but a {kind} model"):
+        work_of(wanted)
+
+
 @pytest.mark.feature("K1")
 def test_the_size_is_in_the_key_and_the_images_are_not(tmp_path):
     from cachekit.actions.prepare import prepare

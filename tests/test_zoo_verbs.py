@@ -172,7 +172,10 @@ def test_the_zoo_is_right():
         ("training: {doc_stride: 4}\n", "training.doc_stride means nothing to text-classification"),
         ("expect: [{instance: trn1.3xlarge, source: x}]\n", "expect.instance trn1.3xlarge is unknown"),
         ("parallel: {tensor_parallel_size: 5}\n", "the model's num_attention_heads is 12"),
-        ("model: {id: google/electra-base-discriminator}\ntask: causal-lm\ndata: {id: x}\n", "is not for causal-lm"),
+        ("model: {id: google/electra-base-discriminator}\ntask: translation\ndata: {id: x}\n", "not for the task tra"),
+        ("model: {id: google/vit-base-patch16-224}\n", "the task text-classification: a vit model reads images"),
+        ("task: image-classification\n", "not for the task image-classification: a bert model reads texts"),
+        ("model: {id: gpt2}\n", "model.config.pad_token_id is missing"),
         ("model: {id: bert-base-uncased, config: {hidden_size: 100}}\n", "hidden_size 100 cannot be shared"),
         ("data: {id: x/y}\n", "does not say its labels"),
         (
@@ -194,6 +197,14 @@ def test_what_is_wrong_with_a_recipe(command, work, text, said):
     assert said in answer.json["findings"][0]["problem"]
     assert answer.json["error"]["code"] == "bad-recipe"
     assert "WRONG  broken.yaml: " in command("zoo", "check", "broken.yaml", code=2).out
+
+
+def test_what_a_model_is_rarely_used_for_is_a_note(command, work):
+    model = "model: {id: gpt2, config: {pad_token_id: 0}}\n"
+    (work / "own.yaml").write_text(f"name: own\n{model}data: {{id: x, labels: [a, b]}}\n")
+    found = command("zoo", "check", "own.yaml", "-f", "json").json
+    assert (found["status"], found["findings"][0]["note"]) == ("ok", True)
+    assert "does not name text-classification" in found["findings"][0]["problem"]
 
 
 def test_all_files_are_checked_though_one_is_wrong(command, work):

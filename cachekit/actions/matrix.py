@@ -20,6 +20,7 @@ from cachekit.recipe import Recipe, yamltext
 from cachekit.recipe.tasks import TASKS
 
 LARGEST = 4 << 20  # bytes
+SECTIONS = frozenset({"model", "data", "training", "parallel", "compiler", "environment"})
 
 # The list's names where they are not ours.
 TASK_NAMES = {
@@ -99,15 +100,21 @@ def _ours(item: Any, where: str, path: Path) -> Entry:
     if isinstance(item, str):
         item = {"recipe": item}
     if not isinstance(item, dict) or not isinstance(item.get("recipe"), str) or set(item) - {"recipe", "set", "name"}:
-        raise RecipeError(f"{where} is {json.dumps(item, default=str)[:80]}", cause="expected recipe, and set")
+        raise RecipeError(
+            f"{where} is {json.dumps(item, default=str)[:80]}",
+            cause="expected recipe, and perhaps set and name",
+            hint="compare with `- {recipe: bert, set: {training.max_steps: 10}}`",
+        )
     changes = item.get("set") or {}
     if isinstance(changes, dict):
-        overrides = [f"{name}={_word(value)}" for name, value in changes.items()]
+        overrides = [f"{name}={_word(value)}" for name, value in _each(changes)]
     elif isinstance(changes, list) and all(isinstance(change, str) and "=" in change for change in changes):
         overrides = changes
     else:
         raise RecipeError(
-            f"{where}: set is {json.dumps(changes, default=str)[:80]}", cause="expected fields and values"
+            f"{where}: set is {json.dumps(changes, default=str)[:80]}",
+            cause="expected fields and values",
+            hint="compare with `set: {training.max_steps: 10}`",
         )
     named = item["recipe"]
     # A recipe beside the list is meant from there, wherever the command runs.
@@ -115,6 +122,15 @@ def _ours(item: Any, where: str, path: Path) -> Entry:
     source = str(beside) if beside.suffix in {".yaml", ".yml"} and beside.is_file() else named
     words = " ".join([named, *overrides])
     return Entry(str(item.get("name") or words), source, tuple(overrides))
+
+
+def _each(changes: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Fields and values; of a section as recipes write it each field, for the recipe's other fields stay."""
+    for name, value in changes.items():
+        if name in SECTIONS and isinstance(value, dict):
+            yield from ((f"{name}.{field}", inner) for field, inner in value.items())
+        else:
+            yield name, value
 
 
 def _word(value: Any) -> str:

@@ -46,6 +46,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
             `ingredients.labels_of` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
+    architecture.check_task(recipe, found)
     read = tasks.fields(recipe).training
     for name in ("max_seq_length", "max_target_length"):
         if name in read:

@@ -114,9 +114,6 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
         if expected.instance not in known:
             yield Finding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo instances`")
     entry = zoo.model(loaded.model.id) if loaded.model.id else None
-    if entry is not None and loaded.task not in entry.tasks:
-        able = ", ".join(entry.tasks)
-        yield Finding(where, f"model.id {loaded.model.id} is not for {loaded.task}", f"it is for {able}")
     here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
@@ -124,6 +121,12 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
                       "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
         return
     found = architecture.resolve(loaded)
+    architecture.check_task(loaded, found)
+    if entry is not None and loaded.task not in entry.tasks:
+        # Of somebody's own it is no mistake: Transformers has more than what the registry says people use.
+        able = ", ".join(entry.tasks)
+        problem = f"the registry does not name {loaded.task} among what model.id {loaded.model.id} is for"
+        yield Finding(where, problem, f"it names {able}", note=not name)
     for field in ("max_seq_length", "max_target_length"):
         if field in tasks.fields(loaded).training:
             architecture.check_length(found, getattr(loaded.training, field), field)

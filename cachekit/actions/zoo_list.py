@@ -72,7 +72,7 @@ def rows(topic: str, wanted: Filter) -> list[Row]:
             able = ", ".join(other for other, names in FILTERS.items() if name in names)
             raise UsageError(f"{topic} have nothing that {option} could choose by", hint=f"it chooses among {able}")
     if wanted.task and wanted.task not in TASKS:
-        near = get_close_matches(wanted.task, TASKS, 1, 0.4)
+        near = get_close_matches(wanted.task, TASKS, 1, 0.6)
         raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")
     for name in wanted.prices:
         zoo.instance(name)

@@ -71,6 +71,8 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
         if near
         else (f"one of {', '.join(choices)}" if choices else f"correct {dotted(path)}")
     )
+    if path in {("model",), ("data",)} and isinstance(value, str):
+        hint = f"say {path[0]}: {{id: {value}}}"
     return RecipeError(f"{places.where(path)}: {dotted(path)} is {value!r}", cause=expected, hint=hint)
 
 

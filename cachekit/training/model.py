@@ -148,11 +148,19 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     if type(config) not in auto._model_mapping:  # noqa: SLF001 - the library asks so itself, and has no other way
         raise RecipeError(
             f"Transformers has no {config.model_type} model for {job.recipe.task}",
+            cause="model.id (or model.path) and task do not go together",
             hint="choose another model; `cachekit zoo models` says what each is fine-tuned for",
         )
     classes = auto._model_mapping[type(config)]  # noqa: SLF001
     if isinstance(classes, list | tuple):  # DeiT has two, and the second has no loss
         config.architectures = [classes[0].__name__]
+    made = classes[0] if isinstance(classes, list | tuple) else classes
+    if job.recipe.training.gradient_checkpointing and not made.supports_gradient_checkpointing:
+        raise RecipeError(
+            f"training.gradient_checkpointing is true, but a {config.model_type} model cannot make its layers' "
+            "results a second time",
+            hint="--set training.gradient_checkpointing=false",
+        )
     if job.recipe.model.from_config:
         return auto.from_config(config, **options)
     with loading(job):

@@ -23,7 +23,10 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "compiler": ("name", "flags", "options"),
 }
 # By their names, and by how they look. `s3_prefix_key` is a place: its value is not shown, and it is called no secret.
-_SECRET = re.compile(r"(TOKEN|API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(TOKEN|API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|PASSWORD|PASSWD|CREDENTIALS)$(?<!_(BOS|EOS|PAD|UNK|SEP|CLS)_TOKEN)",
+    re.IGNORECASE,
+)
 _PERHAPS = re.compile(r"(KEY|KEY_ID)$", re.IGNORECASE)
 _LOOKS_SECRET = re.compile(
     r"\b(hf|api_org|hf_oauth|ghp|gho|github_pat)_[A-Za-z0-9_]{20,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bsk-[A-Za-z0-9_-]{20,}"
@@ -144,6 +147,8 @@ class Draft:
             place = self.environment if section == "environment" else self.fields.get(section, {})
             if name in place:
                 value = place.pop(name)
+                if name == "eval_steps":
+                    place.pop("eval_strategy", None)  # which has no number of steps now
                 expected = f"; {error.cause}" if error.cause else ""
                 self.drop(f"{section}.{name}", f"a recipe cannot say this{expected}", value)
                 return True

@@ -11,6 +11,7 @@ from cachekit.recipe.importing import known_data
 from cachekit.recipe.importing.draft import Draft
 from cachekit.recipe.importing.example_calls import Call, is_true, plain_value, take
 
+_REGRESSION = "its rows have numbers for labels: a regression, which recipes have no task for"
 # What a folder of images is called where `data.path` is the one around it.
 _FOLDERS = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev", "eval")}
 
@@ -38,6 +39,7 @@ class _Rows:
         for given, field_name in known.DATA.get(script, {}).items():
             if (value := take(self._left, given)) is not None:
                 draft.set(f"data.{field_name}", value)
+        self._joined()
         for given in ("max_train_samples", "max_eval_samples"):
             if (value := take(self._left, given)) is not None:
                 draft.set(f"data.{given}", plain_value(value))
@@ -62,7 +64,11 @@ class _Rows:
             self._of_glue(task)
         elif script == "run_xnli":
             draft.set("data.id", "facebook/xnli")
-            draft.set("data.config", take(left, "language", "train_language") or "en")
+            spoken, trained = take(left, "language"), take(left, "train_language")
+            draft.set("data.config", trained or spoken or "en")
+            if trained and spoken and spoken != trained:
+                why = "a recipe's splits are of one data set: rows to judge by are of the language that it trains on"
+                draft.drop("--language", f"{why}, data.config", spoken)
             self._known("xnli", None)
         elif isinstance(name, str) and name.startswith(("/", ".", "~")):
             draft.set("data.path", name)
@@ -83,11 +89,20 @@ class _Rows:
             if task != "ner":
                 draft.fields["data"].pop("labels", None)  # those of names
 
+    def _joined(self) -> None:
+        """Columns whose texts run_classification.py puts together, `title,body`."""
+        given = self._draft.get("data.text_column")
+        names = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
+        if self._call.script == "run_classification" and len(names) > 1:
+            self._draft.set("data.text_column", names[0])
+            why = "the script joins them into one text; make such a column, or say the second as data.text_pair_column"
+            self._draft.must(f"--text_column_names {given}", why)
+
     def _of_glue(self, task: str) -> None:
         found = known_data.glue(task)
         if not found:
-            why = "its rows have numbers for labels: a regression, which recipes have no task for"
-            self._draft.must(f"--task_name {task}", why if task.lower() == "stsb" else "no task of GLUE that is known")
+            why = _REGRESSION if task.lower() == "stsb" else "no task of GLUE that is known"
+            self._draft.must(f"--task_name {task}", why)
         for name, value in found.items():
             self._draft.set(f"data.{name}", value)
 
@@ -137,6 +152,9 @@ class _Rows:
 
     def _labels(self) -> None:
         draft, task = self._draft, self._draft.task
+        if is_true(take(self._left, "do_regression")):
+            draft.must("--do_regression", _REGRESSION)
+            return
         classes, local = tasks.TASKS[task].has_classes, draft.get("data.train_file") or draft.get("data.path")
         if classes and not (draft.get("data.labels") or draft.get("data.num_labels") or local):
             draft.must("data.labels", "the script counts them in the data; name them, or say data.num_labels")

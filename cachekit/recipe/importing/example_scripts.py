@@ -151,6 +151,8 @@ class _Reader:
         for name, value in known.DEFAULTS.get(script, {}).items():
             draft.set(f"training.{name}", value)
             draft.assumed.add(f"training.{name}")
+        if self._flag("adafactor"):  # TrainingArguments has it win over --optim
+            self._left["optim"] = "adafactor"
         if script in known.DYNAMIC and not {"max_seq_length", "max_length"} & self._left.keys():
             draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
         for name, value in list(self._left.items()):
@@ -184,6 +186,17 @@ class _Reader:
                 draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
             else:
                 draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+        for name in ("eval_steps", "save_steps", "logging_steps"):
+            share = draft.get(f"training.{name}")
+            if not isinstance(share, float) or not 0 < share < 1:
+                continue
+            if isinstance(steps, int):
+                draft.set(f"training.{name}", math.ceil(steps * share))  # TrainerState.compute_steps
+                continue
+            del draft.fields["training"][name]
+            draft.drop(f"--{name}", "a recipe counts steps; this is a share of all, of which the call says none", share)
+            if draft.get(f"training.{name.replace('_steps', '_strategy')}") == "steps":
+                draft.set(f"training.{name.replace('_steps', '_strategy')}", "epoch")
         if draft.get("training.save_steps") is not None:
             draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
 
@@ -196,12 +209,16 @@ class _Reader:
             draft.drop(f"--{given}", "a recipe counts warm-up in steps, not as a share of them", value)
             return
         if name == "optim" and str(plain).startswith("adamw") and plain not in {"adamw_torch", "adamw_torch_fused"}:
-            draft.drop(f"--{given}", "adamw_torch in its place: the same update in another implementation", value)
+            how = "which keeps its state in 32 bits" if "8bit" in plain else "the same update in another implementation"
+            draft.drop(f"--{given}", f"adamw_torch in its place: {how}", value)
             plain = "adamw_torch"
         if name == "eval_strategy" and plain == "steps":
             steps = self._call.arguments.get("eval_steps") or self._call.arguments.get("logging_steps") or 500
             draft.default("training.eval_steps", plain_value(steps))
         if name in {"max_seq_length", "max_target_length"} and isinstance(plain, int) and plain < 0:
+            return
+        if name == "save_steps" and isinstance(plain, int) and plain <= 0:
+            draft.set("training.save_strategy", "no")  # as DefaultFlowCallback has it
             return
         draft.set(f"training.{name}", plain)
         draft.assumed.discard(f"training.{name}")
@@ -230,15 +247,19 @@ class _Reader:
                 draft.set(f"parallel.{field_name}", value)
                 groups *= value if isinstance(value, int) and field_name != "zero_1" else 1
         workers = plain_value(next((options[name] for name in known.WORKERS if name in options), None))
+        nodes = plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
+        if isinstance(nodes, int) and nodes > 1:
+            draft.set("parallel.nodes", nodes)
+            if "num_processes" in options and isinstance(workers, int) and workers % nodes == 0:
+                workers //= nodes  # `accelerate launch` counts those of all machines
+        elif isinstance(nodes, str) and "$" not in nodes:  # `2:4`
+            draft.drop("--nnodes", "a recipe has one number of nodes, parallel.nodes", nodes)
         if isinstance(workers, int) and workers % groups == 0 and workers > 1:
             draft.set("parallel.data_parallel_size", workers // groups)
         elif workers is not None and workers != 1:
             draft.drop(
                 "--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers
             )
-        nodes = plain_value(next((options[name] for name in ("nnodes", "num_machines") if name in options), None))
-        if isinstance(nodes, int) and nodes > 1:
-            draft.set("parallel.nodes", nodes)
         for name, value in options.items():
             if "$" in str(value):
                 draft.drop(f"--{name}", "the file does not say what the variable stands for", value)

@@ -17,6 +17,10 @@ from cachekit.recipe.synonyms import SYNONYMS
 
 _STORES = ("data_store", "model_store", "tokenizer_store")
 _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own shared cache"
+_REASONS = {
+    "training.global_batch_size": "say training.gradient_accumulation_steps: these rows by micro_batch_size and by the "
+    "copies of the model, whose number the flow's code decides",
+}
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
 _NO_SHAPE = frozenset(
     {
@@ -41,6 +45,9 @@ _OTHER_NAMES = {
     "logging_interval": "logging_steps",
     "checkpoint_freq": "save_steps",
     "checkpoint_frequency": "save_steps",
+    "num_keep_checkpoint": "save_total_limit",
+    "beta1": "adam_beta1",
+    "beta2": "adam_beta2",
 }
 
 
@@ -85,7 +92,7 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     _training(tree, draft)
     for path, value in tree.left():
         store = path.startswith(_STORES)
-        draft.drop(path, _PLACE if store else "no field of a recipe stands for it", value)
+        draft.drop(path, _PLACE if store else _REASONS.get(path, "no field of a recipe stands for it"), value)
     return draft
 
 

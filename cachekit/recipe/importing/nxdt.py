@@ -41,6 +41,7 @@ _SCHEDULES = {
     "constantwithwarmup": "constant_with_warmup",
     "polynomialdecayannealing": "polynomial",
 }
+_TRAIN, _VALIDATION = ("data.train_dir", "data.train_path"), ("data.val_dir", "data.val_path")
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
 # Why a path, or all below it, has no field; the longest that fits counts.
 _REASONS = {
@@ -169,21 +170,23 @@ def _layout(tree: Tree, draft: Draft) -> None:
         draft.set("parallel.zero_1", value=True)
     if tree.look("distributed_strategy.virtual_pipeline_model_parallel_size") == 1:
         tree.take("distributed_strategy.virtual_pipeline_model_parallel_size")
-    copies = None
     if devices and int(devices) % (tensor * pipeline) == 0:
-        copies = int(devices) // (tensor * pipeline)
-        draft.set("parallel.data_parallel_size", copies)
+        draft.set("parallel.data_parallel_size", int(devices) // (tensor * pipeline))
     elif devices:
         draft.drop("trainer.devices", "one copy of the model spans several nodes: recipes keep one on a node", devices)
     micro = _whole(tree.number("data.micro_batch_size", "model.micro_batch_size"))
     draft.set("training.per_device_train_batch_size", micro)
     whole = tree.number("data.global_batch_size", "model.global_batch_size")
-    if whole and copies:
-        steps = whole / (micro * copies * nodes)
+    if whole:
+        # A copy may span nodes, as those of the largest models do.
+        steps = whole * tensor * pipeline / (micro * int(devices) * nodes) if devices else 0
         if steps >= 1 and steps == int(steps):
             draft.set("training.gradient_accumulation_steps", int(steps))
         else:
-            draft.drop("data.global_batch_size", "no whole number of micro-batches on each copy", whole)
+            why = (
+                "no whole number of micro-batches on each copy" if devices else "trainer.devices is no number of cores"
+            )
+            draft.drop("data.global_batch_size", why, whole)
 
 
 def _whole(value: float | None) -> int:
@@ -191,7 +194,7 @@ def _whole(value: float | None) -> int:
 
 
 def _data(tree: Tree, draft: Draft) -> None:
-    train, validation = tree.take("data.train_dir", "data.train_path"), tree.take("data.val_dir", "data.val_path")
+    train, validation = tree.take(*_TRAIN), tree.take(*_VALIDATION)
     if isinstance(train, str) and PurePosixPath(train).suffix:
         draft.set("data.train_file", train)
         draft.set("data.validation_file", validation)
@@ -273,7 +276,7 @@ def _optimizer(tree: Tree, draft: Draft) -> None:
 
 def _evaluation(tree: Tree, draft: Draft) -> None:
     every, limit = tree.look("trainer.val_check_interval"), tree.take("trainer.limit_val_batches")
-    if limit == 0:
+    if limit == 0 or (tree.look(*_TRAIN) and not tree.look(*_VALIDATION)):
         tree.take("trainer.val_check_interval")
         draft.set("training.eval_strategy", "no")
     elif isinstance(every, int) and not isinstance(every, bool) and every > 0:

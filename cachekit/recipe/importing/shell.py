@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 _EXPORT = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=")
-_BRACES = re.compile(r"\{([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])([^{}]*))?\}")
+_BRACES = re.compile(r"\{([A-Za-z_]\w*|[1-9]\d*)(\[[@*]\])?(?:(:?[-=])([^{}]*))?\}")
 _SUM = re.compile(r"\(\(\s*(\w+)\s*([+*/-])\s*(\w+)\s*\)\)")
 _PROMPT = re.compile(r"^(?:\$|>>>|!|%)\s*(?=\S)")
 _BEGINS = re.compile(r"^(?:export\s+)?[A-Za-z_]\w*\+?=")
