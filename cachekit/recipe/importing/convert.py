@@ -6,12 +6,12 @@ from pathlib import Path
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import yamltext
-from cachekit.recipe.importing import example_scripts, metaflow, nxdt
+from cachekit.recipe.importing import example_scripts, manifests, metaflow, nxdt
 from cachekit.recipe.importing.draft import Draft
 
 LARGEST = 4 << 20  # bytes; notebooks carry pictures
 KINDS = (
-    "a call of Transformers' examples (run_glue.py ... in a shell script, README or notebook), "
+    "a call of Transformers' examples (run_glue.py ... in a shell script, README, notebook or container's YAML), "
     "a YAML of NeuronX Distributed Training, a YAML of metaflow-trainium"
 )
 
@@ -26,8 +26,10 @@ def convert(path: Path) -> Draft:
         RecipeError: It cannot be read, or is in none of the dialects.
     """
     text = _read(path)
-    if example_scripts.knows(text):
-        return example_scripts.convert(text, path.stem, path.parent)
+    looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    for script in (manifests.shell_text(text), text) if looks_like_yaml else (text,):
+        if example_scripts.knows(script):
+            return example_scripts.convert(script, path.stem, path.parent)
     problem = ""
     try:
         document, _ = yamltext.parse(text, path.name)
@@ -39,7 +41,6 @@ def convert(path: Path) -> Draft:
         return metaflow.convert(document, path.stem)
     if isinstance(document, dict) and {"model", "task"} <= set(document):
         raise RecipeError(f"{path} is a recipe already", hint=f"cachekit plan {path}")
-    looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
     raise RecipeError(
         f"{path} is of no kind that can be turned into a recipe",
         cause=problem if looks_like_yaml and problem else f"known are {KINDS}",
