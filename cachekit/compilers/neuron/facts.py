@@ -70,7 +70,7 @@ NPC_IGNORE_SCRIPT_ERROR = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
 NPC_DUMP_RESULTS = "NEURON_PARALLEL_COMPILE_DUMP_RESULTS"
 TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
-NUM_CORES = "NEURON_RT_NUM_CORES"  # of a process; 0 is all [SDK: neuron-runtime configuration]
+NUM_CORES = "NEURON_RT_NUM_CORES"  # 1 to all of the system, 0 is all [SDK: neuron-runtime configuration]
 # One, or a range, `0-3` [SDK]; lists of both. Under torchrun torch-xla gives each worker one of it, and wants as many
 # as there are workers, each once [torch-xla 2.9: _internal/neuron_utils.py]. TorchNeuron gives a worker the core of its
 # number where this is not set; where it is, a worker that sees several ends with an error [TN: distributed/backend.py].
