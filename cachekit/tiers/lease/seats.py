@@ -179,6 +179,7 @@ class Claimed:
         self._settle = settle
         self._folder = f"{LEASES}/{key}"
         self._path = f"{self._folder}/{owner.id}.json"
+        self._written = 0.0  # when the own claim was last written, or a moment before
 
     def look(self, revision: str = "") -> Seen:
         """List and read the claims."""
@@ -205,6 +206,7 @@ class Claimed:
             self._step_back()
             return None
         mine = mine.next(held=True)
+        self._written = time.monotonic()
         self._write("takes", mine)
         if self._is_beaten(watch, held=True):
             self._step_back()
@@ -230,11 +232,21 @@ class Claimed:
             self._tier.commit(change, self._tier.revision())
 
     def renew(self, held: Found) -> Found | None:
-        """Write the own claim again, unless somebody took it for dead and removed it."""
+        """Write the own claim again, unless somebody took it for dead and removed it.
+
+        Nothing compares: a process that is stopped after its look, and goes on when the claim was removed, would write
+        it once more, and take the lease for its own. So it counts for nothing what was written that late.
+        """
+        began = time.monotonic()
         mine = self.look().mine
         if mine is None or mine.claim is None or held.claim is None:
             return None
-        self._write("renews", held.claim.next())
+        renewed = Write(self._path, encode(held.claim.next()), mine.token)
+        self._tier.commit(changing("renews", self._key, [renewed]), self._tier.revision())
+        if time.monotonic() - self._written > self._seconds:
+            self._step_back()
+            return None
+        self._written = began
         return self.look().mine
 
     def _write(self, what: str, mine: Claim) -> None:
