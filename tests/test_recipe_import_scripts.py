@@ -189,9 +189,10 @@ def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
     assert "label_names" in whats(found)
 
 
-def test_a_file_of_arguments_that_is_not_there_is_asked_for_unless_another_call_says_all(tmp_path):
+@pytest.mark.parametrize("name", ["lost.json", "~nobody-here/lost.json", "x" * 300 + "lost.json"])
+def test_a_file_of_arguments_that_is_not_there_is_asked_for_unless_another_call_says_all(tmp_path, name):
     with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
-        made(tmp_path, "python run_glue.py lost.json")
+        made(tmp_path, f"python run_glue.py {name}")
     assert "beside the file" in caught.value.hint
     both = "python run_glue.py lost.json\n" + START.format("glue") + "--task_name cola"
     assert recipe(tmp_path, both).data.config == "cola"

@@ -7,6 +7,7 @@ Their arguments are those of `TrainingArguments` and of three small classes in e
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from pathlib import Path, PurePosixPath
@@ -57,11 +58,11 @@ def convert(text: str, name: str, folder: Path) -> Draft:
             hint=f"known are {', '.join(f'{script}.py' for script in known.SCRIPTS)}",
         )
     # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
-    useful = [call for call in useful if not call.file or (folder / Path(call.file).expanduser()).is_file()] or useful
+    useful = [call for call in useful if not call.file or os.path.isfile(_place(folder, call.file))] or useful  # noqa: PTH113 - no error for any name
     same = [call for call in useful if call.script == useful[0].script]
     chosen = next((call for call in same if not call.extracts), same[0])
     if chosen.file:
-        chosen.arguments = options_in(folder / Path(chosen.file).expanduser())
+        chosen.arguments = options_in(_place(folder, chosen.file))
     task = known.SCRIPTS[chosen.script]
     draft = Draft(slug(name), f"a call of {chosen.script}.py", task)
     for variable, rounds in chosen.command.rounds.items():
@@ -73,6 +74,10 @@ def convert(text: str, name: str, folder: Path) -> Draft:
             draft.drop(f"line {call.command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
     _Reader(draft, chosen).read()
     return draft
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / os.path.expanduser(name)  # noqa: PTH111 - leaves a user that nobody knows as it is
 
 
 class _Reader:
