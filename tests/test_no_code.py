@@ -23,7 +23,7 @@ for name in {barred!r}:
 
 import builtins, concurrent.futures.thread, marshal  # a restore loads some modules late
 from pathlib import Path
-from cachekit import archive
+from cachekit.store import archive
 from cachekit.compilers import archived
 from cachekit.journal import Journal
 from cachekit.store import Store
