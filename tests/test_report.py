@@ -18,7 +18,7 @@ from report_store import HOSTILE, NOW, Written, fill, train, warm
 from standins import Watched, make_record, publish
 
 import cachekit
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.page import page
 from cachekit.page.charts import bins
 from cachekit.page.draw import nice, word

@@ -21,7 +21,7 @@ from html import unescape
 import pytest
 from report_store import fill
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.page import page
 from cachekit.store import Store
 from cachekit.verbs.report import report

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from cachekit.cli import options, out
-from cachekit.wording import dollars
+from cachekit.text import dollars
 
 NAME = "stats"
 PERIODS = ("day", "week", "month")

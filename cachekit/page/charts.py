@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from cachekit import wording
+from cachekit import text as wording
 from cachekit.page.draw import LETTER, NARROW, PAIRED, both, box, cut, legend, line, nice, section, svg, table, text
 from cachekit.verbs.report import Sizes
 from cachekit.verbs.stats import Figures, Part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from cachekit import wording
+from cachekit import text as wording
 
 WIDE, NARROW = 960, 330  # of drawings, in their own units: pixels on a laptop and on a phone
 PAIRED = 460  # of two beside each other

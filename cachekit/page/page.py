@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from string import Template
 
-from cachekit import __version__, wording
+from cachekit import __version__
+from cachekit import text as wording
 from cachekit.page import charts
 from cachekit.page.draw import section, word
 from cachekit.page.timeline import timeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cachekit import wording
+from cachekit import text as wording
 from cachekit.page.draw import (
     LETTER,
     NARROW,
