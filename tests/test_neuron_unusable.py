@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from doctor_cases import fine, the_problem
 
-from cachekit.actions.open_session import load_config, open_session
 from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, host, presence
 from cachekit.errors import CompilerUnavailableError
+from cachekit.verbs.open_session import load_config, open_session
 
 RECIPE = """
 name: tiny
