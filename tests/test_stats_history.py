@@ -11,13 +11,13 @@ from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from cachekit.actions.trace import trace
 from report_store import NOW, Written, train, warm
 from standins import side_by_side
 
 from cachekit.actions import history as module
 from cachekit.actions.history import folder, history, retire
 from cachekit.actions.stats import stats
-from cachekit.actions.timeline import timeline
 from cachekit.actions.why_run import why_run
 from cachekit.errors import UnknownNameError
 from cachekit.journal import Journal
@@ -98,7 +98,7 @@ def test_a_pipe_in_a_journals_place_is_told_and_not_waited_for(layout):
     os.mkfifo(pipe)
     assert said(layout) == expected
     assert any("99999999T" in problem and "ordinary" in problem for problem in stats(layout).problems)
-    assert timeline(layout).lanes
+    assert trace(layout, "last")["traceEvents"]
     with pytest.raises(UnknownNameError):  # these runs are none of those that `why` explains
         why_run(Store(layout.root, Journal(None, "test")))
 
