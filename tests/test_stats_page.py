@@ -10,10 +10,10 @@ from report_store import HOSTILE, NOW, Written, fill, train, warm
 from standins import Watched
 
 import cachekit
-from cachekit.actions.trace import trace
-from cachekit.actions.warm import warm as warm_action
 from cachekit.journal import Journal
 from cachekit.store.layout import Layout
+from cachekit.verbs.trace import trace
+from cachekit.verbs.warm import warm as warm_action
 
 pytest_plugins = ["cli_session"]
 

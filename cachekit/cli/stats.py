@@ -8,8 +8,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from cachekit.actions.stats import PERIODS
 from cachekit.cli import options, out
+from cachekit.verbs.stats import PERIODS
 from cachekit.wording import dollars
 
 NAME = "stats"
@@ -72,8 +72,8 @@ def command(
 
     Example:  cachekit stats --run last --trace trace.json
     """
-    from cachekit.actions import stats
     from cachekit.errors import UsageError
+    from cachekit.verbs import stats
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if trace and not run:
@@ -86,7 +86,7 @@ def command(
 
     paid = None
     if cost or instance or price:
-        from cachekit.actions import price as prices
+        from cachekit.verbs import price as prices
 
         paid = prices.machine(prices.read(price or []), instance)
     layout = Layout(options.load_config(home).home)
@@ -102,8 +102,8 @@ def command(
         stats_page.write(html, page, stats_page.PAGE)
         out.note(f"wrote {html}: {html.absolute().as_uri()}")
     if trace:
-        from cachekit.actions.trace import trace as made
         from cachekit.cli import stats_page
+        from cachekit.verbs.trace import trace as made
 
         stats_page.write(trace, json.dumps(made(layout, run)), stats_page.TRACE)
         out.note(f"wrote {trace}; open it at https://ui.perfetto.dev or chrome://tracing")
