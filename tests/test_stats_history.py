@@ -52,7 +52,7 @@ def said(layout):
     """What `stats` answers, but for the rounding of sums that are made in another order."""
     document = stats(layout).as_dict()
     parts = {"total": document["total"]} | {
-        f"{kind} {part['name']}": part["figures"] for kind in ("recipes", "tiers", "days") for part in document[kind]
+        f"{kind} {part['name']}": part["figures"] for kind in ("recipes", "tiers", "periods") for part in document[kind]
     }
     return {
         name: {figure: round(value, 1) if isinstance(value, float) else value for figure, value in found.items()}
