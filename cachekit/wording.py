@@ -14,6 +14,15 @@ def plain(words: str) -> str:
     return re.sub(CONTROL, lambda found: found[0].encode("unicode_escape").decode("ascii"), words)
 
 
+def printable(words: str, longest: int = 512) -> str:
+    """Words of a stranger's file on one line: what does not print is spelled out, and what is too long is cut."""
+    if len(words) > longest:
+        words = words[:longest] + "…"
+    if words.isprintable():
+        return words
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """A number of things: 1 graph, 3 graphs."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
