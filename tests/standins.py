@@ -27,7 +27,7 @@ from msgspec import structs
 from cachekit import config
 from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, precision

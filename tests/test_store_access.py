@@ -14,7 +14,7 @@ from cachekit.verbs.warm import warm
 
 pytest_plugins = ["cli_session"]
 
-VERBS = ["ls", "plan tiny.yaml", "warm tiny.yaml", "stats", "verify --quick", "gc --max-size 0", "pin --list", "report"]
+VERBS = ["ls", "plan tiny.yaml", "warm tiny.yaml", "stats", "verify --quick", "gc --max-size 0", "pin --list"]
 
 
 @pytest.fixture

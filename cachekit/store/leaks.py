@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from cachekit.wording import printable
+from cachekit.text import one_line
 
 SHOWN = 20  # paths that are kept for people
 COUNTED = 5_000  # distinct ones that are told apart
@@ -84,7 +84,7 @@ class Scanner:
     def owners(self, *names: str) -> None:
         """Take the names of a file's owner and group."""
         if len(self._users) < COUNTED:
-            self._users.update(printable(name) for name in names if name not in NOBODIES)
+            self._users.update(one_line(name) for name in names if name not in NOBODIES)
 
     def body(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
         """Look through a file's bytes, as far as the limits go."""
@@ -94,7 +94,7 @@ class Scanner:
         if left > 0:
             for piece in pieces:
                 seen += len(piece)
-                tail = self._look(tail + piece, printable(name), last=seen >= size)
+                tail = self._look(tail + piece, one_line(name), last=seen >= size)
                 if seen >= left or len(self._found) >= COUNTED:
                     break
         self._left -= seen
@@ -140,6 +140,6 @@ class Scanner:
 
     def _add(self, path: str, where: str) -> None:
         if len(self._found) < COUNTED:
-            path = printable(path, LONGEST)
+            path = one_line(path[:LONGEST])
             self._found.setdefault(path, where)
-            self._users.update(printable(user) for user in _USER.findall(path))
+            self._users.update(one_line(user) for user in _USER.findall(path))

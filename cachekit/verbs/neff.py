@@ -8,11 +8,10 @@ from typing import Any
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
-from cachekit.compilers.neuron.neff.container import module_in
+from cachekit.compilers.neuron.neff.container import module_in, printable
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.store import Store
 from cachekit.store.record import Record
-from cachekit.wording import printable
 
 LOOKED_AT = 256 << 20  # bytes of NEFFs that `show` reads
 LOOKED_INTO = 1_000  # and NEFFs, each of which takes a millisecond

@@ -55,7 +55,7 @@ COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment
 PARALLEL_COMPILE = "neuron_parallel_compile"
 NPC_PARALLEL_OPTION = "--num_parallel"
 NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
-NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
+NEURON_LS = presence.NEURON_LS  # likewise
 NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
 # Processes that show that something compiles on this host [LOG; ON cleanup.py looks for the first].
 COMPILER_PROCESSES = ("neuronx-cc", "walrus_driver", "hlo2penguin", "neuron_parallel_compile")

@@ -15,7 +15,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
-from cachekit.wording import printable
+from cachekit.text import one_line
 
 CHUNK = 1 << 18  # bytes read at once
 GZIP = b"\x1f\x8b"
@@ -65,6 +65,11 @@ class Header(Struct, frozen=True):
     def algorithm(self) -> str:
         """What the digest was made with, as hashlib names it."""
         return facts.NEFF_DIGESTS[self.package_version]
+
+
+def printable(words: str, longest: int = 512) -> str:
+    """Words of a file on one line: what does not print is spelled out, and what is too long is cut."""
+    return one_line(words if len(words) <= longest else words[:longest] + "…")
 
 
 def _text(field: bytes) -> str:

@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.neff.container import NeffError
+from cachekit.compilers.neuron.neff.container import NeffError, printable
 from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member
-from cachekit.wording import printable
 
 MOST_NAMES = 1_000  # subgraphs or features that are told apart; real files have two and a dozen
 MOST_NOTES = 20

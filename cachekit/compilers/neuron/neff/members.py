@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload
-from cachekit.wording import printable
+from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, printable
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 20  # bytes given out at once
