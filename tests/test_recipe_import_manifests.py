@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from importing_cases import made, whats
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.manifests import shell_text
+from cachekit.recipe.convert.manifests import shell_text
 
 JOB = """\
     apiVersion: v1

@@ -9,7 +9,7 @@ import pytest
 from importing_cases import made, whats
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.draft import grouped
+from cachekit.recipe.convert.draft import grouped
 
 START = "python run_{}.py --model_name_or_path bert-base-cased --do_train "
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from importing_cases import made, whats
 
 from cachekit.recipe import load_text
-from cachekit.recipe.importing import example_calls, example_scripts
-from cachekit.recipe.importing.example_arguments import SCRIPTS
-from cachekit.recipe.importing.shell import commands
+from cachekit.recipe.convert import command, examples
+from cachekit.recipe.convert.example_arguments import SCRIPTS
+from cachekit.recipe.convert.shell import commands
 
 SWITCHES = """\
     #!/bin/bash
@@ -99,9 +99,9 @@ def test_so_they_do_over_several_lines_and_through_a_variable(words, indent):
 ), max_size=30).map(" ".join))  # fmt: skip
 def test_any_text_is_read_and_what_calls_a_script_becomes_a_recipe_that_loads(text):
     list(commands(text))
-    calls = example_calls.calls(text)
+    calls = command.calls(text)
     if any(call.script in SCRIPTS for call in calls):
-        load_text(example_scripts.convert(text, "x", Path("nowhere")).text("x"))
+        load_text(examples.convert(text, "x", Path("nowhere")).text("x"))
 
 
 def test_what_an_argument_of_the_script_is_by_default(tmp_path):

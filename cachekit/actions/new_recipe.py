@@ -8,8 +8,8 @@ from pathlib import Path
 from cachekit import zoo
 from cachekit.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
 from cachekit.recipe import Recipe, load_text
-from cachekit.recipe.importing import convert
-from cachekit.recipe.importing.draft import Draft, Note
+from cachekit.recipe.convert import convert
+from cachekit.recipe.convert.draft import Draft, Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def command(
     Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """
     from cachekit.actions.new_recipe import new_recipe
-    from cachekit.recipe.importing.draft import grouped
+    from cachekit.recipe.convert.draft import grouped
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if target is not None and target.exists() and not force:

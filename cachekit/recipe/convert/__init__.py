@@ -4,7 +4,7 @@ One module a dialect. Each reads text and fills a `Draft`; what no field of a re
 reason.
 """
 
-from cachekit.recipe.importing.convert import convert
-from cachekit.recipe.importing.draft import Draft
+from cachekit.recipe.convert.detect import convert
+from cachekit.recipe.convert.draft import Draft
 
 __all__ = ["Draft", "convert"]

@@ -15,9 +15,9 @@ from typing import Any
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
-from cachekit.recipe.importing import example_arguments as known
-from cachekit.recipe.importing.draft import Draft, lora_fields, slug
-from cachekit.recipe.importing.example_calls import (
+from cachekit.recipe.convert import example_arguments as known
+from cachekit.recipe.convert.draft import Draft, lora_fields, slug
+from cachekit.recipe.convert.command import (
     Call,
     calls,
     is_true,
@@ -26,7 +26,7 @@ from cachekit.recipe.importing.example_calls import (
     plain_value,
     take,
 )
-from cachekit.recipe.importing.example_rows import read_rows
+from cachekit.recipe.convert.rows import read_rows
 from cachekit.recipe.schema import Training
 
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import yamltext
-from cachekit.recipe.importing import example_scripts, manifests, metaflow, nxdt
-from cachekit.recipe.importing.draft import Draft
+from cachekit.recipe.convert import examples, manifests, metaflow, nxdt
+from cachekit.recipe.convert.draft import Draft
 
 LARGEST = 4 << 20  # bytes; notebooks carry pictures
 KINDS = (
@@ -28,8 +28,8 @@ def convert(path: Path) -> Draft:
     text = _read(path)
     looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
     for script in (manifests.shell_text(text), text) if looks_like_yaml else (text,):
-        if example_scripts.knows(script):
-            return example_scripts.convert(script, path.stem, path.parent)
+        if examples.knows(script):
+            return examples.convert(script, path.stem, path.parent)
     problem = ""
     try:
         document, _ = yamltext.parse(text, path.name)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.shell import ShellCommand, commands
+from cachekit.recipe.convert.shell import ShellCommand, commands
 
 _SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
 DEEPEST = 3  # shells in shells

@@ -6,10 +6,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.importing import example_arguments as known
-from cachekit.recipe.importing import known_data
-from cachekit.recipe.importing.draft import Draft
-from cachekit.recipe.importing.example_calls import Call, is_true, plain_value, take
+from cachekit.recipe.convert import example_arguments as known
+from cachekit.recipe.convert import known_data
+from cachekit.recipe.convert.draft import Draft
+from cachekit.recipe.convert.command import Call, is_true, plain_value, take
 
 _REGRESSION = "its rows have numbers for labels: a regression, which recipes have no task for"
 # What a folder of images is called where `data.path` is the one around it.

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.draft import Draft, slug
-from cachekit.recipe.importing.trees import Tree
+from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.tree import Tree
 
 _CONFIG = {
     "num_layers": "num_hidden_layers",

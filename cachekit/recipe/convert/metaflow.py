@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.importing import known_data
-from cachekit.recipe.importing.draft import Draft, slug
-from cachekit.recipe.importing.trees import Tree
+from cachekit.recipe.convert import known_data
+from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.tree import Tree
 from cachekit.recipe.schema import Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
 
