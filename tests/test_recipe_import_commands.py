@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from importing_cases import made, whats
 
-from cachekit.actions.new_recipe import new_recipe
 from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import command, examples
 from cachekit.recipe.convert.tables import tables
+from cachekit.verbs.new_recipe import new_recipe
 
 CALL = "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"
 

@@ -47,8 +47,8 @@ def command(
 
     Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """
-    from cachekit.actions.new_recipe import new_recipe
     from cachekit.recipe.convert.draft import grouped
+    from cachekit.verbs.new_recipe import new_recipe
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if bool(words) is (source is not None):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit import zoo
+from cachekit.recipe import zoo
 from cachekit.recipe.schema import TaskName
 
 
