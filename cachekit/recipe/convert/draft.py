@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
+from cachekit.recipe.convert import placeholder
 from cachekit.recipe.load import load_text
-from cachekit.recipe.schema import Data, Lora, Model, Parallel, Training
+from cachekit.recipe.schema import Data, Model, Parallel, Training
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "model": Model.__struct_fields__,
@@ -38,8 +39,7 @@ SHORTEST = 6  # characters of a secret; `USE_TOKEN=1` is none
 LONGEST = 60  # characters of a value that a note quotes
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Something of the source that the recipe does not say, or says in another way.
 
     Attributes:
@@ -56,8 +56,7 @@ class Note:
         return f"{self.what}: {self.why}"
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A recipe in the making.
 
     Attributes:
@@ -121,8 +120,12 @@ class Draft:
             source: The file that it was made from, for the first line.
 
         Raises:
-            RecipeError: No recipe can be made of it.
+            RecipeError: No recipe can be made of it, or a field's value is a placeholder.
         """
+        said = {f"{section}.{name}": value for section, one in self.fields.items() for name, value in one.items()}
+        said |= {f"environment.{name}": value for name, value in self.environment.items()}
+        hint = "put the values in their places, or leave out what holds them and say it in the recipe"
+        placeholder.refuse({"name": self.name, **said}.items(), source, hint)
         self._leave_what_the_task_ignores()
         for _ in range(100):
             text = self._render(source)
@@ -138,8 +141,8 @@ class Draft:
     def _leave_what_the_task_ignores(self) -> None:
         for section, names in tasks.not_read(self.task).items():
             for name in [name for name in self.fields.get(section, {}) if name in names]:
-                value = self.fields[section].pop(name)
-                self.drop(f"{section}.{name}", f"{self.task} does not read it", value)
+                if (value := self.fields[section].pop(name)) is not None:
+                    self.drop(f"{section}.{name}", f"{self.task} does not read it", value)
 
     def _leave_what_is_refused(self, error: RecipeError) -> bool:
         """Take out the field that an error of the loader names."""
@@ -219,8 +222,3 @@ def _folded(words: str) -> Iterable[str]:
 def slug(words: str, otherwise: str = "imported") -> str:
     """A recipe's name out of any words."""
     return re.sub(r"[^a-z0-9._-]+", "-", words.lower()).strip("-._")[:80].strip("-._") or otherwise
-
-
-def lora_fields() -> tuple[str, ...]:
-    """The names that LoRA's part of a recipe has."""
-    return Lora.__struct_fields__

@@ -1,6 +1,6 @@
 """The YAML of the Metaflow examples on Trainium: `data_store`, `tokenizer_store`, `model_store`, `training`.
 
-Source: github.com/outerbounds/metaflow-trainium, `config.yaml` of each of its flows.
+What its names stand for is in `registry/conversions.yaml`.
 """
 
 from __future__ import annotations
@@ -9,46 +9,15 @@ import re
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.importing import known_data
-from cachekit.recipe.importing.draft import Draft, slug
-from cachekit.recipe.importing.trees import Tree
+from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.tables import data_fields, tables
+from cachekit.recipe.convert.tree import Tree
 from cachekit.recipe.schema import Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
 
 _STORES = ("data_store", "model_store", "tokenizer_store")
 _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own shared cache"
-_REASONS = {
-    "training.global_batch_size": "say training.gradient_accumulation_steps: these rows by micro_batch_size and by the "
-    "copies of the model, whose number the flow's code decides",
-}
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
-_NO_SHAPE = frozenset(
-    {
-        "architectures",
-        "model_type",
-        "move_model_to_device",
-        "selective_checkpoint_enabled",
-        "sequence_parallel_enabled",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    }
-)
-_OTHER_NAMES = {
-    "tensor_parallel_degree": "tensor_parallel_size",
-    "tp_size": "tensor_parallel_size",
-    "pipeline_parallel_degree": "pipeline_parallel_size",
-    "use_zero_1": "zero_1",
-    "use_zero1": "zero_1",
-    "grad_accum_usteps": "gradient_accumulation_steps",
-    "steps_this_run": "max_steps",
-    "logging_interval": "logging_steps",
-    "checkpoint_freq": "save_steps",
-    "checkpoint_frequency": "save_steps",
-    "num_keep_checkpoint": "save_total_limit",
-    "beta1": "adam_beta1",
-    "beta2": "adam_beta2",
-}
 
 
 def knows(document: Any) -> bool:
@@ -70,13 +39,13 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     _architecture(tree, draft)
     data = tree.take("data_store.hf_dataset_name", "data_store.dataset_name")
     draft.task = "causal-lm" if _GENERATES.search(f"{model} {kind}") else "text-classification"
-    if draft.task == "causal-lm" and isinstance(data, str) and "prompt_column" in known_data.known(data):
+    if draft.task == "causal-lm" and isinstance(data, str) and "prompt_column" in data_fields(data):
         draft.task = "instruction-tuning"
     draft.drop("the task", f"the file does not say it; {draft.task}, as model and data suggest")
     if isinstance(data, str):
         draft.set("data.id", data)
         draft.set("data.config", tree.take("data_store.hf_dataset_config", "data_store.hf_dataset_config_name"))
-        for field_name, value in known_data.known(data).items():
+        for field_name, value in data_fields(data).items():
             if field_name not in tasks.not_read(draft.task)["data"]:
                 draft.set(f"data.{field_name}", value)
     else:
@@ -92,7 +61,8 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     _training(tree, draft)
     for path, value in tree.left():
         store = path.startswith(_STORES)
-        draft.drop(path, _PLACE if store else _REASONS.get(path, "no field of a recipe stands for it"), value)
+        reason = tables().metaflow.reasons.get(path, "no field of a recipe stands for it")
+        draft.drop(path, _PLACE if store else reason, value)
     return draft
 
 
@@ -104,7 +74,7 @@ def _architecture(tree: Tree, draft: Draft) -> None:
     shapes = {
         name: value
         for name, value in config.items()
-        if name not in _NO_SHAPE and value is not None and not isinstance(value, list | dict)
+        if name not in tables().metaflow.shapeless and value is not None and not isinstance(value, list | dict)
     }
     for name in (*shapes, "architectures", "model_type", "transformers_version"):
         tree.take(f"model_architecture.{name}")
@@ -119,6 +89,7 @@ def _training(tree: Tree, draft: Draft) -> None:
     if tree.look("training.use_mix_precision") in (True, 1):
         tree.take("training.use_mix_precision")
         draft.set("training.bf16", value=True)
+    names = {**SYNONYMS["parallel"], **SYNONYMS["training"], **tables().metaflow.names}
     fields = (*Training.__struct_fields__, *Parallel.__struct_fields__)
     # What has a recipe's own name first: `max_steps` is the training's, `steps_this_run` a part of it.
     for path, value in sorted(tree.left(), key=lambda one: one[0].partition(".")[2] not in fields):
@@ -126,7 +97,7 @@ def _training(tree: Tree, draft: Draft) -> None:
         if section not in {"training", "train", "parallel"} or "." in given:
             continue
         name = given.replace("-", "_")
-        name = _OTHER_NAMES.get(name) or SYNONYMS["training"].get(name) or SYNONYMS["parallel"].get(name) or name
+        name = names.get(name, name)
         if name in Training.__struct_fields__ and name not in {"lora", "output_dir"}:
             if (other := draft.get(f"training.{name}")) is not None and other != value:
                 draft.drop(path, f"training.{name} is said twice; {other} is taken", tree.take(path))

@@ -1,4 +1,4 @@
-"""A YAML document that is taken apart field by field: what nobody takes is what could not be carried over."""
+"""Settings of another tool that are taken apart one by one: what nobody takes is what could not be carried over."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 _REFERENCE = re.compile(r"\$\{(\.?[A-Za-z_][\w.]*)\}")
-_WHOLE = re.compile(r"^\$\{(\.?[A-Za-z_][\w.]*)\}$")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+LONGEST_NUMBER = 40  # digits
 DEEPEST = 10  # references to references
 
 
 class Tree:
-    """A document of nested mappings.
+    """A document of nested mappings, or the options of a command.
 
     Args:
         document: Plain values.
@@ -24,12 +25,9 @@ class Tree:
 
     def has(self, path: str) -> bool:
         """Whether something stands at a path, null too."""
-        found: Any = self._document
-        for part in path.split("."):
-            if not isinstance(found, dict) or part not in found:
-                return False
-            found = found[part]
-        return True
+        parent, _, name = path.rpartition(".")
+        found = self._at(parent) if parent else self._document
+        return isinstance(found, dict) and name in found
 
     def look(self, *paths: str) -> Any:
         """The value at the first of these paths that has one, references resolved; it stays there."""
@@ -43,29 +41,27 @@ class Tree:
         """The same, and none of them is left."""
         value = self.look(*paths)
         for path in paths:
-            self._leaves.pop(path, None)
-            for leaf in [leaf for leaf in self._leaves if leaf.startswith(f"{path}.")]:
+            for leaf in [leaf for leaf in self._leaves if leaf == path or leaf.startswith(f"{path}.")]:
                 del self._leaves[leaf]
         return value
 
     def number(self, *paths: str) -> int | float | None:
         """The same, if it is a number; what is none stays there."""
-        value = self.look(*paths)
-        if isinstance(value, str):
-            try:
-                value = float(value) if re.search(r"[.eE]", value) else int(value)
-            except ValueError:
-                return None
+        value = plain(self.look(*paths))
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         self.take(*paths)
         return value
 
-    def left(self) -> Iterator[tuple[str, Any]]:
+    def flag(self, name: str) -> bool:
+        """Whether a flag is given and on; it is taken."""
+        return is_true(self.take(name))
+
+    def left(self) -> list[tuple[str, Any]]:
         """What nobody took: paths and values; empty ones say nothing."""
-        for path, value in self._leaves.items():
-            if value is not None and value not in ("", [], {}):
-                yield path, value
+        return [
+            (path, value) for path, value in self._leaves.items() if value is not None and value not in ("", [], {})
+        ]
 
     def _at(self, path: str) -> Any:
         found: Any = self._document
@@ -84,7 +80,7 @@ class Tree:
         for _ in range(DEEPEST):
             if not isinstance(value, str) or "${" not in value:
                 return value
-            if whole := _WHOLE.match(value):
+            if whole := _REFERENCE.fullmatch(value):
                 value = target(whole[1])
                 continue
             filled = _REFERENCE.sub(lambda match: str(target(match[1])), value)
@@ -100,3 +96,20 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, f"{path}.{name}" if path else str(name))
     else:
         yield path, value
+
+
+def plain(value: Any) -> Any:
+    """A word as the number, truth value or nothing that it spells; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if value.lower() in words:
+        return words[value.lower()]
+    if len(value) > LONGEST_NUMBER or not _NUMBER.fullmatch(value):
+        return value
+    return int(value) if value.lstrip("+-").isdecimal() else float(value)
+
+
+def is_true(value: Any) -> bool:
+    """Whether a flag is on."""
+    return value is True or str(value).lower() in {"true", "1", "yes", "y", "t"}

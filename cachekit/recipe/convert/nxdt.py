@@ -1,7 +1,6 @@
 """A configuration of NeuronX Distributed Training: `trainer`, `distributed_strategy`, `data`, `model`.
 
-Source of the names: AWS's "NxD Training configuration" (awsdocs-neuron, libraries/nxd-training) and the YAMLs in
-github.com/aws-neuron/neuronx-distributed-training, examples/conf.
+What its names stand for is in `registry/conversions.yaml`.
 """
 
 from __future__ import annotations
@@ -11,66 +10,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.draft import Draft, slug
-from cachekit.recipe.importing.trees import Tree
+from cachekit.recipe.convert import placeholder
+from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.tables import tables
+from cachekit.recipe.convert.tree import Tree
 
-_CONFIG = {
-    "num_layers": "num_hidden_layers",
-    "hidden_size": "hidden_size",
-    "num_attention_heads": "num_attention_heads",
-    "num_kv_heads": "num_key_value_heads",
-    "num_query_groups": "num_key_value_heads",
-    "ffn_hidden_size": "intermediate_size",
-    "intermediate_size": "intermediate_size",
-    "max_position_embeddings": "max_position_embeddings",
-    "rope_theta": "rope_theta",
-    "vocab_size": "vocab_size",
-    "layernorm_epsilon": "rms_norm_eps",
-}
-# NxD joins layers that Transformers' models have one by one.
-_MODULES = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
-_SCHEDULES = {
-    "linearannealingwithwarmup": "linear",
-    "linear": "linear",
-    "cosineannealing": "cosine",
-    "cosine": "cosine",
-    "constant": "constant",
-    "constantwithwarmup": "constant_with_warmup",
-    "polynomialdecayannealing": "polynomial",
-}
 _TRAIN, _VALIDATION = ("data.train_dir", "data.train_path"), ("data.val_dir", "data.val_path")
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
-# Why a path, or all below it, has no field; the longest that fits counts.
-_REASONS = {
-    "exp_manager": "how a run is logged and kept: no part of a recipe",
-    "exp_manager.resume_if_exists": "say it when training: cachekit train --resume auto",
-    "exp_manager.resume_from_checkpoint": "NxD's own format; model.path wants weights as Hugging Face keeps them",
-    "trainer": "no field of a recipe stands for it",
-    "trainer.num_sanity_val_steps": "nothing is evaluated before training",
-    "trainer.limit_test_batches": "every row is judged once, or none",
-    "distributed_strategy.sequence_parallel": "how tensor parallelism is done: decided with tensor_parallel_size",
-    "distributed_strategy.kv_replicator": "how tensor parallelism is done: decided with tensor_parallel_size",
-    "distributed_strategy.virtual_pipeline_model_parallel_size": "recipes have plain pipelines",
-    "distributed_strategy": "a layout that recipes have no field for",
-    "model.encoder_seq_length": "training.max_seq_length is what a batch has",
-    "model.fusions": "the compiler's and the model library's own choice",
-    "model.activations_checkpoint_granularity": "gradient_checkpointing is for whole layers",
-    "model.activations_checkpoint_recompute": "gradient_checkpointing is for whole layers",
-    "model.optim.capturable": "reaches Nvidia's GPUs only",
-    "model.do_layer_norm_weight_decay": "Transformers' choice: none on norms and biases",
-    "model": "a choice of NxD's model code, which a recipe's model does not have",
-    "model_alignment_strategy.sft.packing": "the task decides it",
-    "model_alignment_strategy.peft": "how adapters are saved: no part of a recipe",
-    "precision": "training.bf16 computes in 16 bits, with weights and their updates in 32",
-    "compiler_cache_url": "cachekit says where the cache lies",
-    "defaults": "other files that this one begins with, which are not read: what they say is missing here",
-    "data": "NxD's own data loader",
-    "data.packing": "the task decides it",
-    "data.use_sft_style_data_module": "the task decides it",
-}
 _RUNTIME = "a setting of Neuron's runtime that reaches no graph; say it in environment where you need it"
 
 
@@ -85,10 +31,12 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     """Make a draft of a configuration.
 
     Raises:
-        RecipeError: It trains on preferences, which recipes have no task for.
+        RecipeError: It trains on preferences, which recipes have no task for, or its name is a placeholder.
     """
     tree = Tree(document)
-    draft = Draft(slug(str(tree.take("name") or name)), "a configuration of NeuronX Distributed Training")
+    named = tree.take("name")
+    placeholder.refuse([("name", named)], "the configuration", "put the values in their places")
+    draft = Draft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
     tree.take("exp_manager.name")
     draft.task = _task(tree)
     _model(tree, draft)
@@ -105,7 +53,7 @@ def convert(document: dict[str, Any], name: str) -> Draft:
 def _reason(path: str) -> str:
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
-        if reason := _REASONS.get(".".join(parts[:end])):
+        if reason := tables().nxdt.reasons.get(".".join(parts[:end])):
             return reason
     return _RUNTIME if len(parts) == 1 else "no field of a recipe stands for it"
 
@@ -150,7 +98,7 @@ def _model(tree: Tree, draft: Draft) -> None:
         draft.drop("model_source", "NxD's own model code; its sizes are those of no config.json", "megatron")
         return
     config = {}
-    for given, meant in _CONFIG.items():
+    for given, meant in tables().nxdt.config.items():
         if (value := tree.number(f"model.{given}")) is not None:
             config[meant] = value
     if config:
@@ -267,7 +215,7 @@ def _optimizer(tree: Tree, draft: Draft) -> None:
             draft.drop("model.optim.name", "adamw_torch in its place", optimizer)
     schedule = tree.take("model.optim.sched.name")
     if isinstance(schedule, str):
-        meant = _SCHEDULES.get(schedule.lower().replace("_", ""))
+        meant = tables().nxdt.schedules.get(schedule.lower().replace("_", ""))
         if meant:
             draft.set("training.lr_scheduler_type", meant)
         else:
@@ -300,8 +248,9 @@ def _adapter(tree: Tree, draft: Draft) -> None:
         lora["bias"] = bias
     modules = tree.take(f"{base}.target_modules")
     if isinstance(modules, list) and modules:
-        lora["target_modules"] = [name for module in modules for name in _MODULES.get(module, (module,))]
-        if any(module in _MODULES for module in modules):
+        joined = tables().nxdt.modules
+        lora["target_modules"] = [name for module in modules for name in joined.get(module, (module,))]
+        if any(module in joined for module in modules):
             draft.drop(f"{base}.target_modules", "joined layers, which Transformers' models have one by one", modules)
     if tree.look(f"{base}.lora_verbose") is not None:
         tree.take(f"{base}.lora_verbose")
