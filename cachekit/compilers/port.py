@@ -15,9 +15,16 @@ from msgspec import Struct, field
 from cachekit.errors import UsageError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.leaks import Leaks, of_archive, of_file
 from cachekit.store.record import File, Module, Record
 
 Sink = Callable[[dict[str, Any]], None]
+
+# What `Adapter.describe` says of a file's state.
+VERIFIED = "verified"  # whole, and understood
+DAMAGED = "damaged"  # its bytes are not those that were written
+UNKNOWN = "unknown"  # of no kind that is known here: nothing can be said about its bytes
+ABSENT = "absent"  # no file, or none that can be read
 
 
 class Blob(Protocol):
@@ -628,6 +635,33 @@ class Adapter:
             OSError: A file cannot be read.
         """
         return Judged()
+
+    def describe(self, path: Path) -> dict[str, Any] | None:
+        """What a compiled file says of itself: `state`, `reason`, and whatever else; None where it describes none.
+
+        Args:
+            path: The file, wherever it lies. Whatever it is, nothing is raised.
+        """
+        return None
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """What the files of a record's modules say, for people: fields to show beside each module, by its name.
+
+        Args:
+            modules: The modules.
+            path: Where a file of them lies.
+        """
+        return {}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What a file of a record would tell strangers.
+
+        Args:
+            file: The file, as its module names it.
+            path: Where it lies.
+            archive: It is an archive of a whole warm.
+        """
+        return of_archive(path) if archive else of_file(path)
 
     def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
         """Sentences about one ingredient that differs in two records; none where its values speak for themselves.

@@ -26,7 +26,7 @@ class Registered(Struct, frozen=True):
     prefix: str
 
 
-# In the order in which `auto` asks who is here. Adapters are loaded when they are asked: their code costs time at a start.
+# In the order in which `auto` asks who is here. Adapters are loaded when they are asked: each costs time at a start.
 ADAPTERS = (
     Registered("neuron-native", "cachekit.compilers.neuron.known", "torchneuron-"),
     Registered("neuron", "cachekit.compilers.neuron.known", "neuronxcc-"),
@@ -37,7 +37,7 @@ NAMES = tuple(sorted(one.name for one in ADAPTERS))
 
 @cache
 def adapter(name: str) -> Adapter:
-    """The adapter of a compiler; one without any opinion where nobody here knows it, as of a later cachekit's record."""
+    """The adapter of a compiler; one without any opinion where nobody here knows it: a later cachekit may."""
     for one in ADAPTERS:
         if one.name == name:
             found: Adapter = import_module(one.module).ADAPTERS[name]

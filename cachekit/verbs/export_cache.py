@@ -13,7 +13,7 @@ from cachekit.compilers.port import ForeignCache, Restored
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.store import Store, Summary
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.record import Record
+from cachekit.store.record import Module, Record
 from cachekit.verbs.inspect import find
 
 
@@ -110,10 +110,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
             if module.name in done:
                 continue
             try:
-                with ExitStack() as reading:
-                    done[module.name] = caches[record.directory].put(
-                        module, lambda file, to=reading: to.enter_context(store.reading(file)).path, folder, dry_run=dry_run
-                    )
+                done[module.name] = _put(store, caches[record.directory], module, folder, dry_run=dry_run)
             except IntegrityError as error:
                 damaged.append((module.name, error.cause or error.message))
             except OSError as error:
@@ -123,6 +120,11 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
     whole = tuple((name, reason) for name, reason in damaged if name not in done)
     keys_of = tuple(record.key for record in records)
     return Exported(folder, dry_run, tuple(sorted(done.items())), whole, keys_of)
+
+
+def _put(store: Store, cache: ForeignCache, module: Module, folder: Path, *, dry_run: bool) -> Restored:
+    with ExitStack() as reading:
+        return cache.put(module, lambda file: reading.enter_context(store.reading(file)).path, folder, dry_run=dry_run)
 
 
 def _cache_of(record: Record) -> ForeignCache:

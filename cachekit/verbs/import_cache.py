@@ -1,8 +1,8 @@
 """Import a compiler's own cache that was made without cachekit: its finished units, and a report of the rest.
 
-Such a cache has no recipe, so its modules become records of their own, one a compiler version, named `import`. Their key
-is made of the compiler's folder and the modules' names. No plan hits them; they make the modules visible, exportable, and
-shared: a later warm that makes the same bytes stores them once.
+Such a cache has no recipe, so its modules become records of their own, one a compiler version, named `import`. Their
+key is made of the compiler's folder and the modules' names. No plan hits them; they make the modules visible,
+exportable, and shared: a later warm that makes the same bytes stores them once.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ def _take(
         if taken.harvest is None:
             return taken, "", 0
         record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
-        tell({"event": "import.storing", "compiler": group.directory, "modules": len(taken.names), "bytes": record.size})
+        what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
+        tell({"event": "import.storing", **what})
         store.publish(record, taken.harvest.files)
     return taken, record.key, record.size
 

@@ -1,8 +1,8 @@
 """Fetch modules by their names, without a record: from a cache that optimum-neuron or a copy filled.
 
-Only finished modules are taken whose files are whole; they become records as an import makes them. Where a record of the
-cache names a file, that vouches for its bytes; elsewhere the digest that the cache knows, and the graph's own. What is
-small and the same in hundreds of modules (flags, the empty mark) comes once. An interrupted run is gone on with.
+Only finished modules are taken whose files are whole; they become records as an import makes them. Where a record of
+the cache names a file, that vouches for its bytes; elsewhere the digest that the cache knows, and the graph's own. What
+is small and the same in hundreds of modules (flags, the empty mark) comes once. An interrupted run is gone on with.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class _Looked:
 
 
 @holding
-def pull_modules(
-    session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False
-) -> list[Outcome]:
+def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
     """Fetch modules, each from the nearest shared cache that has it finished.
 
     Args:

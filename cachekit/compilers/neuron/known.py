@@ -14,6 +14,8 @@ from typing import Any
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node
 from cachekit.errors import CachekitError
+from cachekit.store.archive import Stored
+from cachekit.store.leaks import Leaks, of_archive
 from cachekit.store.record import File, Module, Record
 
 FLAGS = "compiler.flags"
@@ -107,6 +109,28 @@ class XlaAdapter(_Neuron):
         compiler, _, name = module.name.partition("/")
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
+    def describe(self, path: Path) -> dict[str, Any] | None:
+        """What a NEFF says of itself."""
+        from cachekit.compilers.neuron import describe
+
+        return describe.file(path)
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """What the NEFF of each module says."""
+        from cachekit.compilers.neuron import describe
+
+        found = describe.modules(modules, path)
+        return {module.name: {"neff": found.get(module.name)} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What a NEFF would tell, whose parts are packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        if file.path == facts.NEFF:
+            with suppress(neff.NeffError, OSError):
+                return neff.read(path).leaks
+        return super().leaks(file, path, archive=archive)
+
     def explain_module(
         self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
     ) -> Explained | None:
@@ -154,6 +178,23 @@ class NativeAdapter(_Neuron):
         from cachekit.compilers.neuron import facts
 
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """How many graphs are in each archive."""
+        return {module.name: {"neffs": len([*self.foreign_cache.units(module, path)])} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What the graphs of an archive would tell, each of which is packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        def packed(stored: Stored) -> Leaks | None:
+            if not stored.name.endswith(facts.NATIVE_SUFFIX):
+                return None
+            with suppress(neff.NeffError):
+                return neff.read(path, part=neff.Part(stored.offset, stored.size)).leaks
+            return Leaks()
+
+        return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""

@@ -244,6 +244,7 @@ def _pour(source: BinaryIO, target: BinaryIO, name: str) -> tuple[str, int]:
 
 # Into a live root
 
+
 def check_module(module: Module) -> tuple[str, str]:
     """The compiler's folder and the module's, of a module that may be put into a live root.
 
