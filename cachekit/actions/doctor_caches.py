@@ -16,8 +16,7 @@ from cachekit.actions.doctor import Finding
 from cachekit.actions.doctor_folders import age, poor
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
-from cachekit.tiers import chain, select
-from cachekit.tiers.chain import Link
+from cachekit.tiers.address import Link, make, needs_network, parse
 
 SKEW = 300.0  # seconds; S3 refuses requests that are 15 minutes off
 TIMEOUT = 4.0  # seconds for a question
@@ -33,17 +32,17 @@ def caches(config: Config) -> Iterator[Finding]:
     if not links:
         yield Finding("ok", "no shared cache is named")
     for link in links:
-        if _is_offline() and select.needs_network(link):
+        if _is_offline() and needs_network(link):
             yield Finding("unknown", f"{link.name}: not asked, {_is_offline()} is set")
             continue
         try:
-            tier = select.make(link)
+            tier = make(link)
             tier.revision()
         except CachekitError as error:
             said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
             yield Finding("problem", said, error.hint, _making(link))
             continue
-        if not select.needs_network(link):
+        if not needs_network(link):
             folder = _folder(link)
             if link.writable and not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
                 run = f"sudo chmod g+ws {shlex.quote(str(folder))}"
@@ -60,7 +59,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 def offline(config: Config) -> Iterator[Finding]:
     """Left over from an experiment, such a variable makes every shared cache silently absent."""
-    remote = [link.name for link in _links(config) if select.needs_network(link)]
+    remote = [link.name for link in _links(config) if needs_network(link)]
     wrong = False
     for name in OFFLINE:
         value = os.environ.get(name, "").strip().lower()
@@ -123,7 +122,7 @@ def lock_file(_: Config) -> Iterator[Finding]:
 
 
 def _links(config: Config) -> tuple[Link, ...]:
-    return chain.parse(config.cache, config.tiers)[1:]
+    return parse(config.cache, config.tiers)[1:]
 
 
 def _folder(link: Link) -> Path:
@@ -131,7 +130,7 @@ def _folder(link: Link) -> Path:
 
 
 def _making(link: Link) -> str:
-    if select.needs_network(link) or _folder(link).exists():
+    if needs_network(link) or _folder(link).exists():
         return ""
     return f"mkdir -p -m 2775 {shlex.quote(str(_folder(link)))}"
 

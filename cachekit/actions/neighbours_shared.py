@@ -16,7 +16,7 @@ from cachekit.key import key_of, nearest
 from cachekit.record import DamagedRecordError
 from cachekit.store import Store
 from cachekit.tiers import document, layout
-from cachekit.tiers.deadline import parallel
+from cachekit.tiers.budget import each
 from cachekit.tiers.port import Entry, Tier
 from cachekit.tiers.remote import Remote
 
@@ -160,7 +160,7 @@ class _Seen:
                 found.append(known)
 
         with self._remote.call() as tier:
-            parallel([partial(one, entry, tier) for entry in entries], LANES, f"{self._remote.name}: read")
+            each([partial(one, entry, tier) for entry in entries], LANES)
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
         """Look for a nearer one; returns the keys of those that were remembered wrongly."""

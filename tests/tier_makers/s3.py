@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from s3_server import s3_server, use
+from s3_tier import open_s3
 
 from cachekit.tiers.port import Tier
-from cachekit.tiers.s3 import S3Tier
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
     with s3_server() as server, pytest.MonkeyPatch.context() as patch:
         use(patch, server.environment())
-        yield partial(S3Tier, f"s3://{server.bucket}/team/cache")
+        yield partial(open_s3, f"s3://{server.bucket}/team/cache")
