@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from s3_server import s3_server, use
 
-from cachekit.tiers.objectstore import ObjectTier
-from cachekit.tiers.objectstore.s3 import S3
-from cachekit.tiers.port import ABSENT, Change, Limits, Upload, Write
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.s3 import S3
+from cachekit.remotes.port import ABSENT, Change, Limits, Upload, Write
 
 SHORT = Limits(connect=0.3, read=0.3, commit=0.4)
 QUIET = [].append  # tells nobody

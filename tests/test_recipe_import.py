@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 import pytest
@@ -10,34 +9,33 @@ from cli_session import the_error
 from conftest import real_dir
 from importing_cases import made, whats
 
-from cachekit.actions.new_recipe import new_recipe
 from cachekit.errors import RecipeError
 from cachekit.recipe import load, load_text, tasks
+from cachekit.verbs.new_recipe import new_recipe
 
 pytest_plugins = ["cli_session"]
 GLUE = """\
     #!/bin/bash
-    export TASK_NAME=mrpc
-    MODEL=${MODEL:-bert-base-cased}
+    cd ~/transformers
+    export TOKENIZERS_PARALLELISM=false
     export NEURON_CC_FLAGS="--model-type=transformer --cache_dir=/tmp/x"
     export WANDB_API_KEY=sEcReT123
-    ARGS=(
-      --max_seq_length 128   # short
-      --per_device_train_batch_size 32
-    )
-    STEPS=$((4 * 5))
     neuron_parallel_compile torchrun --nproc_per_node=2 run_glue.py --model_name_or_path $MODEL --max_steps 10
+    if [ -d /tmp/mrpc ]; then
+      rm -r /tmp/mrpc
+    fi
     XLA_USE_BF16=1 torchrun --nproc_per_node=2 \\
       --master_port 1234 \\
       examples/run_glue.py \\
-      --model_name_or_path $MODEL \\
-      --task_name $TASK_NAME \\
+      --model_name_or_path bert-base-cased \\
+      --task_name mrpc \\
       --do_train --do_eval \\
-      "${ARGS[@]}" \\
-      --learning_rate 2e-5 --logging_steps=$STEPS \\
+      --max_seq_length 128 --per_device_train_batch_size 32 \\
+      # --learning_rate 5e-5 \\
+      --learning_rate 2e-5 --logging_steps=20 \\
       --num_train_epochs 3 \\
-      --output_dir "/tmp/$TASK_NAME/" --hub_token hf_abcdefghijklmnopqrstuvwxyz \\
-      --overwrite_output_dir --weird "a b" --cool_factor $UNSET 2>&1 | tee log.txt
+      --output_dir "/tmp/mrpc/" --hub_token hf_abcdefghijklmnopqrstuvwxyz \\
+      --overwrite_output_dir --weird "a b" 2>&1 | tee log.txt
 """
 
 
@@ -55,10 +53,10 @@ def test_a_shell_script_around_run_glue(tmp_path):
     assert recipe.parallel.data_parallel_size == 2
     assert (recipe.compiler.name, recipe.compiler.flags) == ("neuron", ("--model-type=transformer",))
     left = whats(found)
-    for what in ("--weird a b", "--cool_factor $UNSET", "--cache_dir=/tmp/x", "--hub_token: a secret", "WANDB_API_KEY"):
+    for what in ("--weird a b", "TOKENIZERS_PARALLELISM false", "--cache_dir=/tmp/x", "--hub_token: a secret"):
         assert what in left
+    assert "WANDB_API_KEY: a secret" in left
     assert "neuron_parallel_compile" in left
-    assert "TASK_NAME" not in left
     assert "do_train" not in left, "what a training does in any case"
     for secret in ("sEcReT123", "hf_abcdefghijklmnopqrstuvwxyz"):
         assert secret not in found.text + left
@@ -129,14 +127,12 @@ def test_every_script_becomes_a_recipe_of_its_task(tmp_path, task):
     assert set(COMMANDS) | {"instruction-tuning"} == set(tasks.TASKS), "a new task needs a line here"
 
 
-def test_a_readme_and_a_notebook_are_read(tmp_path):
+def test_a_command_in_a_readme_is_read(tmp_path):
     text = """
         # How to train
 
         Based on the script [`run_glue.py`](https://github.com/huggingface/transformers/blob/main/examples/run_glue.py).
-        It is run as run_glue.py or as run_ner.py is.
-
-        Don't panic: here's the command (it's "easy"):
+        if you like, it is run as run_glue.py or as run_ner.py is. Don't panic: here's the command (it's "easy"):
 
         ```bash
         $ python run_qa.py \\
@@ -146,13 +142,6 @@ def test_a_readme_and_a_notebook_are_read(tmp_path):
         It's done. Another one: `python run_plm.py --model_name_or_path x`.
     """
     assert made(tmp_path, text, "README.md").recipe.data.id == "squad_v2"
-    cells = [
-        {"cell_type": "markdown", "source": ["python run_clm.py"]},
-        {"cell_type": "code", "source": ["!python run_ner.py \\\n", "  --model_name_or_path bert-base-cased \\\n",
-                                         "  --train_file rows.json\n"]},
-    ]  # fmt: skip
-    found = made(tmp_path, json.dumps({"cells": cells}), "x.ipynb")
-    assert (found.recipe.task, found.recipe.data.train_file.endswith("rows.json")) == ("token-classification", True)
 
 
 def test_what_must_be_added_is_said_first(tmp_path):
@@ -323,6 +312,15 @@ def test_no_value_can_leave_its_comment(tmp_path):
 
 
 # The command line
+
+
+def test_zoo_new_takes_a_command_line_or_a_file(command):
+    words = ("torchrun", "--nproc_per_node=2", "run_glue.py", "--model_name_or_path", "gpt2", "--task_name", "mrpc")
+    document = command("zoo", "new", "-f", "json", "--", *words).json
+    assert load_text(document["text"]).parallel.data_parallel_size == 2
+    assert document["source"] == "torchrun --nproc_per_node=2 run_glue.py --model_name_or_path gpt2 --task_name mrpc"
+    for both in ((), ("--from", "train.sh", "--", *words)):
+        assert the_error(command("zoo", "new", *both, code=2))[0] == "usage"
 
 
 def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):

@@ -9,7 +9,7 @@ import pytest
 from importing_cases import made, whats
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.importing.draft import grouped
+from cachekit.recipe.convert.draft import grouped
 
 START = "python run_{}.py --model_name_or_path bert-base-cased --do_train "
 
@@ -93,29 +93,6 @@ def test_a_length_that_the_script_assumes_is_one_that_the_model_has(tmp_path):
     assert recipe(tmp_path, small).training.max_seq_length == 102
 
 
-def test_a_loop_is_one_fine_tune_and_says_so(tmp_path):
-    text = """\
-        for TASK in mrpc sst2 "qqp"; do
-          export TASK_NAME=$TASK
-          python run_glue.py --model_name_or_path bert-base-cased --task_name $TASK_NAME
-        done
-        """
-    found = made(tmp_path, text)
-    assert found.recipe.data.config == "mrpc"
-    assert "for TASK in mrpc sst2 qqp: a recipe is one fine-tune" in whats(found)
-    for one in ("for TASK in mrpc; do true; done\n", "for N in 1 2; do echo $N; done\n"):
-        assert "for " not in whats(made(tmp_path, one + START.format("glue") + "--task_name mrpc"))
-
-
-def test_a_call_that_only_compiles_says_nothing_of_how_long_to_train(tmp_path):
-    text = "neuron_parallel_compile torchrun run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"
-    found = made(tmp_path, f"{text} --max_steps 10 --max_train_samples 128 --learning_rate 1e-5")
-    assert (found.recipe.training.max_steps, found.recipe.data.max_train_samples) == (None, None)
-    assert found.recipe.training.learning_rate == 1e-5
-    assert "--max_steps 10" in whats(found)
-    assert "--max_train_samples 128" in whats(found)
-
-
 @pytest.mark.parametrize("path", ["./rows", "../rows", "/rows"])
 def test_a_data_set_in_a_folder_has_no_splits_by_name(tmp_path, path):
     found = made(tmp_path, START.format("qa") + f"--dataset_name {path} --do_eval")
@@ -190,12 +167,10 @@ def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["lost.json", "~nobody-here/lost.json", "x" * 300 + "lost.json"])
-def test_a_file_of_arguments_that_is_not_there_is_asked_for_unless_another_call_says_all(tmp_path, name):
+def test_a_file_of_arguments_that_is_not_there_is_asked_for(tmp_path, name):
     with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
         made(tmp_path, f"python run_glue.py {name}")
     assert "beside the file" in caught.value.hint
-    both = "python run_glue.py lost.json\n" + START.format("glue") + "--task_name cola"
-    assert recipe(tmp_path, both).data.config == "cola"
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "{", "\udcff", "null", "[" * 100_000])

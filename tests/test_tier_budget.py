@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.errors import BusyError, RemoteError, UncertainError
-from cachekit.tiers.budget import Calls, Progress, Retry, each
+from cachekit.remotes.budget import Calls, Progress, Retry, each
 
 NEVER = threading.Event()
 CALLS = Calls("s3://team")
@@ -118,7 +118,7 @@ def test_a_process_ends_whatever_is_still_under_way():
     code = """
 import threading, sys
 from cachekit.errors import RemoteError
-from cachekit.tiers.budget import Calls
+from cachekit.remotes.budget import Calls
 calls = Calls("s3://team")
 for call in (lambda: calls.run(threading.Event().wait, 0.05, "look"),
              lambda: list(calls.stream(lambda: iter(threading.Event().wait, None), 0.05, "read"))):

@@ -13,7 +13,7 @@ from s3_server import KEY, SECRET, refusal
 from s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.tiers.port import BusyError, Change, Limits, UncertainError, Write
+from cachekit.remotes.port import BusyError, Change, Limits, UncertainError, Write
 
 
 def shown(error: CachekitError) -> str:
@@ -70,9 +70,9 @@ def test_a_process_that_waits_for_a_dead_server_ends(server, name):
         hole.listen(8)
         code = f"""
 from cachekit.errors import RemoteError
-from cachekit.tiers.port import Limits
-from cachekit.tiers.objectstore import ObjectTier
-from cachekit.tiers.objectstore.s3 import S3
+from cachekit.remotes.port import Limits
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.s3 import S3
 tier = ObjectTier(S3(), {name!r}, limits=Limits(0.2, 0.2, 0.2),
                   options=dict(endpoint="http://127.0.0.1:{hole.getsockname()[1]}"))
 try:

@@ -11,8 +11,8 @@ from s3_tier import open_s3
 from tier_makers.seaweedfs import serve
 
 from cachekit.errors import AuthError, CachekitError
-from cachekit.tiers.objectstore.remote import SINGLE
-from cachekit.tiers.port import ABSENT, Change, ConflictError, Upload, Write
+from cachekit.remotes.objectstore.remote import SINGLE
+from cachekit.remotes.port import ABSENT, Change, ConflictError, Upload, Write
 
 pytestmark = pytest.mark.slow
 WRITERS, ROUNDS = 16, 20

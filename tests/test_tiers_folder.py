@@ -16,8 +16,8 @@ from folder_session import listed, own, read
 from tier_processes import ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
 
 from cachekit.errors import CachekitError, RemoteError, UsageError
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import ABSENT, ConflictError, TooLargeError, UncertainError
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import ABSENT, ConflictError, TooLargeError, UncertainError
 
 OLD = time.time() - 2 * 3600
 

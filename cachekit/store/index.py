@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.ordinary import opened
-from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.gate import Gate
 from cachekit.store.layout import Layout
+from cachekit.store.record import DamagedRecordError, Record, decode
 
 
 class Index:

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cachekit import leash
-from cachekit.tiers.objectstore import ObjectTier
-from cachekit.tiers.objectstore.azure import Azure
-from cachekit.tiers.port import Tier
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.azure import Azure
+from cachekit.remotes.port import Tier
 
 AZURITE = os.environ.get("CACHEKIT_AZURITE") or shutil.which("azurite-blob")  # before the environment is cleaned
 ACCOUNT = "devstoreaccount1"
@@ -65,7 +65,7 @@ def make_container(endpoint: str, name: str) -> None:
     date = formatdate(usegmt=True)
     form = "application/octet-stream"
     headers = {"x-ms-date": date, "x-ms-version": "2021-08-06", "Content-Type": form}
-    # Verb, eleven lines of which one is not empty, headers, and the resource, with the account twice: in the emulator's path, too.
+    # Verb, eleven lines of which one is not empty, headers, and the resource: the account is in the emulator's path, too.
     text = "\n".join(["PUT", *[""] * 4, form, *[""] * 6, f"x-ms-date:{date}", "x-ms-version:2021-08-06",
                       f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])  # fmt: skip
     signature = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()

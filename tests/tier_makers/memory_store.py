@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.tiers.objectstore import ObjectTier
-from cachekit.tiers.objectstore.connect import Kind, Stores
-from cachekit.tiers.port import Tier
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.connect import Kind, Stores
+from cachekit.remotes.port import Tier
 
 
 class InMemory(Kind):

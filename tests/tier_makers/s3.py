@@ -11,7 +11,7 @@ import pytest
 from s3_server import s3_server, use
 from s3_tier import open_s3
 
-from cachekit.tiers.port import Tier
+from cachekit.remotes.port import Tier
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from s3_server import KEY, SECRET, make_bucket, use
 from s3_tier import open_s3
 
 from cachekit import leash
-from cachekit.tiers.port import Limits, Tier, Upload
+from cachekit.remotes.port import Limits, Tier, Upload
 
 STARTS = 120.0  # seconds at most
 

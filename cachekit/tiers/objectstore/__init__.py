@@ -1,8 +1,0 @@
-"""Object stores as remotes, over `obstore`: one adapter, and what each service does differently.
-
-Registered by their schemes in `address`: `s3`, `gs`, `az`. A new service is a `Kind` in a module of its own.
-"""
-
-from cachekit.tiers.objectstore.remote import ObjectTier
-
-__all__ = ["ObjectTier"]
