@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 from tier_processes import (
-    KINDS,
+    EVERY,
     count,
     ending,
     is_sealed,
@@ -54,7 +54,7 @@ OUTSIDE = [
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=EVERY)
 def make(request, tmp_path_factory):
     """A function that opens the tier once more; the server lives for the whole module."""
     with serve(request.param, tmp_path_factory.mktemp(request.param)) as opened:

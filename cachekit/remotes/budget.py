@@ -89,7 +89,7 @@ class Progress:
     def __init__(self) -> None:
         self._at = time.monotonic()
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, size: int = 0) -> None:
         """Note that the work goes on."""
         self._at = time.monotonic()
 

@@ -65,7 +65,7 @@ def make_container(endpoint: str, name: str) -> None:
     date = formatdate(usegmt=True)
     form = "application/octet-stream"
     headers = {"x-ms-date": date, "x-ms-version": "2021-08-06", "Content-Type": form}
-    # Verb, eleven lines of which one is not empty, headers, and the resource: the account is in the emulator's path, too.
+    # Verb, eleven lines of which one is not empty, headers, and the resource; the emulator's path has the account, too.
     text = "\n".join(["PUT", *[""] * 4, form, *[""] * 6, f"x-ms-date:{date}", "x-ms-version:2021-08-06",
                       f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])  # fmt: skip
     signature = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()

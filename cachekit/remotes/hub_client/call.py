@@ -74,7 +74,7 @@ class Call(Progress):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def __call__(self, size: int = 0, *_: object) -> None:
+    def __call__(self, size: int = 0) -> None:
         """Note that something moved: so many bytes of its files."""
         super().__call__()
         if size and self.tell is not None and not self.over:
