@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct, field
 
 from cachekit.errors import UsageError
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.leaks import Leaks, of_archive, of_file
@@ -269,6 +270,8 @@ class Compiler(Protocol):
     """The module that the training worker imports; it implements `Runtime`."""
     foreign: tuple[str, ...]
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
+    growth: Growth
+    """How its compile seconds grow with what shapes a job."""
     guest: str
     """The module for a process that is the user's own; it implements `Guest`."""
 
