@@ -10,7 +10,7 @@ from recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 from cachekit.recipe import Recipe, json_schema, tasks, zoo
 from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
-from cachekit.recipe.yamltext import parse
+from cachekit.recipe.yaml_text import parse
 
 
 def whole(error):

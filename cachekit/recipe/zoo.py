@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
 
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -160,7 +160,7 @@ def _document(path: Path) -> Any:
         raise RecipeError(
             f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again"
         ) from error
-    return yamltext.parse(text, str(path))[0]
+    return yaml_text.parse(text, str(path))[0]
 
 
 def _read(path: Path, kind: type[T]) -> T:

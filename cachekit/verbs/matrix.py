@@ -16,7 +16,7 @@ from typing import Any
 
 from cachekit import recipe
 from cachekit.errors import RecipeError
-from cachekit.recipe import Recipe, yamltext, zoo
+from cachekit.recipe import Recipe, yaml_text, zoo
 from cachekit.recipe.tasks import TASKS
 
 LARGEST = 4 << 20  # bytes
@@ -93,7 +93,7 @@ def _parsed(text: str, path: Path) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             raise RecipeError(f"{path} is no JSON", cause=str(error)) from error
-    return yamltext.parse(text, str(path))[0]
+    return yaml_text.parse(text, str(path))[0]
 
 
 def _ours(item: Any, where: str, path: Path) -> Entry:
@@ -136,7 +136,7 @@ def _each(changes: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _word(value: Any) -> str:
     """A value as `--set` reads it, which is YAML; a text that would read as something else is quoted."""
     try:
-        plain = isinstance(value, str) and yamltext.scalar(value, "set") == value
+        plain = isinstance(value, str) and yaml_text.scalar(value, "set") == value
     except RecipeError:
         plain = False
     return str(value) if plain else json.dumps(value, ensure_ascii=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 from cachekit.recipe.convert import command, examples, metaflow, nxdt
 from cachekit.recipe.convert.draft import Draft, slug
 
@@ -51,7 +51,7 @@ def convert(path: Path) -> Draft:
         return examples.convert(calls, slug(path.stem), path.parent)
     problem = ""
     try:
-        document, _ = yamltext.parse(text, path.name)
+        document, _ = yaml_text.parse(text, path.name)
     except RecipeError as error:
         document, problem = None, error.message
     if nxdt.knows(document):
