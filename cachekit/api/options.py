@@ -48,7 +48,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(edited, recipe))
+        return small.in_small(words, partial(edited, recipe))
     return edited(recipe, words) if words else recipe
 
 

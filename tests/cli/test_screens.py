@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.cli import yaml_fold
-<<<<<<< HEAD:tests/test_screens.py
-from cachekit.recipe import yaml_text, zoo
-=======
 from cachekit.recipe import yaml_text, zoo
 from tests.support.cli_session import DEADLINE, environment, publish_record, small_record
->>>>>>> main:tests/cli/test_screens.py
 
 pytest_plugins = ["tests.support.cli_session"]
 
