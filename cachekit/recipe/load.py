@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
+from cachekit import ordinary
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.checks import check_task, check_together
@@ -32,25 +33,39 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             line and field.
         UsageError: An override is malformed.
     """
+    return load_text(read_text(path), overrides, source=str(path), base=path.absolute().parent)
+
+
+def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
+    """The text of a file that somebody names.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have: what is larger is no text of this kind.
+        what: Kind of text, for errors.
+
+    Raises:
+        RecipeError: It is missing, unreadable, a folder, a pipe or a device, too large, or not UTF-8.
+    """
     try:
         if path.is_dir():
-            raise RecipeError(f"{path} is a folder, not a recipe", hint="name the YAML file")
-        raw = path.read_bytes()
+            raise RecipeError(f"{path} is a folder, not a {what}", hint="name the YAML file")
+        with ordinary.opened(path) as source:
+            raw = source.read(most + 1)
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
         ) from error
-    if len(raw) > LARGEST:
-        raise RecipeError(f"{path} is no recipe", cause=f"{len(raw):,} bytes")
+    if len(raw) > most:
+        raise RecipeError(f"{path} is no {what}", cause=f"it has more than {most:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError(f"{path}, line {line}: not UTF-8", hint="save the file as UTF-8") from error
-    return load_text(text, overrides, source=str(path), base=path.absolute().parent)
 
 
 def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None) -> Recipe:

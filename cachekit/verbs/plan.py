@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from cachekit.compilers.explain import explain
@@ -20,10 +21,10 @@ from cachekit.verbs.known import KnownRecords
 from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
+    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
     from cachekit.verbs.akin import Helper
     from cachekit.verbs.estimate import Estimate
-    from cachekit.verbs.price import Price
 
 
 class Plan(Struct, frozen=True):
@@ -113,7 +114,7 @@ class Plan(Struct, frozen=True):
             "expected_seconds": rounded,
             "estimate": self.estimate.as_dict() if self.estimate else None,
             "dollars": price.dollars(seconds) if price else None,
-            "price": price.as_dict() if price else None,
+            "price": msgspec.to_builtins(price),
             "nearest": None
             if self.neighbour is None
             else {
