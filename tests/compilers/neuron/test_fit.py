@@ -4,8 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cachekit.compilers.neuron import facts, fit
 from cachekit.compilers.neuron.adapter import Neuron
@@ -14,7 +12,6 @@ from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.host import Host, target_of
 from cachekit.compilers.neuron.modules import collect
 from cachekit.compilers.neuron.neff import read
-from cachekit.compilers.neuron.neff.watch_name import NameWatch
 from cachekit.compilers.port import Observed
 from cachekit.errors import CompileError, IntegrityError, UsageError
 from cachekit.recipe import zoo
@@ -43,10 +40,6 @@ FOREIGN = {
     "of a chip that nobody knows": ({"target": "v5", "lnc": 1}, "'v5', which is no chip that is known here"),
     "in capitals": ({"target": "Sunda", "lnc": 1}, "'Sunda', which is no chip that is known here"),
     "of two chips": ({"extra": {"kelf-b.json": kelf("cayman")}}, "two targets: sunda and cayman"),
-    "of two chips in one kelf": (
-        {"extra": {"kelf-0.json": b'{"target": "sunda", "target": "cayman"}'}},
-        "two targets: sunda and cayman",
-    ),
     "of a second chip at the end of a large kelf": (
         {"extra": {"kelf-b.json": kelf("cayman", pad="x" * (9 << 20))}},
         "two targets: sunda and cayman",
@@ -242,36 +235,3 @@ def test_a_target_that_is_none_is_refused(said):
         target_of(said, "trn1.2xlarge", None)
     assert "trn1, trn1n, inf2, trn2" in refused.value.hint
     assert target_of("trn2", "trn1.2xlarge", None) == "trn2"
-
-
-# The name that is looked for in a document of any size
-
-DOCUMENTS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["target", "a", "}", '"']), inner, max_size=3)
-    ),
-    max_leaves=10,
-)
-
-
-@given(st.dictionaries(st.sampled_from(["target", "a", '{"target', "\\"]), DOCUMENTS), st.booleans(), st.data())
-def test_a_name_is_found_as_by_a_parser(document, plain, data):
-    raw = json.dumps(document, ensure_ascii=plain).encode("utf-8", "surrogatepass")
-    watch = NameWatch("target")
-    at = 0
-    while at < len(raw):
-        step = data.draw(st.integers(1, 12))
-        watch.feed(raw[at : at + step])
-        at += step
-    expected = [document["target"]] if "target" in document else []
-    assert watch.values == [value if isinstance(value, str) else None for value in expected]
-    assert watch.whole
-
-
-def test_names_that_stand_twice_are_all_seen():
-    watch = NameWatch("target")
-    watch.feed(b'{"target": "a", "x": {"target": "no"}, "targ\\u0065t": 1, "target": ["b"], "target": "c"')
-    assert (watch.values, watch.whole) == (["a", None, None, "c"], False)
-    watch.feed(b"}")
-    assert watch.whole

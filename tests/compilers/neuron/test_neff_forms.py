@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron.neff import read, verify
+from cachekit.compilers.neuron.neff import read, read_header
 from cachekit.compilers.neuron.neff.container import module_in
-from cachekit.compilers.neuron.neff.leaks import SHOWN
+from cachekit.store.leaks import SHOWN
 from tests.compilers.neuron.neuron_files import INFO, KELF, entry, make_neff, pack_neff, tensors, with_tar
 
-RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
 F32 = "float32"
 
@@ -62,12 +62,7 @@ def test_targets_that_nobody_knows_pass_through(write, target, chip):
     ("without", "inputs", "outputs"),
     [
         ((), {"x": (F32, (4, 8), 128)}, {"output0": (F32, (4, 4), 64)}),
-        (("neff.json",), {"x": (F32, (4, 8), 128)}, {"output0": (F32, (4, 4), 64)}),
-        (
-            ("neff.json", "sg00/tensor_map.json", "sg01/tensor_map.json"),
-            {"x": ("", None, 128)},
-            {"output0": ("", None, 64)},
-        ),
+        (("neff.json",), {"x": ("", None, 128)}, {"output0": ("", None, 64)}),
         (("sg00/def.json", "sg01/def.json"), {"x": (F32, (4, 8), None)}, {"output0": (F32, (4, 4), None)}),
     ],
 )
@@ -76,7 +71,7 @@ def test_inputs_and_outputs_come_from_what_there_is(write, without, inputs, outp
     assert (tensors(neff.inputs), tensors(neff.outputs)) == (inputs, outputs)
 
 
-def test_a_graph_without_signatures(write):
+def test_several_outputs_of_one_node(write):
     document = {
         "nodes": [
             {"op": "null", "name": "a", "output_names": ["a"]},
@@ -94,7 +89,7 @@ def test_a_graph_without_signatures(write):
 
 def test_ranks_and_features_of_all_subgraphs(write):
     one = {"#rank_world_size": 2, "neff_features": ["neff_feature_vnc"]}
-    two = {"#rank_world_size": 32, "neff_features": ["collective_has_offset", 7]}
+    two = {"#rank_world_size": 32, "neff_features": ["collective_has_offset"]}
     neff = read(
         write(make_neff(extra={"sg00/def.json": json.dumps(one).encode(), "sg01/def.json": json.dumps(two).encode()}))
     )
@@ -152,8 +147,8 @@ def test_a_name_that_fills_its_field_is_taken_from_the_inside(write):
     """255 bytes hold the beginning of a long path: a module at its end would be another one."""
     name = "/home/ann/" + "d" * 225 + "/MODULE_10918481393192567537+f7f529f3/model.neff"
     path = write(make_neff(name=name))
-    assert verify(path).name == name[:255]
-    assert verify(path).name_is_cut
+    assert read_header(path).name == name[:255]
+    assert read_header(path).name_is_cut
     neff = read(path)
     assert (neff.name, neff.module) == (name, "MODULE_10918481393192567537+f7f529f3")
     bare = read(write(make_neff(name=name, without=["info.json"])))

@@ -1,18 +1,19 @@
-"""What a NEFF would tell the public: paths on the host that compiled it, and the names of people and machines."""
+"""What a file would tell the public: paths on the host that made it, and the names of people and machines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
-from cachekit.compilers.neuron.neff.container import plain
-from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member
+from msgspec import Struct
+
+from cachekit.text import one_line
 
 SHOWN = 20  # paths that are kept for people
 COUNTED = 5_000  # distinct ones that are told apart
 LONGEST = 1_024  # bytes of one path
+SCANNED = 256 << 20  # bytes that are searched, in all
+SCANNED_BINARY = 1 << 20  # and in one member of device code or weights
 # Where people and clusters keep things. Only these count without a file's ending: a name of an operation in debug
 # information ("/layer.3/aten.add") looks like a path as well.
 ROOTS = (
@@ -44,16 +45,14 @@ BINARY = (".bin", ".npy")
 _PUBLIC = re.compile(r"^/usr/|/site-packages/|/dist-packages/")
 
 
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """A path of the host that compiled, and the first place that has it: `header`, or a member's name."""
+class Leak(Struct, frozen=True):
+    """A path of the host that made the file, and the first place that has it: a member's name, or `header`."""
 
     path: str
     where: str
 
 
-@dataclass(frozen=True, slots=True)
-class Leaks:
+class Leaks(Struct, frozen=True):
     """What was found. The paths that say most about people come first, those of installed packages last."""
 
     paths: tuple[Leak, ...] = ()
@@ -65,23 +64,12 @@ class Leaks:
     def __bool__(self) -> bool:
         return bool(self.count or self.users or self.hosts)
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "paths": [{"path": leak.path, "where": leak.where} for leak in self.paths],
-            "count": self.count,
-            "users": list(self.users),
-            "hosts": list(self.hosts),
-            "complete": self.complete,
-        }
-
 
 class Scanner:
     """Looks through a file's words as they pass by."""
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
-        self._limits = limits
-        self._left = limits.scanned
+    def __init__(self) -> None:
+        self._left = SCANNED
         self._found: dict[str, str] = {}
         self._users: set[str] = set()
         self._hosts: set[str] = set()
@@ -93,24 +81,20 @@ class Scanner:
             self._add(text, where)
         self._hosts.update(_HOST.findall(text))
 
-    def member(self, member: Member, pieces: Iterable[bytes]) -> None:
-        """Look through a member's body, as far as the limits go.
-
-        Raises:
-            NeffError: The body cannot be read.
-        """
-        self._owners(member)
-        self.body(member.name, member.size, pieces)
+    def owners(self, *names: str) -> None:
+        """Take the names of a file's owner and group."""
+        if len(self._users) < COUNTED:
+            self._users.update(one_line(name) for name in names if name not in NOBODIES)
 
     def body(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
-        """Look through any file's bytes, as far as the limits go."""
-        left = min(self._left, self._limits.scanned_binary if name.endswith(BINARY) else self._left)
+        """Look through a file's bytes, as far as the limits go."""
+        left = min(self._left, SCANNED_BINARY if name.endswith(BINARY) else self._left)
         seen = 0
         tail = b""
         if left > 0:
             for piece in pieces:
                 seen += len(piece)
-                tail = self._look(tail + piece, plain(name), last=seen >= size)
+                tail = self._look(tail + piece, one_line(name), last=seen >= size)
                 if seen >= left or len(self._found) >= COUNTED:
                     break
         self._left -= seen
@@ -156,10 +140,6 @@ class Scanner:
 
     def _add(self, path: str, where: str) -> None:
         if len(self._found) < COUNTED:
-            path = plain(path, LONGEST)
+            path = one_line(path[:LONGEST])
             self._found.setdefault(path, where)
-            self._users.update(plain(user) for user in _USER.findall(path))
-
-    def _owners(self, member: Member) -> None:
-        if len(self._users) < COUNTED:
-            self._users.update(plain(name) for name in (member.owner, member.group) if name not in NOBODIES)
+            self._users.update(one_line(user) for user in _USER.findall(path))
