@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cachekit.api.options import AnyEntry, Options, Overrides, listed
 from cachekit.recipe import Recipe
-from cachekit.recipe.edit import override_words
+from cachekit.recipe.load import override_words
 from cachekit.store.record import Record
 
 if TYPE_CHECKING:
