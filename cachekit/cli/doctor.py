@@ -41,9 +41,9 @@ def command(
     if quick:
         raise UsageError("--quick goes with --neuron-contract", hint="cachekit doctor --neuron-contract --quick")
     from cachekit.verbs.doctor import examine
-    from cachekit.verbs.doctor_checks import CHECKS
+    from cachekit.verbs.doctor_checks import checks
 
-    found = examine(lambda: options.load_config(home), CHECKS)
+    found = examine(lambda: options.load_config(home), checks())
     out.data(found.as_dict(), human, _quiet)
     return int(not found.good)
 

@@ -17,8 +17,7 @@ from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_folders import age, of_this_environment, own, trouble
+from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
@@ -153,7 +152,7 @@ def failures(_: Config) -> Iterator[Finding]:
 def foreign(_: Config) -> Iterator[Finding]:
     """Modules that another user made: neither their locks nor their failures can be cleared."""
     found = resolve()
-    others = own(found.path) if found.path is not None and _is_folder(found) else 0
+    others = of_others(found.path) if found.path is not None and _is_folder(found) else 0
     if others and found.path is not None:
         who = f"{os.geteuid()}:{os.getegid()}"
         run = f"sudo chown -R {who} {shlex.quote(str(found.path))}"
@@ -213,3 +212,16 @@ def _is_folder(found: Root) -> bool:
 
 def _remove(path: Path) -> str:
     return f"rm {shlex.quote(str(path))}"
+
+
+CHECKS = (
+    Check("neuron-packages", packages),
+    Check("neuron-release", release),
+    Check("neuron-path", path),
+    Check("neuron-flags", options),
+    Check("neuron-root", root),
+    Check("neuron-owner", foreign),
+    Check("neuron-locks", stale),
+    Check("neuron-failures", failures),
+    Check("torchneuron-cache", native),
+)
