@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, host, native
 from cachekit.compilers.neuron.fit import NOTHING, Check
 from cachekit.compilers.neuron.modules import Skipped
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.port import Sink
+from cachekit.compilers.tree import pack
 from cachekit.store import Store, archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
@@ -107,7 +107,7 @@ def _take(store: Store, version: str, root: Path, fresh: dict[str, str], tell: S
         return Group(directory, "", names, (), sum((root / inside).stat().st_size for inside in fresh))
     with store.workspace() as workspace:
         try:
-            harvest = archived.harvest(root, fresh, directory, workspace)
+            harvest = pack(root, fresh, directory, workspace)
         except OSError as error:
             raise store_error(store.layout.home, error) from error
         record = record_of(directory, harvest.modules, name=COMPILER, version=version, graphs=len(fresh))

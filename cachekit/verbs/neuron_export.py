@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers import archived
 from cachekit.compilers.neuron import native, place
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.modules import Restored, check_module, restore
+from cachekit.compilers.tree import check_archive
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.store import Store, Summary
 from cachekit.store.archive import UnsafeArchiveError
@@ -176,7 +176,7 @@ def _check(module: Module) -> None:
         UnsafeArchiveError: It is not.
     """
     if native.is_name(module.name):
-        archived.check(module)
+        check_archive(module)
     else:
         check_module(module)
 
