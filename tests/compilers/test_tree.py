@@ -33,7 +33,7 @@ class Packed:
         self.location = path
 
     def through(self, sink) -> None:
-        sink(self.location.read_bytes())
+        sink(0, memoryview(self.location.read_bytes()))
 
 
 MACHINE = Fingerprint(compiler="pairs", directory="pairs-1", toolchain={}, target={}, soft={}, bf16=False)
