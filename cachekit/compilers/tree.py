@@ -98,7 +98,7 @@ class TreeCompiler:
 
         check_archive(module)
         (blob,) = files
-        return Restored(archive.unpack(blob.location, self.tree(live_root), blob.through))
+        return Restored(size=archive.unpack(blob.location, self.tree(live_root), blob.through))
 
     def compare(self, old: Path, new: Path) -> Compared:
         """Unit by unit, file by file."""

@@ -305,8 +305,7 @@ class Neuron(OnNeuron):
 
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        done = modules.restore(module, [file.path for file in files], live_root, check=self._check)
-        return Restored(done.size, done.reason if done.outcome == "left" else "")
+        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
 
     def _entry(self, live_root: Path, name: str) -> Entry:
         try:

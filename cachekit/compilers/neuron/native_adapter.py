@@ -215,7 +215,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         (blob,) = files
         tree = self.tree(live_root)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
-        return Restored(size)
+        return Restored(size=size)
 
 
 def _unpredictable(machine: host.Host) -> dict[str, str]:
