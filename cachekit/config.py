@@ -63,6 +63,7 @@ class Config(Struct, frozen=True):
         gc_max_size: Bytes that `gc` leaves in the store, where nothing else is said; None is no limit.
         gc_max_age: Seconds after which `gc` removes a record that was not used; None is no limit.
         settings: The same values with their origins.
+        trust_all: Use what anybody may have made. Only a command says so: no file, and no variable.
     """
 
     home: Path
@@ -78,6 +79,7 @@ class Config(Struct, frozen=True):
     gc_max_size: int | None
     gc_max_age: float | None
     settings: tuple[Setting, ...]
+    trust_all: bool = False
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{one.name}={secrecy.shown(one.value)!r}' for one in self.settings)})"

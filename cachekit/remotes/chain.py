@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from cachekit import secrecy
 from cachekit.bypass import bypass
-from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
+from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.journal import Journal
+from cachekit.remotes import trust
 from cachekit.remotes.layout import LOCAL, Place
 from cachekit.store.record import DamagedRecordError, Record
 
@@ -37,6 +38,7 @@ class Link(Struct, frozen=True):
         readable: Hits are taken from it.
         writable: What is new is put there.
         options: Further settings of its table: `endpoint`, `region`.
+        trusted: Its table says to use what lies there, whoever made it.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Link(Struct, frozen=True):
     readable: bool
     writable: bool
     options: Mapping[str, str]
+    trusted: bool = False
 
     def __repr__(self) -> str:
         return f"Link({self.name!r}, {self.address!r}, options={secrecy.shown(self.options)})"
@@ -80,11 +83,10 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
                 cause=f"known are {known}, and addresses: hf://OWNER/NAME, s3://BUCKET/PREFIX, /FOLDER",
                 hint=f'add [tiers.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
-        options = {key: str(value) for key, value in (table or {}).items() if key != "url"}
+        options = {key: str(value) for key, value in (table or {}).items() if key not in {"url", "trust"}}
         address = str(table["url"]) if table else name
-        links.append(
-            Link(name, address, readable="r" in (policy or "r"), writable="w" in (policy or "r"), options=options)
-        )
+        readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
+        links.append(Link(name, address, readable, writable, options, _is_trusted(name, table or {})))
     names = [link.name for link in links]
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
@@ -94,6 +96,16 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             hint="--cache local:rw,NAME:r",
         )
     return tuple(links)
+
+
+def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
+    if table.get("trust", trust.ALL) != trust.ALL:
+        raise UsageError(
+            f"[tiers.{name}]: trust = {table['trust']!r} means nothing",
+            cause=f'the only word is "{trust.ALL}": use what lies there, whoever made it',
+            hint="correct or remove the line",
+        )
+    return "trust" in table
 
 
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
@@ -140,6 +152,7 @@ class Chain:
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
         self._failure: RemoteError | AuthError | None = None
+        self._untrusted: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._remotes)
@@ -213,6 +226,11 @@ class Chain:
                 self.failed(remote, answer.error)
         return found
 
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """Those that this run does not use because somebody else may have made what lies there; a sentence each."""
+        return tuple(f"{name} is not used: {why}" for name, why in self._untrusted.items())
+
     def raise_failure(self) -> None:
         """Raise what the first cache that failed in this run failed with; nothing where none did."""
         if self._failure is not None:
@@ -224,6 +242,8 @@ class Chain:
         if remote.name in self._told:
             return
         self._told.add(remote.name)
+        if isinstance(error, UntrustedError):
+            self._untrusted[remote.name] = error.cause
         self._journal.emit(
             "remote.failed",
             tier=remote.name,
@@ -232,5 +252,6 @@ class Chain:
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
-        kind = "skipped" if isinstance(error, SkippedError) else "refused" if isinstance(error, AuthError) else "failed"
+        kinds = ((SkippedError, "skipped"), (UntrustedError, "untrusted"), (AuthError, "refused"))
+        kind = next((word for cls, word in kinds if isinstance(error, cls)), "failed")
         bypass(self._journal, f"tier-{kind}", remote.name)

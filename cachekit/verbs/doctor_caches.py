@@ -14,7 +14,7 @@ from pathlib import Path
 from cachekit import secrecy
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
-from cachekit.remotes import chain, select
+from cachekit.remotes import chain, select, trust
 from cachekit.remotes.chain import Link
 from cachekit.store import lock_file as locked
 from cachekit.verbs.doctor import Finding
@@ -40,9 +40,13 @@ def caches(config: Config) -> Iterator[Finding]:
         try:
             tier = select.make(link)
             tier.revision()
+            stranger = "" if link.trusted else tier.stranger()
         except CachekitError as error:
             said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
             yield Finding("problem", said, error.hint, _making(link))
+            continue
+        if stranger:
+            yield Finding("problem", f"{link.name}: it is not used: {stranger}", trust.HINT)
             continue
         if not select.needs_network(link):
             folder = _folder(link)

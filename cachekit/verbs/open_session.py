@@ -33,11 +33,16 @@ def load_config(
     compiler: str | None = None,
     wait: float | None = None,
     cache: str | None = None,
+    *,
+    trust_all: bool = False,
 ) -> Config:
     """Settings with these flags."""
+    from msgspec import structs
+
     from cachekit import config
 
-    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    found = config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    return structs.replace(found, trust_all=trust_all)
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -122,6 +127,8 @@ def open_session(
             retire(layout, config.keep_logs)
             prune(layout.logs, config.keep_logs)
         with follow(journal) if follow else nullcontext():
+            if config.trust_all:
+                journal.emit("trust.all")
             try:
                 chain = shared(config, journal, offline=offline)
                 yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
@@ -227,7 +234,8 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
     memory = Layout(config.home).remotes
 
     def remote(link: chain.Link) -> Remote:
-        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+        trusted = link.trusted or config.trust_all
+        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
 
     left = [link for link in links if offline and select.needs_network(link)]
     return chain.Chain(

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.remotes import trust
 from cachekit.remotes.folder.bounded import Point
 from cachekit.remotes.folder.calls import Calls
 from cachekit.remotes.folder.confined import (
@@ -82,6 +83,10 @@ class FolderTier:
                 return ""
 
         return self._calls.do(look)
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the folder's owner, group and mode say, and the modes of those above it."""
+        return self._calls.do(lambda: trust.stranger_in_folder(self._root.path))
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""

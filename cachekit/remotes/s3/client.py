@@ -160,6 +160,11 @@ def _credentials() -> dict[str, Any]:
         raise UsageError(f"the AWS profile {profile!r} cannot be used", cause=type(error).__name__) from None
 
 
+def is_anonymous() -> bool:
+    """Whether requests are sent without a signature, which obstore takes from the environment."""
+    return os.environ.get("AWS_SKIP_SIGNATURE", "").strip().lower() in {"1", "true", "on", "yes", "y", "t"}
+
+
 def _section(path: Path, name: str) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit.errors import RemoteError, TooLargeError
@@ -96,6 +97,10 @@ class S3Tier:
     def revision(self) -> str:
         """Nothing: there are no versions."""
         return ""
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """Nobody but the account knows who may write; who comes without credentials is no user of the account."""
+        return "it is read without credentials (AWS_SKIP_SIGNATURE)" if client.is_anonymous() else ""
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """See the port: a request a file for a few, else pages of a listing, from one wanted name to the next."""
