@@ -19,7 +19,7 @@ import pytest
 
 from cachekit.cli import app, out
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import load
 from cachekit.recipe.ingredients import Fingerprint

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import structs
 from neuron_sdk import PACKAGES, NeuronHost, neuron_host
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.record import Module, Record
 

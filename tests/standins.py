@@ -27,7 +27,7 @@ from msgspec import structs
 from cachekit import config
 from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, precision
@@ -226,7 +226,9 @@ class Watched:
         settings = structs.replace(config.load(flags, environ={}, cwd=TESTS), trust_all=trust_all)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
         memory = self.store.layout.remotes
-        remotes = [Remote(tier, memory, readable="r" in may, writable="w" in may, trusted=trust_all) for tier, may in shared]
+        remotes = [
+            Remote(tier, memory, readable="r" in may, writable="w" in may, trusted=trust_all) for tier, may in shared
+        ]
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 

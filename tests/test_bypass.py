@@ -10,11 +10,10 @@ from msgspec import structs
 from standins import StandIn, Watched, overwrite
 from watched_tiers import Broken
 
-from cachekit.bypass import EVENT, REASONS, bypass, bypassed
 from cachekit.cli.why_text import bypassed as bypassed_text
 from cachekit.compilers import Restored
-from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UsageError
-from cachekit.journal import Journal, read
+from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UntrustedError, UsageError
+from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
 from cachekit.remotes import layout
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.folder import FolderTier
@@ -228,6 +227,13 @@ def tier_refused(scene):
     return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=AuthError), "r")]), require_warm=True)
 
 
+@injects("tier-untrusted")
+def tier_untrusted(scene):
+    return scene.warm(
+        scene.member(shared=[(Broken(scene.tier(), "read", error=UntrustedError), "r")]), require_warm=True
+    )
+
+
 @injects("tier-damaged")
 def tier_damaged(scene):
     other = scene.member("other", shared=[(scene.tier(), "rw")])
@@ -287,7 +293,7 @@ def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     command("warm", "tiny.yaml", "--compiler", "inductor", code=1)
     (path,) = home.glob("v1/journal/*/*.jsonl")
-    assert [event["reason"] for event in read(path) if event["event"] == EVENT] == ["compiler-not-keyed"]
+    assert [event["reason"] for event in read(path) if event["event"] == BYPASS] == ["compiler-not-keyed"]
 
 
 def test_compilers_own_folder_that_cannot_be_used_is_counted(scene):

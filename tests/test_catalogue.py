@@ -14,7 +14,7 @@ from msgspec import structs
 from standins import Watched, leftovers_of, make_record, publish, recipe, side_by_side
 
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, distance, key_of, nearest
 from cachekit.store import Store, Summary, catalogue, store
 from cachekit.store.record import encode, serialise, to_document

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_session import publish, publish_record, small_record, the_error
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.remotes.folder import FolderTier
 from cachekit.store import Store
 from cachekit.verbs.last import Last, remember

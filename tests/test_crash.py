@@ -33,7 +33,7 @@ from standins import (
     until,
 )
 
-from cachekit.journal import read
+from cachekit.events import read
 from cachekit.store.flight import Flight
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm

@@ -9,7 +9,7 @@ from standins import make_record
 
 from cachekit import config
 from cachekit.cli import progress
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store, catalogue, store
 from cachekit.store.record import encode
 from cachekit.verbs.neuron_import import known_modules

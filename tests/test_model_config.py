@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.recipe import architecture, load_text, model_config, zoo
 from cachekit.store import Store
 from cachekit.verbs.plan import plan

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from real_machine import Machine, assert_compiled_nothing
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store, archive
 from cachekit.store.record import File
 

@@ -195,7 +195,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from cachekit.verbs.neuron_import import import_cache
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 
 calls = 0

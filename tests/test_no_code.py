@@ -25,7 +25,7 @@ import builtins, concurrent.futures.thread, marshal  # a restore loads some modu
 from pathlib import Path
 from cachekit.store import archive
 from cachekit.compilers import archived
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.compilers.inductor.adapter import Inductor
 

@@ -4,8 +4,8 @@ import pytest
 from aged_store import DAY, everything, filled, kept, keys
 from standins import Watched, expected, find, make_record, publish, recipe, served
 
-from cachekit.amounts import parse_age, parse_size
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.units import parse_age, parse_size
 from cachekit.verbs.gc import Limits, gc
 from cachekit.verbs.pins import Named, pin, pins, unpin
 from cachekit.verbs.remove import remove

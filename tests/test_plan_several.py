@@ -19,7 +19,7 @@ from cachekit.cli.plan_text import dollars
 from cachekit.compilers.neuron import host
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.config import load as load_config
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.recipe import load, zoo
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.folder import FolderTier

@@ -12,7 +12,7 @@ from report_store import Written, train, warm
 from standins import PATIENCE, Watched, recipe
 
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.recipe import zoo
 from cachekit.remotes.folder import FolderTier
 from cachekit.store.layout import Layout

@@ -15,7 +15,7 @@ from report_store import NOW, Written, train, warm
 from standins import side_by_side
 
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.layout import Layout
 from cachekit.verbs import history as module

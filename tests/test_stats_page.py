@@ -10,7 +10,7 @@ from report_store import HOSTILE, NOW, Written, fill, train, warm
 from standins import Watched
 
 import cachekit
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store.layout import Layout
 from cachekit.verbs.trace import trace
 from cachekit.verbs.warm import warm as warm_action

@@ -14,7 +14,7 @@ from test_neighbours import fill, made_from, others
 from watched_tiers import Broken, Counted
 
 from cachekit.cli import why_text
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.remotes import document
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderTier

@@ -14,7 +14,7 @@ from test_run import TRAIN, User
 from cachekit.cli.why_text import of_run
 from cachekit.compilers.neuron.module_difference import explain
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.record import File, Module
 from cachekit.verbs.train import train

@@ -216,7 +216,7 @@ class Asking(Options):
         Raises:
             StoreError: No temporary folder can be made.
         """
-        from cachekit.journal import Journal
+        from cachekit.events import Journal
         from cachekit.verbs.neuron_contract import neuron_contract
 
         journal = Journal(None, "doctor")

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Optional
 import typer
 
 from cachekit.cli import options, out
+from cachekit.text import dollars
 from cachekit.verbs.stats import PERIODS
-from cachekit.wording import dollars
 
 NAME = "stats"
 SHOWN = 8  # rows of a table, for people

@@ -22,10 +22,10 @@ def parse_size(text: object) -> int:
     Raises:
         ValueError: It is none.
     """
-    number, unit = _split(text, "size")
+    number, unit = _split(text, "a number of bytes, or a size like 500MB or 2GiB")
     factor = _BYTES.get(unit.upper())
     if factor is None:
-        raise ValueError(f"{unit} is no unit of bytes")
+        raise ValueError(f"{unit} is no unit of bytes: kB, MB, GB and TB are, and KiB, MiB, GiB and TiB")
     return round(number * factor)
 
 
@@ -35,18 +35,18 @@ def parse_age(text: object) -> float:
     Raises:
         ValueError: It is none.
     """
-    number, unit = _split(text, "time")
+    number, unit = _split(text, "a time like 90min, 12h or 30d")
     name = unit.lower()
     factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or "d")
     if factor is None:
-        raise ValueError(f"{unit} is no unit of time")
+        raise ValueError(f"{unit} is no unit of time: s, min, h, d and w are")
     return number * factor
 
 
 def _split(text: object, wanted: str) -> tuple[float, str]:
     found = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text))
     if found is None:
-        raise ValueError(f"it is no {wanted}")
+        raise ValueError(f"expected {wanted}")
     return float(found[1]), found[2]
 
 
