@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, MissError, RemoteError, UntrustedError, UsageError
-from cachekit.remotes import chain, trust
+from cachekit.remotes import address, trust
 from cachekit.remotes.folder import FolderTier
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
@@ -220,20 +220,29 @@ def test_buckets_are_judged_as_repos_are(tmp_path):
         assert raised.value.cause == "it is public"
 
 
-# S3
+# Object stores
 
 
-@pytest.mark.parametrize("variable", ["0", "false"])
-def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, variable):
+@pytest.mark.parametrize(
+    ("place", "variable"),
+    [
+        ("s3://bucket/cache", "AWS_SKIP_SIGNATURE"),
+        ("gs://bucket/cache", "GOOGLE_SKIP_SIGNATURE"),
+        ("az://container/cache", "AZURE_SKIP_SIGNATURE"),
+    ],
+)
+def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, place, variable):
     pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
-    from cachekit.remotes.s3 import S3Tier
-
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACACHEKITTEST0000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_SKIP_SIGNATURE", variable)
-    assert S3Tier("s3://bucket/cache", region="us-east-1").stranger() == ""
-    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
-    assert "without credentials" in S3Tier("s3://bucket/cache", region="us-east-1").stranger()
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    link = address.parse(["local:rw", place], {})[1]
+    for value in ("0", "false"):
+        monkeypatch.setenv(variable, value)
+        assert address.make(link).stranger() == ""
+    monkeypatch.setenv(variable, "true")
+    assert address.make(link).stranger() == f"it is read without credentials ({variable})"
 
 
 # What a run does with it
@@ -363,7 +372,7 @@ def test_a_neuron_cache_that_everybody_can_write_to_is_not_taken(tmp_path):
 
 def test_a_table_says_whom_to_trust():
     def link(**table):
-        return chain.parse(["local:rw", "team:r"], {"team": {"url": "/mnt/cache", **table}})[1]
+        return address.parse(["local:rw", "team:r"], {"team": {"url": "/mnt/cache", **table}})[1]
 
     assert (link().trusted, link(trust="all").trusted) == (False, True)
     assert dict(link(trust="all").options) == {}
