@@ -14,8 +14,8 @@ from cachekit.remotes import address, trust
 from cachekit.remotes.folder import FolderTier
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.neuron_import import import_into
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.plan_shared import with_shared
 from cachekit.verbs.pull_recipes import pull_recipe
@@ -361,10 +361,10 @@ def test_a_neuron_cache_that_everybody_can_write_to_is_not_taken(tmp_path):
     folder.chmod(0o777)
     me = Watched(tmp_path / "me")
     with pytest.raises(UntrustedError, match="is not used"):
-        import_into(me.session, folder, lambda *_: None)
-    import_into(me.session, folder, lambda *_: None, dry_run=True)
+        import_into(me.session, folder)
+    import_into(me.session, folder, dry_run=True)
     folder.chmod(0o755)
-    import_into(me.session, folder, lambda *_: None)
+    import_into(me.session, folder)
 
 
 # What is said of it

@@ -123,12 +123,10 @@ class ObjectTier:
 
     def stranger(self, memory: Path | None = None) -> str:
         """Nobody but the account knows who may write; who comes without credentials is no user of the account."""
-        told = os.environ.get(self._kind.unsigned, "") if self._kind.unsigned else ""
-        return (
-            ""
-            if told.strip().lower() in config.FALSE_WORDS
-            else f"it is read without credentials ({self._kind.unsigned})"
-        )
+        variable = self._kind.unsigned
+        if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
+            return ""
+        return f"it is read without credentials ({variable})"
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """See the port: a request a file for a few, else pages of a listing, from one wanted name to the next."""
