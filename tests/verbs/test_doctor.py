@@ -205,14 +205,14 @@ class _Raises:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self, config):
+    def look(self, config):
         raise self._error
 
 
 class _Fine:
     name = "fine"
 
-    def __call__(self, config):
+    def look(self, config):
         yield Finding("ok", "yes")
 
 
