@@ -1,0 +1,454 @@
+"""What cachekit assumes of Neuron, each with a look at what an experiment left: `doctor --neuron-contract`.
+
+`actions.prove` makes the experiment. An assumption that does not hold is corrected where its row says, in most cases
+by one edit of `facts.py`. What no experiment of these can prove stands in the table as well, and says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from cachekit.compilers.evidence import Assumption, Evidence, Seen, Step, Subject, UnknownError
+from cachekit.compilers.neuron import facts, flags, native, neff, processes
+from cachekit.compilers.neuron import log_events as ev
+from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.failures import USER_ERROR, classify
+from cachekit.compilers.neuron.host import public
+from cachekit.compilers.neuron.logs import LogReader
+from cachekit.compilers.neuron.run_log import RunLog
+
+FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
+WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
+PROGRAM = """\
+import torch, torch_xla
+rows = torch.ones(3, 3).to(torch_xla.device())
+print((rows * 2 + 1).sum().item())
+"""
+NATIVE_PROGRAM = f"""\
+import importlib, torch
+importlib.import_module({facts.FRAMEWORK_MODULE!r})
+rows = torch.ones(3, 3).to(**{facts.NATIVE_TO!r})
+print(torch.compile(lambda x: (x * 2 + 1).sum(), **{facts.NATIVE_COMPILE!r})(rows).item())
+metrics = importlib.import_module({facts.NATIVE_METRICS_MODULE!r})
+print("counted:", metrics.get_counter_value({facts.NATIVE_COUNTERS["compiled"]!r}))
+"""
+_ANYWHERE = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
+
+# The cache on XLA
+
+
+def _entries(folder: Path) -> list[Entry]:
+    try:
+        found = [entry for entry in scan(folder).entries if entry.names]
+    except FileNotFoundError:
+        found = []
+    if not found:
+        raise UnknownError(f"no module is in {folder}")
+    return found
+
+
+def _warmed(seen: Evidence) -> list[Entry]:
+    return _entries(seen.good("warm").cache)
+
+
+def _names(step: Step) -> set[str]:
+    """The modules of a command's record, without their compiler's folder."""
+    found = step.answer.get("modules") or []
+    names = {one["name"] if isinstance(one, Mapping) else str(one) for one in found}
+    return {name.rpartition("/")[2] for name in names}
+
+
+@cache
+def _events(text: str) -> tuple[ev.Event, ...]:
+    reader = LogReader()
+    return (*reader.feed(text), *reader.close())
+
+
+def _log(step: Step) -> RunLog:
+    return RunLog().add_all(_events(f"{step.log}\n{step.said}"))
+
+
+def _neff(path: Path) -> neff.Neff:
+    try:
+        return neff.read(path, leaks=False)
+    except (neff.NeffError, OSError) as error:
+        raise UnknownError(f"{path} cannot be read: {error}") from error
+
+
+def _hard(step: Step, name: str) -> str:
+    """An ingredient of a warm's key."""
+    ingredients = step.answer.get("ingredients")
+    if not isinstance(ingredients, Mapping) or name not in ingredients.get("hard", {}):
+        raise UnknownError(f"the warm's answer does not tell {name}")
+    return str(ingredients["hard"][name])
+
+
+def _target(entry: Entry) -> str:
+    words = flags.read_flags(entry.path / facts.FLAGS_FILE) or [""]
+    front = f"{facts.TARGET_OPTION}="
+    if not words[0].startswith(front):
+        raise UnknownError("its flags name no target")
+    return words[0].removeprefix(front)
+
+
+def _compiler_directory(seen: Evidence) -> Seen:
+    found = {entry.compiler for entry in _warmed(seen)}
+    wanted = str(seen.good("warm").answer.get("directory"))
+    return Seen({public(name) for name in found} == {wanted}, f"{_list(found)}; cachekit says {wanted}")
+
+
+def _module_name(seen: Evidence) -> Seen:
+    names = [entry.name for entry in _warmed(seen)]
+    matches = [facts.MODULE_DIRECTORY.fullmatch(name) for name in names]
+    fits = all(m and m["graph"].isdecimal() and int(m["graph"]) < 1 << 64 and m["flags"] for m in matches)
+    return Seen(fits, names[0])
+
+
+def _module_files(seen: Evidence) -> Seen:
+    wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
+    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted]
+    one = (odd or found)[0]
+    return Seen(not odd, _list((*one.names, *one.odd)))
+
+
+def _done_mark(seen: Evidence) -> Seen:
+    sizes = {file.size for entry in _warmed(seen) for file in entry.files() if file.name == facts.DONE}
+    return Seen(sizes == {0}, f"{_list(map(str, sizes)) or 'no'} bytes")
+
+
+def _flags_file(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    words = flags.read_flags(entry.path / facts.FLAGS_FILE) or []
+    return Seen(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "no list of words")
+
+
+def _flags_hash(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    made = flags.flags_hash(flags.read_flags(entry.path / facts.FLAGS_FILE) or [])
+    return Seen(entry.name.endswith(f"+{made}"), f"{made}, and the module is {entry.name}")
+
+
+def _target_is_known(seen: Evidence) -> Seen:
+    said, wanted = _target(_warmed(seen)[0]), _hard(seen.good("warm"), "target.chip")
+    return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
+
+
+def _neff_digest(seen: Evidence) -> Seen:
+    return _digests(entry.path / facts.NEFF for entry in _warmed(seen))
+
+
+def _digests(paths: Iterable[Path]) -> Seen:
+    forms = set()
+    for path in paths:
+        try:
+            forms.add(neff.read(path, leaks=False).digest)
+        except neff.NeffError as error:
+            return Seen(fits=False, words=f"{path.name}: {error.reason}")
+        except OSError as error:
+            return Seen(fits=False, words=f"{path.name}: {error.strerror}")
+    return Seen(bool(forms), _list(forms) or "there is none")
+
+
+def _neff_contents(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    found, chip = _neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(_hard(seen.good("warm"), "target.chip"))
+    fits = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}" == entry.compiler and found.chip == chip
+    return Seen(fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})")
+
+
+def _neff_name(seen: Evidence) -> Seen:
+    found = [(entry.name, _neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
+    wrong = [one for name, one in found if one.module != name]
+    return Seen(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
+
+
+def _extraction_line(seen: Evidence) -> Seen:
+    step = seen.good("warm")
+    return _told(set(_log(step).extracted), step)
+
+
+def _log_compiled(seen: Evidence) -> Seen:
+    step = seen.good("run")
+    return _told(set(_log(step).compiled), step)
+
+
+def _log_hit(seen: Evidence) -> Seen:
+    step = seen.good("train")
+    return _told(set(_log(step).hits), step, wanted=_names(seen.good("warm")))
+
+
+def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Seen:
+    """Every module of a record is told."""
+    wanted = _names(step) if wanted is None else wanted
+    lines = [line for line in f"{step.log}\n{step.said}".splitlines() if facts.MODULE_PREFIX in line]
+    sample = "" if told >= wanted else f"; a line that names one: {lines[0][:300]}" if lines else "; no line names one"
+    return Seen(bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules told{sample}")
+
+
+def _log_header(seen: Evidence) -> Seen:
+    hits = [event for event in _events(seen.good("train").log) if isinstance(event, ev.Hit)]
+    if not hits:
+        raise UnknownError("no hit was told")
+    return Seen(all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}")
+
+
+def _workers_share(seen: Evidence) -> Seen:
+    used = _log(seen.good("train")).by_process
+    if len(used) < 2:  # noqa: PLR2004 - one has nothing to share
+        raise UnknownError("one worker alone was seen")
+    shared = set.intersection(*map(set, used.values()))
+    counts = ", ".join(f"{name} {len(modules)}" for name, modules in sorted(used.items()))
+    return Seen(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
+
+
+def _compiler_process(seen: Evidence) -> Seen:
+    seen.step("run")
+    caught = "killed" in seen.steps
+    return Seen(caught, "seen while a graph compiled" if caught else seen.lacking.get("killed", "never seen"))
+
+
+def _lock_left(seen: Evidence) -> Seen:
+    left = seen.step("killed").left
+    locked = [entry for entry in _entries(left) if entry.locks] if left else []
+    if not locked:
+        return Seen(fits=False, words="no module has a lock")
+    entry = locked[0]
+    sizes = {file.size for file in entry.files() if file.name in entry.locks}
+    fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
+    return Seen(fits, f"{_list(entry.names)}; lock of {_list(map(str, sizes))} bytes")
+
+
+def _failed(seen: Evidence) -> Entry:
+    step = seen.step("refused")
+    found = _entries(step.cache)
+    return next((entry for entry in found if entry.state == "failed"), found[0])
+
+
+def _failure_log(seen: Evidence) -> Seen:
+    entry = _failed(seen)
+    return Seen(entry.state == "failed" and not entry.locks, _list(entry.names))
+
+
+def _failure_class(seen: Evidence) -> Seen:
+    entry = _failed(seen)
+    if facts.FAILURE_LOG not in entry.names:
+        raise UnknownError("no failure is remembered")
+    found = classify((entry.path / facts.FAILURE_LOG).read_text("utf-8", "replace"))
+    return Seen(found.kind is USER_ERROR, f"{found.kind.name}: {found.message}")
+
+
+ROWS = (
+    Assumption("compiler-directory", "modules lie in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
+               ("COMPILER_DIRECTORY_PREFIX", "COMPILER_DIRECTORY"), _compiler_directory),
+    Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
+               ("MODULE_DIRECTORY", "FLAGS_HASH_DIGITS"), _module_name),
+    Assumption("module-files", "a finished module is {NEFF}, {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, and nothing else",
+               ("NEFF", "DONE", "FLAGS_FILE", "HLO_FILES"), _module_files),
+    Assumption("done-mark", "{DONE} is empty", ("DONE",), _done_mark),
+    Assumption("flags-file", "{FLAGS_FILE} lists {TARGET_OPTION}=<target>, then the flags without the wrapper's own",
+               ("FLAGS_FILE", "TARGET_OPTION", "WRAPPER_OPTIONS"), _flags_file),
+    Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
+               ("FLAGS_HASH_DIGITS", "flags.flags_hash"), _flags_hash),
+    Assumption("target", "the target is one of {TARGETS}, and the one of this instance",
+               ("TARGETS", "TARGET_FAMILIES", "machine.target_of"), _target_is_known),
+    Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
+               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
+    Assumption("neff-contents", "a NEFF tells its compiler, with commit, and its chip by the names of NEFF_TARGETS",
+               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS"), _neff_contents),
+    Assumption("neff-name", "a NEFF's name is a path with the name of its module", ("NEFF_MODULE",), _neff_name),
+    Assumption("extraction-line", "a trial tells every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
+               _extraction_line),
+    Assumption("log-compiled", "a compile in the run itself is told", ("LOG_WORDS",), _log_compiled),
+    Assumption("log-hit", "every module that is found is told", ("LOG_WORDS",), _log_hit),
+    Assumption("log-header", "lines of the log begin with their time and process",
+               ("LOG_HEADER", "LOG_FRACTION_IS_MILLISECONDS"), _log_header),
+    Assumption("workers-share", "the workers of one training use the same modules: no name depends on RANK", (),
+               _workers_share),
+    Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",
+               ("COMPILER_PROCESSES", "processes.compiles_below"), _compiler_process),
+    Assumption("lock-left", "a compile that is killed leaves one empty lock, {HLO_FILES[0]}{LOCK_SUFFIX}",
+               ("LOCK_SUFFIX", "HLO_FILES"), _lock_left),
+    Assumption("failure-log", "a compile that fails leaves {FAILURE_LOG}, neither {NEFF} nor {DONE} nor a lock",
+               ("FAILURE_LOG",), _failure_log),
+    Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error", ("FAILURE_WORDS",),
+               _failure_class),
+    # What the experiment does not prove.
+    Assumption("cache-dir-flag", "{CACHE_DIR_FLAG} in {CC_FLAGS} wins over {CACHE_URL}",
+               ("CACHE_DIR_FLAG", "root.resolve"), unproven="cachekit sets both to one folder"),
+    Assumption("default-root", "with neither the cache is in {DEFAULT_ROOT}", ("DEFAULT_ROOT",),
+               unproven="to try it would write into a folder that others use"),
+    Assumption("no-done-no-hit", "a module without {DONE} is no hit", ("DONE", "entries.classify"),
+               unproven="cachekit never leaves one"),
+    Assumption("no-graph-still-hit", "a module without {HLO_FILES[0]} is a hit", ("HLO_FILES", "entries.classify"),
+               unproven="cachekit restores modules whole"),
+    Assumption("waiting-line", "who waits for a lock says so once a minute", ("LOG_WORDS",),
+               unproven="locks that nobody holds are cleared before anybody waits"),
+    Assumption("cache-libraries", "a process that uses the cache has one of {CACHE_LIBRARIES} mapped",
+               ("CACHE_LIBRARIES",), unproven="it matters between two compiles of one process alone"),
+    Assumption("failure-remembered", "a remembered failure is told, and not compiled again", ("LOG_WORDS",),
+               unproven="cachekit's own memory of a failure comes first"),
+    Assumption("npc-hides-failures", "{PARALLEL_COMPILE} ends with 0 where a failure is remembered", ("LOG_WORDS",),
+               unproven="a warm is judged by its files"),
+    Assumption("cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores", ("NUM_CORES", "VISIBLE_CORES"),
+               unproven="a run that gets none of its cores fails as a whole"),
+)  # fmt: skip
+
+
+def _place(folder: Path) -> dict[str, str]:
+    return {facts.CACHE_URL: str(folder), facts.CC_FLAGS: shlex.join(FLAGS)}
+
+
+def _contents(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(entry.module for entry in scan(folder).entries if entry.finished)
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _compiling(pid: int) -> bool:
+    return bool(processes.compiles_below(pid))
+
+
+# TorchNeuron
+
+_TREE, _LOCAL = "graphs", "local"
+
+
+def _graphs(seen: Evidence) -> list[str]:
+    step = seen.step("flags")
+    found = sorted(native.contents(step.cache / _TREE))
+    if not found:
+        raise UnknownError(f"the program alone left no *{facts.NATIVE_SUFFIX} in {facts.NATIVE_ROOT_VARIABLE}")
+    return found
+
+
+def _paths(seen: Evidence) -> list[Path]:
+    return [seen.step("flags").cache / _TREE / name for name in _graphs(seen)]
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _native_names(seen: Evidence) -> Seen:
+    found = _graphs(seen)
+    odd = [path for path in found if not _sharded(path)]
+    return Seen(not odd, (odd or found)[0])
+
+
+def _sharded(path: str) -> bool:
+    *folders, name = path.split("/")
+    return folders == [name[:2], name[2:4]] and facts.NATIVE_NAME.fullmatch(name) is not None
+
+
+def _native_files(seen: Evidence) -> Seen:
+    others = sorted(set(_files(seen.step("flags").cache / _TREE)) - set(_graphs(seen)))
+    return Seen(not others, _list(others[:5]) or "graphs alone")
+
+
+def _native_locks(seen: Evidence) -> Seen:
+    found = _files(seen.step("flags").cache / _LOCAL)
+    graphs = [name for name in found if name.endswith(facts.NATIVE_SUFFIX)]
+    return Seen(bool(found) and not graphs, _list((graphs or found)[:3]) or "nothing is there")
+
+
+def _native_digest(seen: Evidence) -> Seen:
+    return _digests(_paths(seen))
+
+
+def _native_contents(seen: Evidence) -> Seen:
+    step = seen.good("warm")
+    chip = facts.TARGET_CHIPS.get(_hard(step, "target.chip"), "")
+    version = _hard(step, f"toolchain.{facts.COMPILER_PACKAGE}")
+    found = {(one.compiler, one.chip) for one in map(_neff, _paths(seen))}
+    fits = {(public(compiler), of) for compiler, of in found} == {(version, chip)} and chip in facts.NATIVE_CHIPS
+    told = (f"compiler {compiler or 'none'}, chip {of or 'none'}" for compiler, of in found)
+    return Seen(fits, f"{_list(told)}; cachekit says {version}, {chip}")
+
+
+def _native_lnc(seen: Evidence) -> Seen:
+    found, wanted = {str(_neff(path).header.lnc) for path in _paths(seen)}, _hard(seen.good("warm"), "target.lnc")
+    return Seen(found == {wanted}, f"{_list(found)}; cachekit says {wanted}")
+
+
+def _native_counters(seen: Evidence) -> Seen:
+    said = [line for line in seen.good("flags").said.splitlines() if line.startswith("counted: ")]
+    count = said[-1].removeprefix("counted: ") if said else "nothing"
+    return Seen(count.isdecimal() and int(count) > 0, f"it counted {count}")
+
+
+def _native_killed(seen: Evidence) -> Seen:
+    left = seen.step("killed").left
+    found = [path for path in left.rglob(f"*{facts.NATIVE_SUFFIX}") if not path.name.startswith(".")] if left else []
+    torn = [path for path in found if neff.check(path)]
+    return Seen(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
+
+
+def _native_failure(seen: Evidence) -> Seen:
+    step = seen.step("refused")
+    kind = classify(f"{step.log}\n{step.said}").kind
+    return Seen(kind is USER_ERROR, f"{kind.name}; {step.end}")
+
+
+NATIVE_ROWS = (
+    Assumption("native-names", "a graph lies in ab/cd/ by the first digits of its name, {NATIVE_NAME.pattern}",
+               ("NATIVE_NAME", "NATIVE_ROOT_VARIABLE", "NATIVE_SUFFIX"), _native_names),
+    Assumption("native-files", "nothing else stays in the folder", ("NATIVE_SUFFIX", "native.contents"), _native_files),
+    Assumption("native-locks", "locks are below {NATIVE_LOCAL}, and graphs are not", ("NATIVE_LOCAL",), _native_locks),
+    Assumption("native-digest", "a graph is a NEFF: header of {NEFF_HEADER_SIZE} bytes, digest of all that follows",
+               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _native_digest),
+    Assumption("native-contents", "a graph tells its compiler, and the chip of this machine",
+               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NATIVE_CHIPS"), _native_contents),
+    Assumption("native-lnc", "a graph is for as many physical cores in one as this machine has in one",
+               ("DEFAULT_LNC", "NEFF_LNC_IS_REQUIRED"), _native_lnc),
+    Assumption("native-counters", "{NATIVE_METRICS}=1 has {NATIVE_METRICS_MODULE} count {NATIVE_COUNTERS[compiled]}",
+               ("NATIVE_METRICS", "NATIVE_METRICS_MODULE", "NATIVE_COUNTERS"), _native_counters),
+    Assumption("native-process", "while a graph compiles, {COMPILER} runs below the command",
+               ("COMPILER", "processes.compiles_below"), _compiler_process),
+    Assumption("native-killed", "a compile that is killed leaves whole graphs alone", ("NATIVE_SUFFIX",), _native_killed),
+    Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
+               ("FAILURE_WORDS",), _native_failure),
+    # What the experiment does not prove.
+    Assumption("native-default-root", "with no variable graphs are in {NATIVE_DEFAULT_ROOT}", ("NATIVE_DEFAULT_ROOT",),
+               unproven="to try it would write into a folder that others use"),
+    Assumption("native-version", "the compiler's version is not in a graph's name", ("native.directory",),
+               unproven="each version has a folder of its own, which does no harm where it is"),
+    Assumption("native-disable", "one of {NATIVE_DISABLE} has nothing kept", ("NATIVE_DISABLE",),
+               unproven="cachekit takes both away"),
+    Assumption("native-cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores",
+               ("NUM_CORES", "VISIBLE_CORES"), unproven="a run that gets none of its cores fails as a whole"),
+)  # fmt: skip
+
+
+def _native_place(folder: Path) -> dict[str, str]:
+    beside = {name: str(folder / _LOCAL / name) for name in facts.NATIVE_BESIDE}
+    tree, local = str(folder / _TREE), str(folder / _LOCAL)
+    return {**beside, facts.NATIVE_ROOT_VARIABLE: tree, facts.NATIVE_LOCAL: local, facts.NATIVE_METRICS: "1"}
+
+
+def _native_contents_of(folder: Path) -> frozenset[str]:
+    return native.contents(folder / _TREE)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+SOURCE = "cachekit/compilers/neuron/facts.py"
+XLA = Subject(
+    "neuron", PROGRAM, _place, _contents, _compiling,
+    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
+    another={facts.CC_FLAGS: shlex.join([*FLAGS, "--optlevel", "1"])},
+    cleared=frozenset(_ANYWHERE),
+    rows=ROWS, facts=vars(facts), source=SOURCE,
+)  # fmt: skip
+NATIVE = Subject(
+    "neuron-native", NATIVE_PROGRAM, _native_place, _native_contents_of, _compiling,
+    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
+    another={facts.CC_FLAGS: "-O3"},
+    cleared=frozenset((*_ANYWHERE, facts.NATIVE_LEVEL, *facts.NATIVE_QUIET)),
+    rows=NATIVE_ROWS, facts=vars(facts), source=SOURCE,
+)  # fmt: skip
