@@ -20,8 +20,8 @@ from msgspec import structs
 from neuron_sdk import PACKAGES, NeuronHost, neuron_host
 
 from cachekit.journal import Journal
-from cachekit.record import Module, Record
 from cachekit.store import Store
+from cachekit.store.record import Module, Record
 
 TESTS = Path(__file__).resolve().parent
 RECIPE = """

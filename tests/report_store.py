@@ -15,13 +15,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from cachekit import recipe, zoo
-from cachekit.actions.prepare import prepare
+from cachekit import recipe
 from cachekit.compilers import select
 from cachekit.errors import CachekitError
-from cachekit.key import key_of
-from cachekit.record import File, Module, Provenance, Record, encode
+from cachekit.key.canonical import key_of
+from cachekit.recipe import zoo
 from cachekit.store.layout import Layout
+from cachekit.store.record import File, Module, Provenance, Record, encode
+from cachekit.verbs.prepare import prepare
 
 HOSTILE = '<script>alert("1")</script>\'&amp;\u202e\x1b[31m'
 NOW = calendar.timegm((2026, 11, 20, 15, 0, 0))

@@ -10,10 +10,10 @@ from contract_cases import enter, look
 from native_machine import NativeMachine
 from neuron_sdk import NATIVE_PACKAGES, neuron_host
 
-from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.compilers.neuron.contract import asked, native
 from cachekit.compilers.neuron.contract.bench import Bench
 from cachekit.compilers.neuron.contract.lab import Lab
+from cachekit.verbs.neuron_contract import neuron_contract
 
 LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
 

@@ -16,7 +16,7 @@ from cachekit.cli import app
 from cachekit.compilers.neuron import adapter, host, mounts
 from cachekit.errors import UsageError
 from cachekit.journal import Journal
-from cachekit.key import key_of
+from cachekit.key.canonical import key_of
 from cachekit.recipe import load
 from cachekit.store import Store
 

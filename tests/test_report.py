@@ -18,17 +18,17 @@ from report_store import HOSTILE, NOW, Written, fill, train, warm
 from standins import Watched, make_record, publish
 
 import cachekit
-from cachekit import zoo
-from cachekit.actions.report import report
-from cachekit.actions.stats import stats
-from cachekit.actions.timeline import timeline
-from cachekit.actions.warm import warm as warm_action
 from cachekit.journal import Journal
 from cachekit.page import page
 from cachekit.page.charts import bins
 from cachekit.page.draw import nice, word
+from cachekit.recipe import zoo
 from cachekit.store import Store
 from cachekit.store.layout import Layout
+from cachekit.verbs.report import report
+from cachekit.verbs.stats import stats
+from cachekit.verbs.timeline import timeline
+from cachekit.verbs.warm import warm as warm_action
 
 pytest_plugins = ["cli_session"]
 VOID = {"meta", "line", "rect", "circle", "polyline", "polygon", "br", "i"}

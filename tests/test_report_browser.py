@@ -21,10 +21,10 @@ from html import unescape
 import pytest
 from report_store import fill
 
-from cachekit.actions.report import report
 from cachekit.journal import Journal
 from cachekit.page import page
 from cachekit.store import Store
+from cachekit.verbs.report import report
 
 BROWSER = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome", "chrome"])), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")

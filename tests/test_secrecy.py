@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cachekit
 from cachekit import config, secrecy
 from cachekit.compilers.neuron import root
-from cachekit.tiers import chain
+from cachekit.remotes import chain
 
 pytest_plugins = ["cli_session"]
 

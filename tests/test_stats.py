@@ -11,15 +11,15 @@ from hand_count import by_hand, lines
 from report_store import Written, train, warm
 from standins import PATIENCE, Watched, recipe
 
-from cachekit import zoo
-from cachekit.actions.price import Price, machine, read
-from cachekit.actions.stats import Figures, schema, since_day, stats
-from cachekit.actions.train import train as train_action
-from cachekit.actions.warm import warm as warm_action
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.journal import Journal
+from cachekit.recipe import zoo
+from cachekit.remotes.folder import FolderTier
 from cachekit.store.layout import Layout
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.price import Price, machine, read
+from cachekit.verbs.stats import Figures, schema, since_day, stats
+from cachekit.verbs.train import train as train_action
+from cachekit.verbs.warm import warm as warm_action
 
 pytest_plugins = ["cli_session"]
 DOCS = Path(__file__).resolve().parent.parent / "docs"

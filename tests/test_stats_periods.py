@@ -9,9 +9,9 @@ import pytest
 from cli_session import the_error
 from report_store import train, warm
 
-from cachekit.actions.history import retire
-from cachekit.actions.stats import stats, week_of
 from cachekit.store.layout import Layout
+from cachekit.verbs.history import retire
+from cachekit.verbs.stats import stats, week_of
 
 pytest_plugins = ["cli_session"]
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.actions import open_session as _opening
 from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, source_of
 from cachekit.recipe import Recipe
-from cachekit.record import Record
+from cachekit.store.record import Record
+from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.actions.coverage import Coverage
-    from cachekit.actions.doctor import Diagnosis
-    from cachekit.actions.neuron_contract import Contract
-    from cachekit.actions.plan import Plan
-    from cachekit.actions.session import Session
-    from cachekit.actions.stats import Stats
-    from cachekit.actions.why import Compared, Side, Why
-    from cachekit.actions.why_run import RunWhy
     from cachekit.page import Page
+    from cachekit.verbs.coverage import Coverage
+    from cachekit.verbs.doctor import Diagnosis
+    from cachekit.verbs.neuron_contract import Contract
+    from cachekit.verbs.plan import Plan
+    from cachekit.verbs.session import Session
+    from cachekit.verbs.stats import Stats
+    from cachekit.verbs.why import Compared, Side, Why
+    from cachekit.verbs.why_run import RunWhy
 
 
 class Asking(Options):
@@ -43,9 +43,9 @@ class Asking(Options):
         Raises:
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
-        from cachekit.actions.plan import plan
-        from cachekit.actions.plan_shared import with_shared
-        from cachekit.ingredients import check_data
+        from cachekit.recipe.ingredients import check_data
+        from cachekit.verbs.plan import plan
+        from cachekit.verbs.plan_shared import with_shared
 
         with self._prepared(
             recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -73,8 +73,8 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`.
         """
-        from cachekit.actions.why import why
-        from cachekit.ingredients import check_data
+        from cachekit.recipe.ingredients import check_data
+        from cachekit.verbs.why import why
 
         with self._prepared(
             recipe, overrides, "why", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -93,7 +93,7 @@ class Asking(Options):
             UnknownNameError: A name is no recipe, and no record's or several records' beginning.
             UsageError: A file holds no record.
         """
-        from cachekit.actions.why import compare
+        from cachekit.verbs.why import compare
 
         with self.session(verb="why") as opened:
             return compare(_side(opened, old), _side(opened, new))
@@ -107,7 +107,7 @@ class Asking(Options):
         Raises:
             UnknownNameError: There is no such run, or there are several.
         """
-        from cachekit.actions.why_run import why_run
+        from cachekit.verbs.why_run import why_run
 
         return why_run(self.open_store(), run)
 
@@ -131,7 +131,7 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`. A shared cache that cannot be asked is among the notes.
         """
-        from cachekit.actions.coverage import coverage
+        from cachekit.verbs.coverage import coverage
 
         with self._prepared(
             recipe, overrides, "coverage", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -153,8 +153,8 @@ class Asking(Options):
             UnknownNameError: There is no such run, or machine type.
             UsageError: That is no day, or no price; or a run and a day are both given.
         """
-        from cachekit.actions import price as prices
-        from cachekit.actions.stats import stats
+        from cachekit.verbs import price as prices
+        from cachekit.verbs.stats import stats
 
         said = [] if price is None else [repr(price)]
         paid = prices.machine(prices.read(said), instance or "") if said or instance else None
@@ -188,8 +188,8 @@ class Asking(Options):
             UnknownNameError: There is no such run, or machine type.
             UsageError: The file cannot be written; or that is no price.
         """
-        from cachekit.actions import price as prices
         from cachekit.page import write_page
+        from cachekit.verbs import price as prices
 
         paid = prices.machine(prices.read([] if price is None else [repr(price)]), instance or "")
         return write_page(self.open_store(), Path(output), run=run, price=paid)
@@ -204,8 +204,8 @@ class Asking(Options):
         """
         from contextlib import nullcontext
 
-        from cachekit.actions.doctor import examine
-        from cachekit.actions.doctor_checks import CHECKS
+        from cachekit.verbs.doctor import examine
+        from cachekit.verbs.doctor_checks import CHECKS
 
         # Whether this process may open connections is nothing to be found out: it was said.
         checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
@@ -226,8 +226,8 @@ class Asking(Options):
         Raises:
             StoreError: No temporary folder can be made.
         """
-        from cachekit.actions.neuron_contract import neuron_contract
         from cachekit.journal import Journal
+        from cachekit.verbs.neuron_contract import neuron_contract
 
         journal = Journal(None, "doctor")
         if self.progress is not None:
@@ -236,10 +236,10 @@ class Asking(Options):
 
 
 def _side(session: Session, one: AnyEntry) -> Side:
-    from cachekit.actions import why_sides
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.prepare import prepare
     from cachekit.api.options import load_recipe
+    from cachekit.verbs import why_sides
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.prepare import prepare
 
     if isinstance(one, Record):
         return why_sides.of_record(one)

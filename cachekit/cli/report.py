@@ -39,8 +39,8 @@ def command(
 
     Example:  cachekit report --output report.html
     """
-    from cachekit.actions import price as prices
     from cachekit.page import write_page
+    from cachekit.verbs import price as prices
 
     out.setup(format, quiet=quiet, verbose=verbose)
     paid = prices.machine(prices.read(price or []), instance)

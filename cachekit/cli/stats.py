@@ -58,8 +58,8 @@ def command(
 
     Example:  cachekit stats --run last --format json
     """
-    from cachekit.actions import stats
     from cachekit.errors import UsageError
+    from cachekit.verbs import stats
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if by not in PERIODS:
@@ -72,7 +72,7 @@ def command(
 
     paid = None
     if cost or instance or price:
-        from cachekit.actions import price as prices
+        from cachekit.verbs import price as prices
 
         paid = prices.machine(prices.read(price or []), instance)
     layout = Layout(options.load_config(home).home)

@@ -14,7 +14,7 @@ CHOSEN = frozenset({"recache", "tier-offline", "tier-read-only", "tier-write-onl
 
 def of_recipe(document: dict[str, Any]) -> list[str]:
     """Why a recipe misses."""
-    from cachekit.tiers.layout import LOCAL
+    from cachekit.remotes.layout import LOCAL
 
     name, key = document["recipe"], document["key"][:16]
     if document["status"] == "hit":

@@ -1,6 +1,6 @@
 """What is assumed of a compiler that nobody can read, and what one experiment shows of it.
 
-`actions.prove` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An
+`verbs.prove` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An
 adapter has a table of assumptions, each with a look at what the experiment left. What could not be looked at is
 unknown, never ok.
 """

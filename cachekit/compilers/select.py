@@ -40,8 +40,8 @@ def select(
                 "Inductor compiles for this machine only",
                 hint="leave --toolchain and --instance out, or take --compiler neuron",
             )
-        from cachekit import zoo
         from cachekit.compilers.neuron import adapter, host, native_adapter
+        from cachekit.recipe import zoo
 
         if name == "auto":
             name = zoo.toolchain(toolchain).compiler if toolchain else "neuron"

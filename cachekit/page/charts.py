@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from cachekit import wording
-from cachekit.actions.report import Sizes
-from cachekit.actions.stats import Figures, Part
 from cachekit.page.draw import LETTER, NARROW, PAIRED, both, box, cut, legend, line, nice, section, svg, table, text
+from cachekit.verbs.report import Sizes
+from cachekit.verbs.stats import Figures, Part
 
 COLOURS = 6  # of compilers
 MOST = 14  # recipes in the drawing of sizes

@@ -6,11 +6,11 @@ from importlib.resources import files
 from string import Template
 
 from cachekit import __version__, wording
-from cachekit.actions.report import Report
-from cachekit.actions.zoo_coverage import COLD, NEVER, OTHER, WARM, Coverage
 from cachekit.page import charts
 from cachekit.page.draw import section, word
 from cachekit.page.timeline import timeline
+from cachekit.verbs.report import Report
+from cachekit.verbs.zoo_coverage import COLD, NEVER, OTHER, WARM, Coverage
 
 MARKS = {
     WARM: ("●", "warm"),

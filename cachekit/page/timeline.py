@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from cachekit import wording
-from cachekit.actions.timeline import Lane, Span, Timeline
 from cachekit.page.draw import (
     LETTER,
     NARROW,
@@ -22,6 +21,7 @@ from cachekit.page.draw import (
     text,
     word,
 )
+from cachekit.verbs.timeline import Lane, Span, Timeline
 
 KINDS = {
     "wait": "waiting for another",

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit.actions.report import Report, report
 from cachekit.errors import UsageError
 from cachekit.ordinary import opened
 from cachekit.page.page import page
 from cachekit.store import Store
 from cachekit.values import by_value
+from cachekit.verbs.report import Report, report
 
 if TYPE_CHECKING:
-    from cachekit.actions.price import Price
+    from cachekit.verbs.price import Price
 
 HEAD = 1024  # bytes of a page in which it says whose it is
 OURS = b'<meta name="generator" content="cachekit">'

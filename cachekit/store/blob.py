@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cachekit.ordinary import opened
-from cachekit.record import File
+from cachekit.store.record import File
 from cachekit.store.verify import Sink, Verifier, reason_of
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from cachekit.record import SCHEMA, Record
 from cachekit.store.layout import Layout
 from cachekit.store.ranking import Columns, Shelf, Summaries
+from cachekit.store.record import SCHEMA, Record
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summary, Vocabulary, summarise
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
 from cachekit.ordinary import opened
-from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.gate import Gate
 from cachekit.store.layout import Layout
+from cachekit.store.record import DamagedRecordError, Record, decode
 
 
 class Index:

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError
 from cachekit.journal import Journal
-from cachekit.record import File
 from cachekit.store.layout import Layout
+from cachekit.store.record import File
 from cachekit.store.verify import MISSING, Verifier
 
 

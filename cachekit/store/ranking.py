@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cachekit.key import canonical_json, weight
+from cachekit.key.canonical import canonical_json, weight
 from cachekit.store.summary import Summary, Vocabulary, group_of
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from cachekit.errors import StoreError
 from cachekit.ordinary import opened
-from cachekit.record import DamagedRecordError, Record, decode
 from cachekit.store.layout import Layout
+from cachekit.store.record import DamagedRecordError, Record, decode
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")

@@ -13,7 +13,6 @@ from cachekit import ordinary
 from cachekit.bypass import bypass
 from cachekit.errors import StoreError
 from cachekit.journal import Journal
-from cachekit.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store import access, durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue
@@ -22,6 +21,7 @@ from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.ranking import Summaries
+from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summary
 from cachekit.store.verify import MISSING, Verifier

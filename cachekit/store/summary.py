@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.key import canonical_json
-from cachekit.record import Record
+from cachekit.key.canonical import canonical_json
+from cachekit.store.record import Record
 
 Pair = tuple[str, str]  # a name, and its value as canonical JSON
 

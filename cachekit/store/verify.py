@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from cachekit.errors import IntegrityError
 from cachekit.ordinary import opened
-from cachekit.record import File
 from cachekit.store.layout import Layout
+from cachekit.store.record import File
 
 if TYPE_CHECKING:
     import xxhash

@@ -1,6 +1,6 @@
 """What cachekit assumes of Neuron, each with a look at what an experiment left: `doctor --neuron-contract`.
 
-`actions.prove` makes the experiment. An assumption that does not hold is corrected where its row says, in most cases
+`verbs.prove` makes the experiment. An assumption that does not hold is corrected where its row says, in most cases
 by one edit of `facts.py`. What no experiment of these can prove stands in the table as well, and says so.
 """
 

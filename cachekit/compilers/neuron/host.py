@@ -15,10 +15,10 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 
-from cachekit import zoo
 from cachekit.compilers.neuron import device_output, devices, facts
 from cachekit.errors import CompilerUnavailableError, UsageError
-from cachekit.zoo import Instance
+from cachekit.recipe import zoo
+from cachekit.recipe.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cachekit import zoo
 from cachekit.compilers.neuron import device_output, devices, facts, flags, host, neff
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract import installed
@@ -14,6 +13,7 @@ from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import FLAGS, Lab
 from cachekit.compilers.neuron.entries import Entry
 from cachekit.errors import UsageError
+from cachekit.recipe import zoo
 
 _COMPILE = "a script of three lines, in an empty root"
 _AGAIN = "the same script once more"
