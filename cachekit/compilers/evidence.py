@@ -1,6 +1,6 @@
 """What is assumed of a compiler that nobody can read, and what one experiment shows of it.
 
-`verbs.prove` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An
+`experiment` makes it: a warm, trainings, and commands, each a child process of the command line. An
 adapter has a table of assumptions, each with a look at what the experiment left. What could not be looked at is
 unknown, never ok.
 """
@@ -172,9 +172,10 @@ class Subject(Struct, frozen=True):
         state: State = "unknown"
         try:
             if row.look is None:
-                raise UnknownError(f"assumed, and not proven: {row.unproven}")
-            found = row.look(seen)
-            state, words = "ok" if found.fits else "differs", found.words
+                words = f"assumed, and not proven: {row.unproven}"
+            else:
+                found = row.look(seen)
+                state, words = "ok" if found.fits else "differs", found.words
         except UnknownError as error:
             words = str(error)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks

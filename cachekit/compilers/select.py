@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cachekit.compilers.evidence import Subject
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UnknownNameError, UsageError
 
@@ -73,3 +74,18 @@ def _here() -> str:
     if host.native_available():
         return "neuron-native"
     return "neuron" if host.available() else "inductor"
+
+
+def assumed_here() -> Subject:
+    """The Neuron that is installed here, with all that is assumed of it.
+
+    Raises:
+        CompilerUnavailableError: There is none, or no device for it.
+    """
+    from cachekit.compilers.neuron import assumptions, host, native_assumptions
+
+    if host.native_available():
+        host.native_host()
+        return native_assumptions.NATIVE
+    host.this_host()
+    return assumptions.XLA

@@ -1,6 +1,6 @@
-"""What cachekit assumes of Neuron, each with a look at what an experiment left: `doctor --neuron-contract`.
+"""What cachekit assumes of Neuron on XLA, each with a look at what an experiment left: `doctor --neuron-contract`.
 
-`verbs.prove` makes the experiment. An assumption that does not hold is corrected where its row says, in most cases
+`compilers.experiment` makes it. An assumption that does not hold is corrected where its row says, in most cases
 by one edit of `facts.py`. What no experiment of these can prove stands in the table as well, and says so.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from cachekit.compilers.evidence import Assumption, Evidence, Seen, Step, Subject, UnknownError
-from cachekit.compilers.neuron import facts, flags, native, neff, processes
+from cachekit.compilers.neuron import facts, flags, neff, processes
 from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
@@ -27,17 +27,7 @@ import torch, torch_xla
 rows = torch.ones(3, 3).to(torch_xla.device())
 print((rows * 2 + 1).sum().item())
 """
-NATIVE_PROGRAM = f"""\
-import importlib, torch
-importlib.import_module({facts.FRAMEWORK_MODULE!r})
-rows = torch.ones(3, 3).to(**{facts.NATIVE_TO!r})
-print(torch.compile(lambda x: (x * 2 + 1).sum(), **{facts.NATIVE_COMPILE!r})(rows).item())
-metrics = importlib.import_module({facts.NATIVE_METRICS_MODULE!r})
-print("counted:", metrics.get_counter_value({facts.NATIVE_COUNTERS["compiled"]!r}))
-"""
-_ANYWHERE = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
-
-# The cache on XLA
+CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
 
 
 def _entries(folder: Path) -> list[Entry]:
@@ -71,14 +61,15 @@ def _log(step: Step) -> RunLog:
     return RunLog().add_all(_events(f"{step.log}\n{step.said}"))
 
 
-def _neff(path: Path) -> neff.Neff:
+def read_neff(path: Path) -> neff.Neff:
+    """A NEFF; what cannot be read is unknown."""
     try:
         return neff.read(path, leaks=False)
     except (neff.NeffError, OSError) as error:
         raise UnknownError(f"{path} cannot be read: {error}") from error
 
 
-def _hard(step: Step, name: str) -> str:
+def hard(step: Step, name: str) -> str:
     """An ingredient of a warm's key."""
     ingredients = step.answer.get("ingredients")
     if not isinstance(ingredients, Mapping) or name not in ingredients.get("hard", {}):
@@ -97,7 +88,7 @@ def _target(entry: Entry) -> str:
 def _compiler_directory(seen: Evidence) -> Seen:
     found = {entry.compiler for entry in _warmed(seen)}
     wanted = str(seen.good("warm").answer.get("directory"))
-    return Seen({public(name) for name in found} == {wanted}, f"{_list(found)}; cachekit says {wanted}")
+    return Seen({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
 
 
 def _module_name(seen: Evidence) -> Seen:
@@ -111,12 +102,12 @@ def _module_files(seen: Evidence) -> Seen:
     wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
     odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted]
     one = (odd or found)[0]
-    return Seen(not odd, _list((*one.names, *one.odd)))
+    return Seen(not odd, listed((*one.names, *one.odd)))
 
 
 def _done_mark(seen: Evidence) -> Seen:
     sizes = {file.size for entry in _warmed(seen) for file in entry.files() if file.name == facts.DONE}
-    return Seen(sizes == {0}, f"{_list(map(str, sizes)) or 'no'} bytes")
+    return Seen(sizes == {0}, f"{listed(map(str, sizes)) or 'no'} bytes")
 
 
 def _flags_file(seen: Evidence) -> Seen:
@@ -132,15 +123,16 @@ def _flags_hash(seen: Evidence) -> Seen:
 
 
 def _target_is_known(seen: Evidence) -> Seen:
-    said, wanted = _target(_warmed(seen)[0]), _hard(seen.good("warm"), "target.chip")
+    said, wanted = _target(_warmed(seen)[0]), hard(seen.good("warm"), "target.chip")
     return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
 
 
 def _neff_digest(seen: Evidence) -> Seen:
-    return _digests(entry.path / facts.NEFF for entry in _warmed(seen))
+    return digests(entry.path / facts.NEFF for entry in _warmed(seen))
 
 
-def _digests(paths: Iterable[Path]) -> Seen:
+def digests(paths: Iterable[Path]) -> Seen:
+    """Whether our reader takes every NEFF for whole."""
     forms = set()
     for path in paths:
         try:
@@ -149,18 +141,18 @@ def _digests(paths: Iterable[Path]) -> Seen:
             return Seen(fits=False, words=f"{path.name}: {error.reason}")
         except OSError as error:
             return Seen(fits=False, words=f"{path.name}: {error.strerror}")
-    return Seen(bool(forms), _list(forms) or "there is none")
+    return Seen(bool(forms), listed(forms) or "there is none")
 
 
 def _neff_contents(seen: Evidence) -> Seen:
     entry = _warmed(seen)[0]
-    found, chip = _neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(_hard(seen.good("warm"), "target.chip"))
+    found, chip = read_neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(hard(seen.good("warm"), "target.chip"))
     fits = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}" == entry.compiler and found.chip == chip
     return Seen(fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})")
 
 
 def _neff_name(seen: Evidence) -> Seen:
-    found = [(entry.name, _neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
+    found = [(entry.name, read_neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
     wrong = [one for name, one in found if one.module != name]
     return Seen(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
 
@@ -204,7 +196,8 @@ def _workers_share(seen: Evidence) -> Seen:
     return Seen(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
 
 
-def _compiler_process(seen: Evidence) -> Seen:
+def compiler_process(seen: Evidence) -> Seen:
+    """What seconds of compiling are told by, and --require-warm stops at."""
     seen.step("run")
     caught = "killed" in seen.steps
     return Seen(caught, "seen while a graph compiled" if caught else seen.lacking.get("killed", "never seen"))
@@ -218,7 +211,7 @@ def _lock_left(seen: Evidence) -> Seen:
     entry = locked[0]
     sizes = {file.size for file in entry.files() if file.name in entry.locks}
     fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
-    return Seen(fits, f"{_list(entry.names)}; lock of {_list(map(str, sizes))} bytes")
+    return Seen(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
 
 
 def _failed(seen: Evidence) -> Entry:
@@ -229,7 +222,7 @@ def _failed(seen: Evidence) -> Entry:
 
 def _failure_log(seen: Evidence) -> Seen:
     entry = _failed(seen)
-    return Seen(entry.state == "failed" and not entry.locks, _list(entry.names))
+    return Seen(entry.state == "failed" and not entry.locks, listed(entry.names))
 
 
 def _failure_class(seen: Evidence) -> Seen:
@@ -268,7 +261,7 @@ ROWS = (
     Assumption("workers-share", "the workers of one training use the same modules: no name depends on RANK", (),
                _workers_share),
     Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",
-               ("COMPILER_PROCESSES", "processes.compiles_below"), _compiler_process),
+               ("COMPILER_PROCESSES", "processes.compiles_below"), compiler_process),
     Assumption("lock-left", "a compile that is killed leaves one empty lock, {HLO_FILES[0]}{LOCK_SUFFIX}",
                ("LOCK_SUFFIX", "HLO_FILES"), _lock_left),
     Assumption("failure-log", "a compile that fails leaves {FAILURE_LOG}, neither {NEFF} nor {DONE} nor a lock",
@@ -308,147 +301,21 @@ def _contents(folder: Path) -> frozenset[str]:
         return frozenset()
 
 
-def _compiling(pid: int) -> bool:
+def compiling(pid: int) -> bool:
+    """Whether the compiler runs below a process."""
     return bool(processes.compiles_below(pid))
 
 
-# TorchNeuron
-
-_TREE, _LOCAL = "graphs", "local"
-
-
-def _graphs(seen: Evidence) -> list[str]:
-    step = seen.step("flags")
-    found = sorted(native.contents(step.cache / _TREE))
-    if not found:
-        raise UnknownError(f"the program alone left no *{facts.NATIVE_SUFFIX} in {facts.NATIVE_ROOT_VARIABLE}")
-    return found
-
-
-def _paths(seen: Evidence) -> list[Path]:
-    return [seen.step("flags").cache / _TREE / name for name in _graphs(seen)]
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
-def _native_names(seen: Evidence) -> Seen:
-    found = _graphs(seen)
-    odd = [path for path in found if not _sharded(path)]
-    return Seen(not odd, (odd or found)[0])
-
-
-def _sharded(path: str) -> bool:
-    *folders, name = path.split("/")
-    return folders == [name[:2], name[2:4]] and facts.NATIVE_NAME.fullmatch(name) is not None
-
-
-def _native_files(seen: Evidence) -> Seen:
-    others = sorted(set(_files(seen.step("flags").cache / _TREE)) - set(_graphs(seen)))
-    return Seen(not others, _list(others[:5]) or "graphs alone")
-
-
-def _native_locks(seen: Evidence) -> Seen:
-    found = _files(seen.step("flags").cache / _LOCAL)
-    graphs = [name for name in found if name.endswith(facts.NATIVE_SUFFIX)]
-    return Seen(bool(found) and not graphs, _list((graphs or found)[:3]) or "nothing is there")
-
-
-def _native_digest(seen: Evidence) -> Seen:
-    return _digests(_paths(seen))
-
-
-def _native_contents(seen: Evidence) -> Seen:
-    step = seen.good("warm")
-    chip = facts.TARGET_CHIPS.get(_hard(step, "target.chip"), "")
-    version = _hard(step, f"toolchain.{facts.COMPILER_PACKAGE}")
-    found = {(one.compiler, one.chip) for one in map(_neff, _paths(seen))}
-    fits = {(public(compiler), of) for compiler, of in found} == {(version, chip)} and chip in facts.NATIVE_CHIPS
-    told = (f"compiler {compiler or 'none'}, chip {of or 'none'}" for compiler, of in found)
-    return Seen(fits, f"{_list(told)}; cachekit says {version}, {chip}")
-
-
-def _native_lnc(seen: Evidence) -> Seen:
-    found, wanted = {str(_neff(path).header.lnc) for path in _paths(seen)}, _hard(seen.good("warm"), "target.lnc")
-    return Seen(found == {wanted}, f"{_list(found)}; cachekit says {wanted}")
-
-
-def _native_counters(seen: Evidence) -> Seen:
-    said = [line for line in seen.good("flags").said.splitlines() if line.startswith("counted: ")]
-    count = said[-1].removeprefix("counted: ") if said else "nothing"
-    return Seen(count.isdecimal() and int(count) > 0, f"it counted {count}")
-
-
-def _native_killed(seen: Evidence) -> Seen:
-    left = seen.step("killed").left
-    found = [path for path in left.rglob(f"*{facts.NATIVE_SUFFIX}") if not path.name.startswith(".")] if left else []
-    torn = [path for path in found if neff.check(path)]
-    return Seen(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
-
-
-def _native_failure(seen: Evidence) -> Seen:
-    step = seen.step("refused")
-    kind = classify(f"{step.log}\n{step.said}").kind
-    return Seen(kind is USER_ERROR, f"{kind.name}; {step.end}")
-
-
-NATIVE_ROWS = (
-    Assumption("native-names", "a graph lies in ab/cd/ by the first digits of its name, {NATIVE_NAME.pattern}",
-               ("NATIVE_NAME", "NATIVE_ROOT_VARIABLE", "NATIVE_SUFFIX"), _native_names),
-    Assumption("native-files", "nothing else stays in the folder", ("NATIVE_SUFFIX", "native.contents"), _native_files),
-    Assumption("native-locks", "locks are below {NATIVE_LOCAL}, and graphs are not", ("NATIVE_LOCAL",), _native_locks),
-    Assumption("native-digest", "a graph is a NEFF: header of {NEFF_HEADER_SIZE} bytes, digest of all that follows",
-               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _native_digest),
-    Assumption("native-contents", "a graph tells its compiler, and the chip of this machine",
-               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NATIVE_CHIPS"), _native_contents),
-    Assumption("native-lnc", "a graph is for as many physical cores in one as this machine has in one",
-               ("DEFAULT_LNC", "NEFF_LNC_IS_REQUIRED"), _native_lnc),
-    Assumption("native-counters", "{NATIVE_METRICS}=1 has {NATIVE_METRICS_MODULE} count {NATIVE_COUNTERS[compiled]}",
-               ("NATIVE_METRICS", "NATIVE_METRICS_MODULE", "NATIVE_COUNTERS"), _native_counters),
-    Assumption("native-process", "while a graph compiles, {COMPILER} runs below the command",
-               ("COMPILER", "processes.compiles_below"), _compiler_process),
-    Assumption("native-killed", "a compile that is killed leaves whole graphs alone", ("NATIVE_SUFFIX",), _native_killed),
-    Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
-               ("FAILURE_WORDS",), _native_failure),
-    # What the experiment does not prove.
-    Assumption("native-default-root", "with no variable graphs are in {NATIVE_DEFAULT_ROOT}", ("NATIVE_DEFAULT_ROOT",),
-               unproven="to try it would write into a folder that others use"),
-    Assumption("native-version", "the compiler's version is not in a graph's name", ("native.directory",),
-               unproven="each version has a folder of its own, which does no harm where it is"),
-    Assumption("native-disable", "one of {NATIVE_DISABLE} has nothing kept", ("NATIVE_DISABLE",),
-               unproven="cachekit takes both away"),
-    Assumption("native-cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores",
-               ("NUM_CORES", "VISIBLE_CORES"), unproven="a run that gets none of its cores fails as a whole"),
-)  # fmt: skip
-
-
-def _native_place(folder: Path) -> dict[str, str]:
-    beside = {name: str(folder / _LOCAL / name) for name in facts.NATIVE_BESIDE}
-    tree, local = str(folder / _TREE), str(folder / _LOCAL)
-    return {**beside, facts.NATIVE_ROOT_VARIABLE: tree, facts.NATIVE_LOCAL: local, facts.NATIVE_METRICS: "1"}
-
-
-def _native_contents_of(folder: Path) -> frozenset[str]:
-    return native.contents(folder / _TREE)
-
-
-def _list(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
+    """Names in their order."""
     return ", ".join(sorted(names))
 
 
 SOURCE = "cachekit/compilers/neuron/facts.py"
 XLA = Subject(
-    "neuron", PROGRAM, _place, _contents, _compiling,
+    "neuron", PROGRAM, _place, _contents, compiling,
     refused=(f"compiler.flags=[{WRONG_FLAG}]",),
     another={facts.CC_FLAGS: shlex.join([*FLAGS, "--optlevel", "1"])},
-    cleared=frozenset(_ANYWHERE),
+    cleared=frozenset(CLEARED),
     rows=ROWS, facts=vars(facts), source=SOURCE,
-)  # fmt: skip
-NATIVE = Subject(
-    "neuron-native", NATIVE_PROGRAM, _native_place, _native_contents_of, _compiling,
-    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
-    another={facts.CC_FLAGS: "-O3"},
-    cleared=frozenset((*_ANYWHERE, facts.NATIVE_LEVEL, *facts.NATIVE_QUIET)),
-    rows=NATIVE_ROWS, facts=vars(facts), source=SOURCE,
 )  # fmt: skip
