@@ -26,8 +26,8 @@ from cachekit.verbs.doctor_folders import age, of_this_environment, own, trouble
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
 
-def packages(_: Config) -> Iterator[Finding]:
-    """PyPI's placeholders install, and fail on import."""
+def packages(config: Config) -> Iterator[Finding]:
+    """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = host.versions()
     if wrong := host.placeholders(found):
         names = ", ".join(f"{name} {found[name]}" for name in wrong)
@@ -46,6 +46,8 @@ def packages(_: Config) -> Iterator[Finding]:
     elif some := [name for name in host.REQUIRED if name in found]:
         missing = [name for name in host.REQUIRED if name not in found]
         yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
+    elif config.compiler != "inductor" and (error := host.unusable_devices()):
+        yield Finding("problem", f"{error.message}; {error.cause}", host.INSTEAD, host.INSTALL)
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
 

@@ -109,7 +109,7 @@ def open_session(
     from cachekit.verbs.session import Session
 
     with offline_environment() if offline else nullcontext():
-        wanted = recipe.compiler.name if recipe else "auto"
+        wanted = recipe.compiler.name if recipe else None
         compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
         _check_home(config.home)
         # Looking leaves no trace: only runs that change something write a journal.

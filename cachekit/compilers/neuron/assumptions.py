@@ -13,12 +13,12 @@ from pathlib import Path
 
 from cachekit.compilers.evidence import Assumption, Evidence, Seen, Step, Subject, UnknownError
 from cachekit.compilers.neuron import facts, flags, neff, processes
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.host import public
-from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.run_log import RunLog
+from cachekit.compilers.neuron.log.event import Event
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import Log
 
 FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
 WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
@@ -52,13 +52,13 @@ def _names(step: Step) -> set[str]:
 
 
 @cache
-def _events(text: str) -> tuple[ev.Event, ...]:
+def _events(text: str) -> tuple[Event, ...]:
     reader = LogReader()
     return (*reader.feed(text), *reader.close())
 
 
-def _log(step: Step) -> RunLog:
-    return RunLog().add_all(_events(f"{step.log}\n{step.said}"))
+def _log(step: Step) -> Log:
+    return Log().add_all(_events(f"{step.log}\n{step.said}"))
 
 
 def read_neff(path: Path) -> neff.Neff:
@@ -181,7 +181,7 @@ def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Seen:
 
 
 def _log_header(seen: Evidence) -> Seen:
-    hits = [event for event in _events(seen.good("train").log) if isinstance(event, ev.Hit)]
+    hits = [event for event in _events(seen.good("train").log) if event.kind == "hit"]
     if not hits:
         raise UnknownError("no hit was told")
     return Seen(all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.log.event import module_in
 
 _LONGEST = 1 << 16  # characters of a command that are read
 _OUTPUT = (facts.OUTPUT_OPTION, facts.OUTPUT_SHORT)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A call of the compiler.
 
     Attributes:
@@ -23,27 +24,40 @@ class Command:
         output: The value of `--output`; empty where there is none.
         flags: What follows `--output <file>`: since SDK 2.20.1 the list whose hash is the second half of a module's
             name, apart from the `--verbose` that the wrapper itself adds at the end.
-        target: The value of `--target`; empty where there is none.
     """
 
     arguments: tuple[str, ...]
     input: str
     output: str
     flags: tuple[str, ...]
-    target: str
 
     @property
-    def target_in_flags(self) -> bool:
-        """Whether the target stands among the hashed flags, as it does since SDK 2.20.1."""
-        return any(flag == facts.TARGET_OPTION or flag.startswith(f"{facts.TARGET_OPTION}=") for flag in self.flags)
+    def module(self) -> str:
+        """The module that is compiled (`MODULE_<graph>+<flags>`); empty for a file of another name."""
+        return module_in(self.output) or module_in(self.input)
 
 
-def split_command(text: str) -> tuple[str, ...]:
-    """Split a quoted command; a text that is no proper quotation is split at its spaces.
+def parse_command(text: str) -> Command:
+    """What a command line asks for; parts that it lacks are empty.
 
     Args:
-        text: `neuronx-cc compile …` or `['neuronx-cc', 'compile', …]`, with anything after the list ignored.
+        text: `neuronx-cc compile …` or `['neuronx-cc', 'compile', …]`, with anything after the list ignored. A text
+            that is no proper quotation is split at its spaces.
     """
+    arguments = _split(text)
+    output, place = "", len(arguments)
+    flags: tuple[str, ...] = ()
+    for index, word in enumerate(arguments):
+        if word in _OUTPUT:
+            output, flags, place = next(iter(arguments[index + 1 : index + 2]), ""), arguments[index + 2 :], index
+            break
+        if word.startswith(f"{facts.OUTPUT_OPTION}="):
+            output, flags, place = word.partition("=")[2], arguments[index + 1 :], index
+            break
+    return Command(arguments, _input(arguments[:place]), output, flags)
+
+
+def _split(text: str) -> tuple[str, ...]:
     text = text.strip()[:_LONGEST]
     if text.startswith("["):
         end = re.search(r"['\"]\]", text)
@@ -56,30 +70,6 @@ def split_command(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError:
         return tuple(text.split())
-
-
-def parse_command(text: str) -> Command:
-    """What a command line asks for; parts that it lacks are empty."""
-    arguments = split_command(text)
-    output, place = "", len(arguments)
-    flags: tuple[str, ...] = ()
-    for index, word in enumerate(arguments):
-        if word in _OUTPUT:
-            output, flags, place = next(iter(arguments[index + 1 : index + 2]), ""), arguments[index + 2 :], index
-            break
-        if word.startswith(f"{facts.OUTPUT_OPTION}="):
-            output, flags, place = word.partition("=")[2], arguments[index + 1 :], index
-            break
-    return Command(arguments, _input(arguments[:place]), output, flags, _value(arguments, facts.TARGET_OPTION))
-
-
-def _value(arguments: tuple[str, ...], option: str) -> str:
-    for index, word in enumerate(arguments):
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-        if word == option and index + 1 < len(arguments):
-            return arguments[index + 1]
-    return ""
 
 
 def _input(before: tuple[str, ...]) -> str:

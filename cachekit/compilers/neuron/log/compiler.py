@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from cachekit.compilers.neuron.command import Command, parse_command
+from msgspec import Struct
+
 from cachekit.compilers.neuron.facts import (
     COMPILER_LOG_COMMAND,
     COMPILER_LOG_EXIT,
@@ -25,7 +25,7 @@ from cachekit.compilers.neuron.facts import (
     OLD_ERROR_CODE,
 )
 from cachekit.compilers.neuron.failures import Failure, classify
-from cachekit.compilers.neuron.log_events import module_in
+from cachekit.compilers.neuron.log.command import Command, parse_command
 
 _LINE = 1 << 16  # characters of a line that are read
 _ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
@@ -33,8 +33,7 @@ _BAD = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _PEOPLE = "USER"  # the level of what a person should read: progress, and the reason of a failure
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerRun:
+class CompilerRun(Struct, frozen=True):
     """One compile as the compiler's log tells it.
 
     Attributes:
@@ -58,7 +57,7 @@ class CompilerRun:
     @property
     def module(self) -> str:
         """The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name."""
-        return module_in(self.command.output) or module_in(self.command.input) if self.command else ""
+        return self.command.module if self.command else ""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -78,18 +77,33 @@ class CompilerRun:
         return classify(self.errors, exit_code=self.exit_code)
 
 
-@dataclass(slots=True)
 class _Open:
-    pid: str
-    command: Command | None = None
-    version: str = ""
-    exit_code: int | None = None
-    codes: dict[str, None] = field(default_factory=dict)
-    errors: deque[str] = field(default_factory=deque)
-    size: int = 0
-    bad: bool = False  # the last line was an error's, and lines without a beginning go on with it
-    started: datetime | None = None
-    ended: datetime | None = None
+    """A compile whose lines are being read."""
+
+    def __init__(self, pid: str, command: Command | None, started: datetime | None) -> None:
+        self.pid, self.command, self.started = pid, command, started
+        self.ended: datetime | None = None
+        self.version = ""
+        self.exit_code: int | None = None
+        self.codes: dict[str, None] = {}
+        self.errors: deque[str] = deque()
+        self.size = 0
+        self.bad = False  # the last line was an error's, and lines without a beginning go on with it
+
+    def note(self, line: str, error: str) -> None:
+        """Keep what matters of a line: the version, error codes, and the text of errors."""
+        if not self.version and (version := COMPILER_VERSION.search(line)):
+            self.version = version["version"]
+        if "[" in line and "WARN" not in line:
+            for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+                for found in pattern.finditer(line):
+                    self.codes[found["code"]] = None
+                    error = error or line
+        if error.strip(" *"):
+            self.errors.append(error[:_ERRORS])
+            self.size += len(self.errors[-1])
+            while self.size > _ERRORS:
+                self.size -= len(self.errors.popleft())
 
     def closed(self) -> CompilerRun:
         return CompilerRun(
@@ -116,14 +130,14 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         parsed = COMPILER_LOG_LINE.search(line)
         if not parsed:
             if current:
-                _note(current, line, line if current.bad else "")
+                current.note(line, line if current.bad else "")
             continue
         pid, text = parsed["pid"] or "", parsed["text"]
         at = _time(parsed["time"])
         root = parsed["who"] == COMPILER_LOG_ROOT
         command = COMPILER_LOG_COMMAND.match(text) if root else None
         if command or current is None:
-            current = _Open(pid, parse_command(command["command"]) if command else None, started=at)
+            current = _Open(pid, parse_command(command["command"]) if command else None, at)
             runs.append(current)
         # The end is written by the process that got the command, also when another compile began since.
         run = current
@@ -133,26 +147,10 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         level = parsed["level"]
         run.bad = level in _BAD or (level == _PEOPLE and bool(COMPILER_LOG_PEOPLE.search(parsed["who"])))
         if not command:
-            _note(run, line, text if run.bad else "")
+            run.note(line, text if run.bad else "")
         if root and (found := COMPILER_LOG_EXIT.search(text)):
             run.exit_code = int(found["code"])
     return [run.closed() for run in runs]
-
-
-def _note(run: _Open, line: str, error: str) -> None:
-    """Keep what matters of a line: the version, error codes, and the text of errors."""
-    if not run.version and (version := COMPILER_VERSION.search(line)):
-        run.version = version["version"]
-    if "[" in line and "WARN" not in line:
-        for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
-            for found in pattern.finditer(line):
-                run.codes[found["code"]] = None
-                error = error or line
-    if error.strip(" *"):
-        run.errors.append(error[:_ERRORS])
-        run.size += len(run.errors[-1])
-        while run.size > _ERRORS:
-            run.size -= len(run.errors.popleft())
 
 
 def _time(text: str) -> datetime | None:
