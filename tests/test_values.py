@@ -44,7 +44,7 @@ def results(tmp_path):
     yield cachekit.check_lock()
     yield cachekit.report()
     yield cachekit.doctor()
-    yield cachekit.neuron_contract(quick=True)
+    yield cachekit.neuron_contract()
     yield cachekit.verify()
     yield cachekit.pin("tiny.yaml")[0]
     yield cachekit.unpin("tiny.yaml")[0]

@@ -98,8 +98,9 @@ class Proof:
 
     def make(self, only: Sequence[str] = ()) -> Evidence:
         """Make every step, or these and what they need."""
-        seen = Evidence()
-        wanted = {*only, *(promise.after for promise in PROMISES if promise.name in only)}
+        seen, wanted = Evidence(), {*only}
+        for promise in reversed(PROMISES):  # what a step needs comes before it
+            wanted |= {promise.after} if promise.name in wanted else set()
         for promise in PROMISES:
             if only and promise.name not in wanted:
                 continue

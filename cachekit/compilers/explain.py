@@ -29,9 +29,9 @@ def explain(compiler: str, name: str, old: Any, new: Any, sides: tuple[str, str]
         or not isinstance(new, list)
     ):
         return []
-    from cachekit.compilers.neuron import flags
+    from cachekit.compilers.neuron.explain import flag_lists
 
-    return flags.explain([str(word) for word in old], [str(word) for word in new], sides)
+    return flag_lists([str(word) for word in old], [str(word) for word in new], sides)
 
 
 def explain_module(
@@ -47,9 +47,9 @@ def explain_module(
     """
     if compiler != "neuron":
         return None
-    from cachekit.compilers.neuron import module_difference
+    from cachekit.compilers.neuron.explain import module_name
 
-    found = module_difference.explain(name, recorded, flags)
+    found = module_name(name, recorded, flags)
     return found.relation, found.words
 
 

@@ -1,4 +1,4 @@
-"""Does this host's Neuron do what cachekit promises, and is it what cachekit takes it for: one experiment tells both."""
+"""Whether this host's Neuron does what cachekit promises, and is what cachekit takes it for: one experiment."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Contract(Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """There is a Neuron, doctor finds nothing wrong with it, and nothing differs, as far as it could be looked at."""
+        """There is a Neuron, doctor finds nothing wrong with it, and nothing that was looked at differs."""
         broken = any(finding.state == "problem" for _, finding in self.findings)
         return not self.problem and not self.differing and not broken
 

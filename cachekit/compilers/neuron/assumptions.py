@@ -41,7 +41,10 @@ def _entries(folder: Path) -> list[Entry]:
 
 
 def _warmed(seen: Evidence) -> list[Entry]:
-    return _entries(seen.good("warm").cache)
+    """The modules that a warm kept; what later steps left beside them is theirs."""
+    step = seen.good("warm")
+    names = _names(step)
+    return [entry for entry in _entries(step.cache) if entry.name in names]
 
 
 def _names(step: Step) -> set[str]:
@@ -198,9 +201,12 @@ def _workers_share(seen: Evidence) -> Seen:
 
 def compiler_process(seen: Evidence) -> Seen:
     """What seconds of compiling are told by, and --require-warm stops at."""
-    seen.step("run")
-    caught = "killed" in seen.steps
-    return Seen(caught, "seen while a graph compiled" if caught else seen.lacking.get("killed", "never seen"))
+    if "killed" in seen.steps:
+        return Seen(fits=True, words="seen while a graph compiled")
+    seen.good("run")
+    if "killed" not in seen.lacking:
+        raise UnknownError("no command was killed")
+    return Seen(fits=False, words=seen.lacking["killed"])
 
 
 def _lock_left(seen: Evidence) -> Seen:
@@ -214,22 +220,17 @@ def _lock_left(seen: Evidence) -> Seen:
     return Seen(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
 
 
-def _failed(seen: Evidence) -> Entry:
-    step = seen.step("refused")
-    found = _entries(step.cache)
-    return next((entry for entry in found if entry.state == "failed"), found[0])
-
-
 def _failure_log(seen: Evidence) -> Seen:
-    entry = _failed(seen)
-    return Seen(entry.state == "failed" and not entry.locks, listed(entry.names))
+    found = _entries(seen.step("refused").cache)
+    odd = [entry for entry in found if entry.state != "failed" or entry.locks]
+    return Seen(not odd, listed((odd or found)[0].names))
 
 
 def _failure_class(seen: Evidence) -> Seen:
-    entry = _failed(seen)
-    if facts.FAILURE_LOG not in entry.names:
+    logs = [entry.path / facts.FAILURE_LOG for entry in _entries(seen.step("refused").cache)]
+    if not (there := [path for path in logs if path.is_file()]):
         raise UnknownError("no failure is remembered")
-    found = classify((entry.path / facts.FAILURE_LOG).read_text("utf-8", "replace"))
+    found = classify(there[0].read_text("utf-8", "replace"))
     return Seen(found.kind is USER_ERROR, f"{found.kind.name}: {found.message}")
 
 
@@ -246,7 +247,7 @@ ROWS = (
     Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
                ("FLAGS_HASH_DIGITS", "flags.flags_hash"), _flags_hash),
     Assumption("target", "the target is one of {TARGETS}, and the one of this instance",
-               ("TARGETS", "TARGET_FAMILIES", "machine.target_of"), _target_is_known),
+               ("TARGETS", "TARGET_FAMILIES", "host.target_of"), _target_is_known),
     Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
                ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
     Assumption("neff-contents", "a NEFF tells its compiler, with commit, and its chip by the names of NEFF_TARGETS",
