@@ -18,7 +18,7 @@ from measure import process, ratio, seconds
 
 from cachekit import config
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record

@@ -17,7 +17,7 @@ from measure import limit, ratio, seconds
 
 from cachekit import config
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.recipe import load
 from cachekit.store import Store
 from cachekit.store.record import Record

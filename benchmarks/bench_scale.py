@@ -19,7 +19,7 @@ from measure import process, seconds
 from cachekit import recipe
 from cachekit.compilers import select
 from cachekit.errors import CachekitError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
 from cachekit.store import Store, catalogue

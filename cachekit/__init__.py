@@ -43,15 +43,14 @@ _WHERE = {
     "cachekit.api": (
         "Cache", "attach", "check_build", "check_lock", "compare", "coverage", "doctor", "export_bundle",
         "export_neuron_cache", "gc", "import_bundle", "import_neuron_cache", "load_recipe", "lock", "neuron_contract",
-        "open_store", "pin", "pins", "plan", "pull", "pull_locked", "push", "records", "report", "rm", "run", "session",
-        "stats", "train", "unpin", "verify", "warm", "why", "why_run",
+        "open_store", "pin", "pins", "plan", "pull", "pull_locked", "push", "records", "rm", "run", "session",
+        "stats", "trace", "train", "unpin", "verify", "warm", "why", "why_run",
     ),
     "cachekit.errors": (
         "AuthError", "CachekitError", "CompileError", "CompilerUnavailableError", "DataError", "IntegrityError",
         "InterruptedRunError", "MissError", "RecipeError", "RemoteError", "StoreError", "TrainingError",
         "UnknownNameError", "UsageError", "WaitedTooLongError",
     ),
-    "cachekit.page": ("Page",),
     "cachekit.recipe": ("Recipe",),
     "cachekit.store.record": ("Record",),
     "cachekit.store": ("Store",),

@@ -21,11 +21,11 @@ from cachekit.api import pull as pull
 from cachekit.api import pull_locked as pull_locked
 from cachekit.api import push as push
 from cachekit.api import records as records
-from cachekit.api import report as report
 from cachekit.api import rm as rm
 from cachekit.api import run as run
 from cachekit.api import session as session
 from cachekit.api import stats as stats
+from cachekit.api import trace as trace
 from cachekit.api import train as train
 from cachekit.api import unpin as unpin
 from cachekit.api import verify as verify
@@ -47,7 +47,6 @@ from cachekit.errors import TrainingError as TrainingError
 from cachekit.errors import UnknownNameError as UnknownNameError
 from cachekit.errors import UsageError as UsageError
 from cachekit.errors import WaitedTooLongError as WaitedTooLongError
-from cachekit.page import Page as Page
 from cachekit.recipe import Recipe as Recipe
 from cachekit.store import Store as Store
 from cachekit.store.record import Record as Record

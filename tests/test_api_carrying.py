@@ -6,13 +6,13 @@ import json
 
 import msgspec
 import pytest
-from cli_session import publish
-from neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
-from neuron_trees import check, tree
 
 import cachekit
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
+from tests.compilers.neuron.neuron_trees import check, tree
+from tests.support.cli_session import publish
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
 
@@ -114,7 +114,7 @@ def test_one_text_is_no_list_of_entries(stored, tmp_path):
 
 
 @pytest.mark.feature("F4")
-def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, monkeypatch):  # noqa: F811
+def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, monkeypatch):
     """Its modules are small texts here, which no compiler made: what judges them is replaced."""
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
     told = []
@@ -144,7 +144,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     )
 
 
-def test_modules_that_are_damaged_in_the_store_are_told(box, cache, tmp_path, monkeypatch):  # noqa: F811
+def test_modules_that_are_damaged_in_the_store_are_told(box, cache, tmp_path, monkeypatch):
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
     box.import_neuron_cache(cache)
     for path in (box.home / "v1" / "blobs").rglob("*"):
@@ -249,27 +249,6 @@ def test_a_lock_file_names_its_recipes(stored, work):
         with pytest.raises(cachekit.UsageError, match="names its recipes"):
             act(recipe)
     assert not (work / "cachekit.lock").exists()
-
-
-# The page
-
-
-def test_report_writes_the_page(home, machine, worker, work, command):
-    cachekit.warm("tiny.yaml")
-    page = cachekit.report()
-    assert (page.path, page.size) == (work / "cachekit-report.html", (work / "cachekit-report.html").stat().st_size)
-    assert page.report.stats.total.misses == 1
-    assert page.report.stats.price is None or page.report.stats.price.instance
-    assert page.as_dict().keys() == command("report", "--format", "json").json.keys()
-    assert "saved" in page.path.read_text()
-    paid = cachekit.report("paid.html", price=2.0, run="last")
-    assert (paid.path, paid.report.stats.price.per_hour) == (work / "paid.html", 2.0)
-    with pytest.raises(cachekit.UnknownNameError):
-        cachekit.report(run="nonsense")
-    with pytest.raises(cachekit.UsageError):
-        cachekit.report(work)
-    with pytest.raises(cachekit.UsageError):
-        cachekit.report(price=-1.0)
 
 
 # This host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, source_of
 from cachekit.recipe import Recipe
@@ -11,7 +11,6 @@ from cachekit.store.record import Record
 from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.page import Page
     from cachekit.verbs.coverage import Coverage
     from cachekit.verbs.doctor import Diagnosis
     from cachekit.verbs.plan import Plan
@@ -139,60 +138,51 @@ class Asking(Options):
             return coverage(opened, prepared)
 
     def stats(
-        self, *, run: str = "", since: str = "", price: float | None = None, instance: str | None = None
+        self,
+        *,
+        run: str = "",
+        since: str = "",
+        by: str = "day",
+        price: float | None = None,
+        instance: str | None = None,
     ) -> Stats:
         """What the cache did, and what that saved. `cachekit stats`.
 
         Args:
             run: Count one run only: `last`, or the beginning of its name.
             since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
+            by: What the table of periods is by: `day`, `week` or `month`.
             price: Dollars for an hour; figures in dollars are made where it or `instance` is given.
             instance: A machine type, whose price is taken from the registry where none is given.
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
-            UsageError: That is no day, or no price; or a run and a day are both given.
+            UsageError: That is no day, no period, or no price; or a run and a day are both given.
         """
         from cachekit.verbs import price as prices
         from cachekit.verbs.stats import stats
 
         said = [] if price is None else [repr(price)]
         paid = prices.machine(prices.read(said), instance or "") if said or instance else None
-        return stats(self.open_store().layout, run=run, since=since, price=paid)
+        return stats(self.open_store().layout, run=run, since=since, by=by, price=paid)
 
     def records(self) -> list[Record]:
         """All readable records of the store, youngest first; their files are not checked. `cachekit ls`."""
         found = self.open_store().records()
         return sorted(found, key=lambda record: record.provenance.created, reverse=True)
 
-    def report(
-        self,
-        output: str | Path = "cachekit-report.html",
-        *,
-        run: str = "",
-        price: float | None = None,
-        instance: str | None = None,
-    ) -> Page:
-        """Write a page about the store: when what was compiled, what hit, what that saved. `cachekit report`.
+    def trace(self, run: str = "last") -> dict[str, Any]:
+        """What a run did when, and the runs beside it: a Chrome trace, to be written as JSON. `cachekit stats --trace`.
 
         Args:
-            output: Where the page goes, one file of HTML.
-            run: Whose time line it shows: `last`, or the beginning of a run's name; by default the last that compiled.
-            price: See `stats`; so for `instance`. This machine's price by default, if it is known.
-            instance: See `stats`.
-
-        Returns:
-            Where it is, and as values what it shows.
+            run: `last`, or the beginning of its name.
 
         Raises:
-            UnknownNameError: There is no such run, or machine type.
-            UsageError: The file cannot be written; or that is no price.
+            UnknownNameError: There is no such run, or its journal was removed.
         """
-        from cachekit.page import write_page
-        from cachekit.verbs import price as prices
+        from cachekit.verbs.trace import trace
 
-        paid = prices.machine(prices.read([] if price is None else [repr(price)]), instance or "")
-        return write_page(self.open_store(), Path(output), run=run, price=paid)
+        return trace(self.open_store().layout, run)
 
     def doctor(self) -> Diagnosis:
         """What is wrong with this host's set-up, and what mends it. `cachekit doctor`.
@@ -223,7 +213,7 @@ class Asking(Options):
         Raises:
             StoreError: No temporary folder can be made.
         """
-        from cachekit.journal import Journal
+        from cachekit.events import Journal
         from cachekit.verbs.prove import neuron_contract
 
         journal = Journal(None, "doctor")

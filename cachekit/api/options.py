@@ -16,7 +16,7 @@ from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
     from cachekit.config import Config
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
     from cachekit.store import Store
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.pins import Named

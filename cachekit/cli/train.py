@@ -61,7 +61,7 @@ def command(
     Example:  cachekit train recipes/bert.yaml --resume auto
     """
     from cachekit.compilers import Node
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
     from cachekit.recipe.ingredients import check_data
     from cachekit.store import Store
     from cachekit.verbs.last import recall

@@ -83,7 +83,7 @@ def bypassed(document: dict[str, Any]) -> list[str]:
 
 
 def _bypass(reason: str, count: int) -> str:
-    from cachekit.bypass import REASONS
+    from cachekit.events import REASONS
 
     times = "" if count == 1 else f"{count} times: "
     return f"{reason}: {times}{REASONS.get(reason, 'a reason of another cachekit')}"

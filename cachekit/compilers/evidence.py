@@ -33,7 +33,7 @@ class Step(Struct, frozen=True):
         answer: What it answered as JSON.
         log: What its training worker printed.
         cache: The compiler cache dir.
-        left: A copy of that folder as a killed command left it; None where nothing was killed.
+        left: A copy of that folder as the command left it, or the one that was killed; None where none was made.
         new: Finished graphs that the command added to the folder.
     """
 

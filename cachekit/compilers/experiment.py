@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import leash, start
 from cachekit.compilers.evidence import Evidence, Outcome, Step, Subject, UnknownError, one_line
@@ -133,7 +133,7 @@ class Proof:
         words = ("run", "--report", str(report), *options, "--", sys.executable, "-c", self.subject.probe)
         step = self.cachekit(place, *words, **variables)
         answer = _json(report.read_text(encoding="utf-8")) if report.is_file() else _error(step.said)
-        return Step(step.code, step.said, answer, step.log, step.cache, new=step.new)
+        return structs.replace(step, answer=answer)
 
     def cachekit(self, place: Place, *words: str, **variables: str) -> Step:
         """One command of cachekit's."""
@@ -151,10 +151,13 @@ class Proof:
             caught = _until(lambda: self.subject.compiling(process.pid), process, self._limit)
         if not caught:
             return None
-        left = self.folder / f"left-{self._number}"
-        cache = self._path("cache", place.cache)
-        shutil.copytree(cache, left, symlinks=True)
-        return Step(-signal.SIGKILL, "", {}, "", cache, left)
+        return Step(-signal.SIGKILL, "", {}, "", self._path("cache", place.cache), self.copy(place))
+
+    def copy(self, place: Place) -> Path:
+        """A copy of a compiler cache dir as it is now."""
+        return Path(
+            shutil.copytree(self._path("cache", place.cache), self.folder / f"left-{self._number}", symlinks=True)
+        )
 
     def age(self, place: Place) -> None:
         """Make all files of a compiler cache dir old."""
@@ -216,7 +219,8 @@ class Proof:
 
 
 def _warm(proof: Proof) -> Step:
-    return proof.recipe("warm", FIRST)
+    step = proof.recipe("warm", FIRST)
+    return structs.replace(step, left=proof.copy(FIRST))  # later steps may leave something else there
 
 
 def _train(proof: Proof) -> Step:
@@ -273,7 +277,7 @@ def _killed(proof: Proof) -> Step:
         proof.age(place)  # what a killed process left counts as left only after a while
         again = proof.program(place)
         found = again if _kept(again) else proof.program(place, "--require-warm")
-        return Step(found.code, found.said, found.answer, found.log, found.cache, killed.left, found.new)
+        return structs.replace(found, left=killed.left)
     raise UnknownError(f"of {ATTEMPTS} commands none could be killed while it compiled")
 
 

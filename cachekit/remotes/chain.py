@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit import secrecy
-from cachekit.bypass import bypass
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UsageError
-from cachekit.journal import Journal
+from cachekit.events import Journal, bypass
 from cachekit.remotes.layout import LOCAL, Place
 from cachekit.store.record import DamagedRecordError, Record
+from cachekit.text import has_secret, redacted
 
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
@@ -46,7 +45,7 @@ class Link(Struct, frozen=True):
     options: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"Link({self.name!r}, {self.address!r}, options={secrecy.shown(self.options)})"
+        return f"Link({self.name!r}, {self.address!r}, options={redacted(self.options)})"
 
 
 def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
@@ -99,8 +98,8 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
     """Say what is wrong with an entry, where that can be told better than by an unknown name."""
     address = url or name
-    if secrecy.has_secret(name) or secrecy.has_secret(address):  # which is not repeated
-        table = f": [tiers.{name}]" if url and not secrecy.has_secret(name) else ""
+    if has_secret(name) or has_secret(address):  # which is not repeated
+        table = f": [tiers.{name}]" if url and not has_secret(name) else ""
         raise UsageError(
             f"the address of a cache has no room for a token{table}",
             cause="it is written to settings, logs and screens",

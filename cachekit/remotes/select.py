@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit import secrecy
 from cachekit.errors import UsageError
 from cachekit.remotes.chain import Link
+from cachekit.text import redact
 
 if TYPE_CHECKING:
     from cachekit.remotes.port import Tier
@@ -64,7 +64,7 @@ def _hub(address: str, options: Mapping[str, str]) -> Tier:
     matched = _REPO.fullmatch(address)
     if not matched:
         raise UsageError(
-            f"{secrecy.address(address)} is no address of a repo",
+            f"{redact(address)} is no address of a repo",
             hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
         )
     from cachekit.remotes.hub import HubTier

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store.layout import Layout
 from cachekit.store.record import Record, twins
 

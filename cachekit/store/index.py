@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.ordinary import opened
 from cachekit.store.gate import Gate
 from cachekit.store.layout import Layout

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from cachekit.errors import IntegrityError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store.layout import Layout
 from cachekit.store.record import File
 from cachekit.store.verify import MISSING, Verifier

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cachekit import ordinary
-from cachekit.bypass import bypass
 from cachekit.errors import StoreError
-from cachekit.journal import Journal
+from cachekit.events import Journal, bypass
 from cachekit.store import access, durable, uses
 from cachekit.store.blob import Blob, reading
 from cachekit.store.catalogue import Catalogue

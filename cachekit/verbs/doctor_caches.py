@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from cachekit import secrecy
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
 from cachekit.remotes import chain, select
 from cachekit.remotes.chain import Link
 from cachekit.store import lock_file as locked
+from cachekit.text import redact
 from cachekit.verbs.doctor import Finding
 from cachekit.verbs.doctor_folders import age, poor
 
@@ -107,7 +107,7 @@ def clocks(config: Config) -> Iterator[Finding]:
         if seconds is not None and abs(seconds) > SKEW:
             told = True
             way = "ahead of" if seconds > 0 else "behind"
-            said = f"this host's clock is {age(abs(seconds))} {way} that of {secrecy.address(address)}"
+            said = f"this host's clock is {age(abs(seconds))} {way} that of {redact(address)}"
             yield Finding("problem", said, run="sudo chronyc makestep")
     if not told:
         yield Finding("ok", "as the caches' own, as far as they tell")

@@ -1,11 +1,11 @@
-"""Reasons for going without the cache that a run knows before it begins; see `cachekit.bypass`."""
+"""Reasons for going without the cache that a run knows before it begins; see `cachekit.events`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cachekit.bypass import bypass, bypassed
 from cachekit.errors import CachekitError, IntegrityError
+from cachekit.events import bypass, bypassed
 from cachekit.recipe import Recipe
 from cachekit.remotes.layout import LOCAL
 from cachekit.verbs.plan import Plan

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit import config, secrecy
+from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import Place, create, look
 from cachekit.remotes.port import Tier
+from cachekit.text import redact
 
 NAME = "hub"  # of the tier in the settings
 FILE = "cachekit.toml"
@@ -83,7 +84,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
         UsageError: It has a chain or a tier of that name already, is no TOML, or would hide the settings of a project.
     """
     address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
-    wanted = f'cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{secrecy.address(address)}"'
+    wanted = f'cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{redact(address)}"'
     project = config.project_file(path.parent)
     there = project[1] if project and project[0] == path else {}
     if project and project[0] != path:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from cachekit.bypass import bypass
 from cachekit.compilers import Harvest, Observed
 from cachekit.errors import CachekitError, StoreError
+from cachekit.events import bypass
 from cachekit.store.record import Module, Record
 from cachekit.verbs.live import LiveRoot
 from cachekit.verbs.prepare import Prepared

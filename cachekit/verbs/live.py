@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachekit.bypass import bypass
 from cachekit.compilers import Restored
 from cachekit.errors import IntegrityError, StoreError
+from cachekit.events import bypass
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Record
 from cachekit.store.scratch import Scratch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cachekit.compilers import Node
     from cachekit.config import Config
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
     from cachekit.recipe import Recipe
     from cachekit.remotes.chain import Chain
     from cachekit.store import Store
@@ -99,10 +99,9 @@ def open_session(
         CompilerUnavailableError: The compiler is not on this machine.
         StoreError: The store's place is taken by something else.
     """
-    from cachekit.bypass import bypass
     from cachekit.compilers import select
     from cachekit.errors import CompilerUnavailableError
-    from cachekit.journal import Journal, prune
+    from cachekit.events import Journal, bypass, prune
     from cachekit.store import Store
     from cachekit.store.layout import Layout
     from cachekit.training import ProcessLauncher
@@ -148,7 +147,7 @@ def open_store(
     Raises:
         StoreError: The store's place is taken by something else.
     """
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
 
     journal = Journal(None, verb)
     with follow(journal) if follow else nullcontext():
@@ -161,7 +160,7 @@ def store_at(home: Path, journal: Journal | None = None) -> Store:
     Raises:
         StoreError: The store's place is taken by something else.
     """
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
     from cachekit.store import Store
 
     _check_home(home)

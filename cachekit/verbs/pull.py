@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachekit.bypass import bypass
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
+from cachekit.events import bypass
 from cachekit.remotes.port import Tier
 from cachekit.remotes.remote import Found
 from cachekit.store.durable import store_error

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachekit.bypass import bypass
 from cachekit.errors import CachekitError, IntegrityError, StoreError
+from cachekit.events import bypass
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.publish import Published, publish

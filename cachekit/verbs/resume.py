@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cachekit.errors import UsageError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.training.checkpoints import STATE, checkpoints, flaw
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed, Watch
 from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.events import bypass, bypassed
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import by_value
@@ -54,7 +54,7 @@ class Ran:
         restored_bytes: What it was given.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     command: list[str]

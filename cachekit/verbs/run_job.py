@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from cachekit.bypass import bypass
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, CompileError, TrainingError
+from cachekit.events import bypass
 from cachekit.recipe import ingredients, model_folder
 from cachekit.training import Job, Result
 from cachekit.verbs import attempts

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from cachekit.compilers import Compiler
 from cachekit.config import Config
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.remotes.chain import Chain
 from cachekit.store import Store
 from cachekit.training import Launcher

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.price import Price
 
 LAST = "last"
+PERIODS = ("day", "week", "month")
 
 
 def _said(words: str) -> Meta:
@@ -106,9 +107,13 @@ class Stats(Struct, frozen=True):
     last_run: Annotated[Run | None, _said("The youngest run; null where its journal is gone")]
     recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
     tiers: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
-    days: Annotated[list[Part], _said("By the UTC day on which the runs began")]
-    weeks: Annotated[list[Part], _said("By the week of that day, ISO 8601: 2026-W47, from Monday on")]
-    months: Annotated[list[Part], _said("By its month: 2026-11")]
+    by: Annotated[Literal["day", "week", "month"], _said("What the periods are")]
+    periods: Annotated[
+        list[Part],
+        _said(
+            "By the UTC day on which the runs began, as 2026-11-21; or its week, ISO 8601: 2026-W47; or month: 2026-11"
+        ),
+    ]
     price: Annotated[Rate | None, _said("What dollars were counted with")]
     problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
 
@@ -132,7 +137,13 @@ def schema() -> dict[str, Any]:
 
 
 def stats(
-    layout: Layout, *, run: str = "", since: str = "", price: Price | None = None, today: datetime | None = None
+    layout: Layout,
+    *,
+    run: str = "",
+    since: str = "",
+    by: str = "day",
+    price: Price | None = None,
+    today: datetime | None = None,
 ) -> Stats:
     """Count a store's runs.
 
@@ -140,20 +151,23 @@ def stats(
         layout: Of the store.
         run: Count one only: `last`, or its name or how that begins.
         since: Count those that began on this day or later: `2026-11-01`, or `7d` for the last seven days, `2w`.
+        by: What the table of periods is by: one of `PERIODS`.
         price: What an hour costs.
         today: UTC.
 
     Raises:
         UnknownNameError: There is no such run.
-        UsageError: That is no day; or both a run and a day were given.
+        UsageError: That is no day, or no period; or both a run and a day were given.
     """
+    if by not in PERIODS:
+        raise UsageError(f"by {by[:40]}: no such table", hint=f"one of {', '.join(PERIODS)}")
     if run and since:
         raise UsageError("--run and --since are both given", hint="a run is of one moment: leave --since out")
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
     youngest = next(reversed(known.runs), None)
     if run:
-        name = _named(known, run)
+        name = run_named(known, run)
         chosen = by_day({name: known.runs[name]})
     else:
         name = None
@@ -170,12 +184,15 @@ def stats(
             key=lambda part: (-part.figures.saved_seconds, part.name),
         ),
         tiers=_parts(((cell.tier, cell) for _, cell in chosen if cell.tier), price),
-        days=_parts(chosen, price),
-        weeks=_parts(((week_of(day), cell) for day, cell in chosen), price),
-        months=_parts(((day[:7], cell) for day, cell in chosen), price),
+        by=cast("Literal['day', 'week', 'month']", by),
+        periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
         price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
         problems=list(known.problems),
     )
+
+
+def _period(day: str, by: str) -> str:
+    return week_of(day) if by == "week" else day[:7] if by == "month" else day
 
 
 def week_of(day: str) -> str:
@@ -207,7 +224,12 @@ def since_day(words: str, today: datetime) -> str:
     raise UsageError(f"--since {words[:40]}: no day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w")
 
 
-def _named(known: History, wanted: str) -> str:
+def run_named(known: History, wanted: str) -> str:
+    """The name of the one run that `last`, a name, or the beginning of a name means.
+
+    Raises:
+        UnknownNameError: There is no such run, or there are several, or its journal was removed.
+    """
     if wanted == LAST:
         if known.runs:
             return next(reversed(known.runs))

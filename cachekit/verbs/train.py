@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageError
+from cachekit.events import bypass, bypassed
 from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
@@ -42,7 +42,7 @@ class Trained:
         built: Machine-code files that were built in the training run: 0 means that no compiler ran.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     plan: Plan

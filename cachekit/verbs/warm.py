@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
-from cachekit.bypass import bypass, bypassed
 from cachekit.compilers import Observed
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
+from cachekit.events import bypass, bypassed
 from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.layout import LOCAL
@@ -47,7 +47,7 @@ class Warmed:
         seconds: Wall time of it all.
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.bypass`.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
         helped: What came from a neighbour's record; None where nothing did.
     """
 

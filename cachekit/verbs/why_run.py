@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import ordinary
-from cachekit.bypass import EVENT as BYPASS
 from cachekit.compilers.explain import explain_module, flags_of
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Event, read
+from cachekit.events import BYPASS, Event, read
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.values import by_value

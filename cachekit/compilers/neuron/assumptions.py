@@ -41,10 +41,9 @@ def _entries(folder: Path) -> list[Entry]:
 
 
 def _warmed(seen: Evidence) -> list[Entry]:
-    """The modules that a warm kept; what later steps left beside them is theirs."""
+    """The modules that a warm left."""
     step = seen.good("warm")
-    names = _names(step)
-    return [entry for entry in _entries(step.cache) if entry.name in names]
+    return _entries(step.left or step.cache)
 
 
 def _names(step: Step) -> set[str]:

@@ -236,8 +236,8 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 
 # --- flags --------------------------------------------------------------------------------------------------------
 
-# The hash of a module's flags is the first digits of an MD5 over their JSON with the target in front, from SDK 2.20.1 on
-# [DERIVED; 6 published keys]; before, over their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
+# The hash of a module's flags is the first digits of an MD5 over their JSON with the target in front, from SDK 2.20.1
+# on [DERIVED; 6 published keys]; before, over their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 LNC_OPTION = "--logical-nc-config"
@@ -270,7 +270,6 @@ NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a k
 NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
 NEFF_KELF_TARGET = "target"  # the chip, in a kelf
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
-NEFF_TENSOR_MAP = re.compile(r"(?:.+/)?sg[0-9]+/tensor_map\.json")
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
 # kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
 NEFF_TARGETS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cachekit.compilers.evidence import Assumption, Evidence, Seen, Subject, UnknownError
-from cachekit.compilers.neuron import facts, native, neff
+from cachekit.compilers.neuron import facts, native
 from cachekit.compilers.neuron.assumptions import (
     CLEARED,
     SOURCE,
@@ -100,7 +100,7 @@ def _counters(seen: Evidence) -> Seen:
 def _killed(seen: Evidence) -> Seen:
     left = seen.step("killed").left
     found = [path for path in left.rglob(f"*{facts.NATIVE_SUFFIX}") if not path.name.startswith(".")] if left else []
-    torn = [path for path in found if neff.check(path)]
+    torn = [path for path in found if not digests([path]).fits]
     return Seen(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
 
 

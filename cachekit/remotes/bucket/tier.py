@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import secrecy
 from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
 from cachekit.remotes.bucket.client import BATCH, BucketClient
 from cachekit.remotes.deadline import streamed
@@ -37,6 +36,7 @@ from cachekit.remotes.port import (
     Upload,
     Write,
 )
+from cachekit.text import redact
 
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
@@ -67,7 +67,7 @@ class BucketTier:
         prefix = (found[2] or "").strip("/") if found else ""
         if not found or (prefix and any(part in {"", ".", ".."} for part in prefix.split("/"))):
             raise UsageError(
-                f"{secrecy.address(name)!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name"
+                f"{redact(name)!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name"
             )
         self._limits = limits or Limits()
         self._client = BucketClient(found[1], self._limits, endpoint=endpoint, token=token)

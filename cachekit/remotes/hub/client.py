@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from cachekit import __version__, secrecy
+from cachekit import __version__
 from cachekit.errors import CachekitError, UsageError
 from cachekit.remotes.hub.errors import translated
 from cachekit.remotes.hub_client.call import Call, entered, run
 from cachekit.remotes.hub_client.habits import ask_for_no_registry
 from cachekit.remotes.hub_client.session import bound_session
 from cachekit.remotes.port import Limits, Tell
+from cachekit.text import redact
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -36,7 +37,7 @@ class Client:
 
     def __init__(self, repo: str, kind: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
         if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-            raise UsageError(f"no repo can have this name: {secrecy.address(repo)!r}", hint="name it as team/cache")
+            raise UsageError(f"no repo can have this name: {redact(repo)!r}", hint="name it as team/cache")
         address = endpoint or os.environ.get("HF_ENDPOINT") or ""
         if address and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
             raise UsageError(
@@ -64,7 +65,7 @@ class Client:
     @property
     def page(self) -> str:
         """Its address for people."""
-        return f"{secrecy.address(self.api.endpoint)}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
+        return f"{redact(self.api.endpoint)}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
 
     def address(self, path: str, revision: str) -> str:
         """Where a file is fetched from."""

@@ -16,9 +16,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit import secrecy
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
 from cachekit.remotes.port import BusyError, Limits
+from cachekit.text import redact
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -65,9 +65,7 @@ def parse(name: str) -> tuple[str, str]:
     found = re.fullmatch(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?", name)
     prefix = (found[2] or "").strip("/") if found else ""
     if not found or any(part in {"", ".", ".."} for part in prefix.split("/")[bool(not prefix) :]):
-        raise UsageError(
-            f"{secrecy.address(name)!r} is no S3 bucket", hint="write it as s3://bucket or s3://bucket/prefix"
-        )
+        raise UsageError(f"{redact(name)!r} is no S3 bucket", hint="write it as s3://bucket or s3://bucket/prefix")
     return found[1], prefix
 
 
