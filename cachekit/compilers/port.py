@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.record import Module
@@ -249,6 +250,8 @@ class Compiler(Protocol):
     """The module that the training worker imports; it implements `Runtime`."""
     foreign: tuple[str, ...]
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
+    growth: Growth
+    """How its compile seconds grow with what shapes a job."""
     guest: str
     """The module for a process that is the user's own; it implements `Guest`."""
 

@@ -23,6 +23,13 @@ Count = Annotated[int, Meta(ge=0)]
 Said = Annotated[str, Meta(min_length=3)]  # a source, or terms: no mere dash
 
 
+class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long compiling a fine-tune of a model takes on a chip, and who measured that."""
+
+    seconds: Annotated[float, Meta(gt=0)]
+    source: Said
+
+
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A model that is known by name, so that its key needs no network.
 
@@ -35,6 +42,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
         compilers: Which of our compilers are known to compile it, and where that is said.
+        compile_seconds: By chip, how long compiling a fine-tune takes.
     """
 
     id: str
@@ -45,6 +53,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     source: Said
     aliases: tuple[str, ...] = ()
     compilers: dict[str, str] = {}
+    compile_seconds: dict[str, CompileTime] = {}
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
@@ -213,6 +222,12 @@ def model(name: str) -> ModelEntry | None:
             if name in entry.aliases:
                 return entry
     return None
+
+
+def compile_seconds(name: str, chip: str) -> CompileTime | None:
+    """What the registry has of how long a model compiles on a chip; None where nobody measured that."""
+    entry = model(name) if chip and name else None
+    return entry.compile_seconds.get(chip) if entry else None
 
 
 def registered(name: str, kind: type[T]) -> T:

@@ -5,36 +5,17 @@ The store's summaries are looked at once, for any number of misses; only records
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from itertools import chain, islice
 
-from msgspec import Struct
-
+from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
+from cachekit.recipe import zoo
 from cachekit.store import Store
 from cachekit.store.ranking import Ranking
 from cachekit.store.record import COMMAND, IMPORTED, Record
 from cachekit.store.summary import Summary
 from cachekit.verbs.nearest_here import first_read
 from cachekit.verbs.prepare import Prepared
-
-if TYPE_CHECKING:
-    from cachekit.verbs.estimate import Estimate
-
-ASKED = 128  # records, the nearest ones, of which those are chosen that say most about the time
-
-
-class Timed(Struct, frozen=True):
-    """A record as an estimate needs it; see `record.Record`."""
-
-    key: str
-    recipe: str
-    compiler: str
-    directory: str
-    model_type: str
-    hard: Mapping[str, Any]
-    cold_seconds: float
-    instance: str
 
 
 class KnownRecords:
@@ -49,13 +30,7 @@ class KnownRecords:
         self._store = store
         self._found = store.summaries(without=IMPORTED, glance=True)
         self._ranked: tuple[str, Ranking] | None = None  # of the key that was asked about last
-        self._others = [
-            Timed(
-                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
-                *(one.hard, one.cold_seconds, one.provenance.instance),
-            )
-            for one in others
-        ]
+        self._others = list(others)
 
     def nearest(self, prepared: Prepared) -> Record | None:
         """The record with the least difference to a recipe."""
@@ -63,26 +38,28 @@ class KnownRecords:
         near = self._ranking(prepared).where(lambda one: _is_command(one.model_type) == command and one.key != key)
         return first_read(self._store, near)
 
-    def estimate(self, prepared: Prepared) -> Estimate | None:
+    def expected(self, prepared: Prepared) -> Expected | None:
         """How long compiling takes; None is unknown."""
         place, hard = prepared.fingerprint, prepared.ingredients.hard
-        ranking = self._ranking(prepared)
-        ranked = ranking.where(lambda other: other.cold_seconds > 0, compiler=place.compiler)
-        # The same recipe under another toolchain says more than its many differences tell.
-        chosen = {one.key: one for one in (*islice(ranked, ASKED), *ranking.same_but("toolchain"))}
-        near = [
-            Timed(
-                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
-                *(self._found.hard(one), one.cold_seconds, one.instance),
-            )
-            for one in chosen.values()
-        ]
-        if not near and not self._others:
-            return None
-        from cachekit.verbs.estimate import Job, estimate
-
-        job = Job(place.compiler, place.directory, prepared.model_type, hard, place.instance)
-        return estimate(job, [*near, *self._others])
+        command = _is_command(prepared.model_type)
+        ranked = self._ranking(prepared).where(
+            lambda one: one.cold_seconds > 0 and _is_command(one.model_type) == command, compiler=place.compiler
+        )
+        here = (
+            Timed(one.key, one.recipe, one.directory, one.model_type, self._found.hard(one), one.cold_seconds)
+            for one in chain(self._ranking(prepared).same_but("toolchain"), islice(ranked, ASKED))
+            if one.compiler == place.compiler
+        )
+        there = (
+            Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
+            for one in self._others
+            if one.compiler == place.compiler and _is_command(one.model_type) == command
+        )
+        found = expected(place.directory, prepared.model_type, hard, chain(here, there), prepared.growth)
+        if found is not None:
+            return found
+        measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
+        return figure(measured.seconds, measured.source) if measured else None
 
     def former(self, prepared: Prepared) -> Record | None:
         """The youngest whole record of the same recipe under another toolchain."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key.canonical import ABSENT, Change, difference
+from cachekit.key.cost import Expected
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import LOCAL, Place
@@ -22,7 +23,6 @@ from cachekit.verbs.prepare import Prepared
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Found
     from cachekit.verbs.akin import Helper
-    from cachekit.verbs.estimate import Estimate
     from cachekit.verbs.price import Price
 
 
@@ -36,7 +36,7 @@ class Plan(Struct, frozen=True):
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
-        estimate: On a miss, how long compiling will take; None is unknown.
+        expected: On a miss, how long compiling will take; None is unknown.
         near: Where the neighbour is: `local`, or the name of a shared cache.
         helper: On a miss, the record that a warm would begin with, as far as that was looked for (`with_help`).
     """
@@ -48,7 +48,7 @@ class Plan(Struct, frozen=True):
     found: Found | None = None
     lacking: tuple[File, ...] = ()
     flaw: str = ""
-    estimate: Estimate | None = None
+    expected: Expected | None = None
     near: str = LOCAL
     helper: Helper | None = None
 
@@ -73,10 +73,10 @@ class Plan(Struct, frozen=True):
 
     @property
     def expected_seconds(self) -> float | None:
-        """How long compiling takes: measured for this key, or estimated from near records; None is unknown."""
+        """How long compiling takes: measured for this key, or expected by other records; None is unknown."""
         if self.record is not None:
             return self.record.cold_seconds
-        return self.estimate.seconds if self.estimate else None
+        return self.expected.seconds if self.expected else None
 
     @property
     def compile_seconds(self) -> float | None:
@@ -111,7 +111,7 @@ class Plan(Struct, frozen=True):
             "compile_seconds": rounded,
             "saved_seconds": self.expected_seconds if self.hit else 0.0,
             "expected_seconds": rounded,
-            "estimate": self.estimate.as_dict() if self.estimate else None,
+            "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
             "price": price.as_dict() if price else None,
             "nearest": None
@@ -222,11 +222,11 @@ def plans(
 
 
 def _miss(prepared: Prepared, known: KnownRecords, flaw: str) -> Plan:
-    near, seconds = known.nearest(prepared), known.estimate(prepared)
+    near, seconds = known.nearest(prepared), known.expected(prepared)
     if near is None:
-        return Plan(prepared, None, flaw=flaw, estimate=seconds)
+        return Plan(prepared, None, flaw=flaw, expected=seconds)
     changes = tuple(difference(near.hard, prepared.ingredients.hard))
-    return Plan(prepared, None, near, changes, flaw=flaw, estimate=seconds)
+    return Plan(prepared, None, near, changes, flaw=flaw, expected=seconds)
 
 
 def place_of(prepared: Prepared) -> Place:

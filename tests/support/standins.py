@@ -28,6 +28,7 @@ from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
@@ -64,6 +65,7 @@ class StandIn:
     name = "standin"
     runtime = "standin_worker"
     foreign = ("compiler.name", "target.", "toolchain.")
+    growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="")
 
     def __init__(self, version=None, *, graphs=3, extra=0, salt=""):
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")

@@ -20,6 +20,7 @@ from cachekit.compilers.inductor import facts, flags, host
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import canonical_json
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
@@ -35,6 +36,9 @@ class Inductor:
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
     foreign: tuple[str, ...] = facts.FOREIGN
+    # It writes C++ for each layer anew, whatever its width and batch: sizes are numbers in the code. What is the same
+    # for all (tracing's start, optimizer, loss, the first kernels) takes as long as some layers.
+    growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="measured: see benchmarks/bench_estimate.py")
     guest = "cachekit.compilers.inductor.guest"
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
