@@ -66,7 +66,7 @@ def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = Fals
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(recipe.load, path))
+        return small.in_small(words, partial(recipe.load, path)), str(path)
     return recipe.load(path, words), str(path)
 
 

@@ -21,9 +21,9 @@ from cachekit.verbs.known import KnownRecords
 from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
+    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
     from cachekit.verbs.akin import Helper
-    from cachekit.verbs.price import Price
 
 
 class Plan(Struct, frozen=True):
@@ -113,7 +113,7 @@ class Plan(Struct, frozen=True):
             "expected_seconds": rounded,
             "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
-            "price": price.as_dict() if price else None,
+            "price": to_builtins(price),
             "nearest": None
             if self.neighbour is None
             else {

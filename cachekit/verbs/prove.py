@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from cachekit.compilers.evidence import Outcome, Subject, count
 from cachekit.compilers.experiment import COMMAND, Proof, kept
-from cachekit.compilers.select import assumed_here
+from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.verbs import doctor
@@ -78,7 +78,7 @@ def neuron_contract(
     start = time.monotonic()
     findings = doctor.doctor(defaults(), NEURON_INSTALLED).findings[1:]  # the first is of settings
     try:
-        subject = assumed_here()
+        subject = assumed()
     except CompilerUnavailableError as error:
         problem = "; ".join(filter(None, (error.message, error.cause)))
         return Contract(problem=problem, hint=error.hint or "", findings=findings)
@@ -86,6 +86,18 @@ def neuron_contract(
         promises, assumptions = prove(subject, Proof(subject, folder, command=command, tell=tell))
     seconds = round(time.monotonic() - start, 1)
     return Contract(subject.compiler, "", "", seconds, findings, promises, assumptions)
+
+
+def assumed() -> Subject:
+    """The first compiler of this machine of which anything is assumed.
+
+    Raises:
+        CompilerUnavailableError: It is not there, or has no device.
+    """
+    found = next(filter(None, (adapter.assumed() for adapter in every())), None)
+    if found is None:
+        raise CompilerUnavailableError("nothing is assumed of any compiler that is here")
+    return found
 
 
 def prove(subject: Subject, proof: Proof) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:

@@ -8,48 +8,36 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
-
-from msgspec import Struct
 
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.flags import Option
-
-Relation = Literal["recorded", "compiler", "flags", "graph", "both", "first", "unknown"]
-
-
-class Difference(Struct, frozen=True):
-    """How a module that compiled differs from the recorded ones.
-
-    Attributes:
-        relation: What of its name is new; `recorded` is nothing at all, `first` means that nothing was recorded.
-        words: Sentences.
-    """
-
-    relation: Relation
-    words: tuple[str, ...]
+from cachekit.compilers.port import Explained
 
 
-def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence[str]] | None = None) -> Difference:
+def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence[str]] | None = None) -> Explained:
     """Compare a module's name with those of a record.
 
     Args:
         name: The module.
         recorded: The record's modules, without those that this run added.
         words: Flags by module, where they are known.
+
+    Returns:
+        What of its name is new: `compiler`, `flags`, `graph` or `both`; `recorded` is nothing at all, `first` means
+        that nothing was recorded, and `unknown` that the name is of no known form.
     """
     known = sorted(set(recorded))
     folder, _, module = name.partition("/")
     match = facts.MODULE_DIRECTORY.fullmatch(module)
     if match is None:
-        return Difference("unknown", ("its name is none that Neuron is known to give",))
+        return Explained("unknown", ("its name is none that Neuron is known to give",))
     if not known:
-        return Difference("first", ("nothing was recorded before it",))
+        return Explained("first", ("nothing was recorded before it",))
     if name in known:
-        return Difference("recorded", ("the record has it: it was not where Neuron looked, or not taken",))
+        return Explained("recorded", ("the record has it: it was not where Neuron looked, or not taken",))
     if same := tuple(other for other in known if other.partition("/")[2] == module):
         there = ", ".join(dict.fromkeys(other.partition("/")[0] for other in same))
-        return Difference("compiler", (f"recorded for {there}, and this is {folder}",))
+        return Explained("compiler", (f"recorded for {there}, and this is {folder}",))
     parts = {other: facts.MODULE_DIRECTORY.fullmatch(other.partition("/")[2]) for other in known}
     graph = tuple(other for other, part in parts.items() if part and part["graph"] == match["graph"])
     alike = tuple(other for other, part in parts.items() if part and part["flags"] == match["flags"])
@@ -59,11 +47,11 @@ def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence
         before, now = (words or {}).get(graph[0]), (words or {}).get(name)
         if before is not None and now is not None:
             said += flag_lists(before, now, ("the record", "this run"))
-        return Difference("flags", tuple(said))
+        return Explained("flags", tuple(said))
     if alike:
         said = ["the flags are the recorded ones; the graph is new: a shape, a constant, or what traces it"]
-        return Difference("graph", tuple(said))
-    return Difference("both", ("neither its graph nor its flags are recorded",))
+        return Explained("graph", tuple(said))
+    return Explained("both", ("neither its graph nor its flags are recorded",))
 
 
 def flag_lists(a: Sequence[str], b: Sequence[str], names: tuple[str, str] = ("the first", "the second")) -> list[str]:

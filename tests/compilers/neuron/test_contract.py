@@ -307,7 +307,7 @@ def test_without_neuron_there_is_nothing_to_prove_and_the_exit_code_is_1(command
 
 
 def test_without_room_for_the_experiment_there_is_an_error_with_a_hint(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(prove, "assumed_here", lambda: XLA)
+    monkeypatch.setattr(prove, "assumed", lambda: XLA)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     assert "set TMPDIR to a folder on a local disk" in command("doctor", "--neuron-contract", code=1)[1]
 
