@@ -241,7 +241,7 @@ def _another_home(proof: Proof) -> Step:
     out = proof.cachekit(FIRST, "export", bundle, "--all")
     if out.code:
         raise UnknownError(f"export failed: {out.end}")
-    taken = proof.cachekit(place, "import", bundle)
+    taken = proof.cachekit(place, "import", bundle, "--trust-all")
     if taken.code:
         raise UnknownError(f"import failed: {taken.end}")
     return proof.strict(place)
