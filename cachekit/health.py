@@ -48,11 +48,13 @@ class Check(Struct, frozen=True):
         name: For people and programs: `neuron-locks`.
         look: Looks, and changes nothing. Findings come in the order in which people should see them.
         chosen: Of a compiler's: it matters only where that compiler is the one that compiles here.
+        installed: Of a compiler's: whether it is installed as it should be, which a proof of it begins with.
     """
 
     name: str
     look: Callable[[Config], Iterable[Finding]]
     chosen: bool = False
+    installed: bool = False
 
 
 def trouble(path: Path, kind: str) -> Finding | None:

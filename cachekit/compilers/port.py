@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.compilers.evidence import Subject
 from cachekit.errors import UsageError
 from cachekit.health import Check
 from cachekit.key.cost import Growth
@@ -728,6 +729,14 @@ class Adapter:
             path: Where a file of it lies.
         """
         return {}
+
+    def assumed(self) -> Subject | None:
+        """What is assumed of this machine's compiler because nobody can read it; None where that is nothing.
+
+        Raises:
+            CompilerUnavailableError: It is not there, or has no device.
+        """
+        return None
 
 
 class Runtime(Protocol):

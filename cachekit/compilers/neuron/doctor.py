@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks
+from cachekit.compilers.neuron.device_output import DeviceListError
+from cachekit.compilers.neuron.devices import host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.native import contents, split
@@ -18,6 +20,7 @@ from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
+from cachekit.recipe import zoo
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
@@ -73,6 +76,32 @@ def path(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=run)
     else:
         yield Finding("ok", found)
+
+
+def devices(_: Config) -> Iterator[Finding]:
+    """What neuron-ls lists must be understood, and be the machine that the registry describes."""
+    if not (host.available() or host.native_available()):
+        yield Finding("ok", "not needed: no Neuron packages")
+        return
+    try:
+        found = list_devices()
+    except DeviceListError as error:
+        yield Finding("problem", str(error), f"see {facts.ISSUES}; without it cores and chip are the registry's")
+        return
+    if found is None or not found.count:
+        yield Finding("ok", "no Neuron device: this machine can compile, and not train")
+        return
+    name = found.instance_type or host_instance_type()
+    known = zoo.instances().get(name)
+    words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
+    if known is None:
+        yield Finding(
+            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo instances` lists those"
+        )
+    elif found.cores and found.cores != known.cores:
+        yield Finding("problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: tell us")
+    else:
+        yield Finding("ok", words)
 
 
 def options(_: Config) -> Iterator[Finding]:
@@ -215,9 +244,10 @@ def _remove(path: Path) -> str:
 
 
 CHECKS = (
-    Check("neuron-packages", packages),
-    Check("neuron-release", release),
-    Check("neuron-path", path),
+    Check("neuron-packages", packages, installed=True),
+    Check("neuron-release", release, installed=True),
+    Check("neuron-path", path, installed=True),
+    Check("neuron-devices", devices, installed=True),
     Check("neuron-flags", options),
     Check("neuron-root", root),
     Check("neuron-owner", foreign),
