@@ -11,6 +11,8 @@ from cachekit.recipe.aliases import GENERATION
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from tests.recipe.zoo_cases import REGISTRY
 
+pytestmark = pytest.mark.versions
+
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
 TYPES = (
