@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from cachekit.compilers import Observed
+from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
-from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.layout import LOCAL
 from cachekit.remotes.lease import Lease
