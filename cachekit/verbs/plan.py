@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
@@ -21,9 +21,9 @@ from cachekit.verbs.known import KnownRecords
 from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
+    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
     from cachekit.verbs.akin import Helper
-    from cachekit.verbs.price import Price
 
 
 class Plan(Struct, frozen=True):
@@ -38,6 +38,7 @@ class Plan(Struct, frozen=True):
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
         expected: On a miss, how long compiling will take; None is unknown.
         near: Where the neighbour is: `local`, or the name of a shared cache.
+        untrusted: On a miss, the shared caches that are not used because somebody else may have made what lies there.
         helper: On a miss, the record that a warm would begin with, as far as that was looked for (`with_help`).
     """
 
@@ -51,6 +52,7 @@ class Plan(Struct, frozen=True):
     expected: Expected | None = None
     near: str = LOCAL
     helper: Helper | None = None
+    untrusted: tuple[str, ...] = ()
 
     __hash__ = by_value
 
@@ -113,7 +115,7 @@ class Plan(Struct, frozen=True):
             "expected_seconds": rounded,
             "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
-            "price": price.as_dict() if price else None,
+            "price": to_builtins(price),
             "nearest": None
             if self.neighbour is None
             else {
@@ -124,6 +126,7 @@ class Plan(Struct, frozen=True):
             },
             "neighbour": self.helper.as_dict() if self.helper else None,
             "flaw": self.flaw,
+            "untrusted": list(self.untrusted),
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
@@ -214,7 +217,8 @@ def plans(
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
             known = known or KnownRecords(store, [other.shared.record for other in found.values()])
-            planned.append(_miss(one, known, store.flaw(one.key)))
+            missed = _miss(one, known, store.flaw(one.key))
+            planned.append(structs.replace(missed, untrusted=chain.untrusted if chain else ()))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
     looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
@@ -239,8 +243,9 @@ def miss_error(planned: Plan) -> MissError:
     differs = ", ".join(change.name for change in planned.changes[:3])
     near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
     what = "cannot be used" if planned.flaw else "has no record"
+    untrusted = "; ".join(planned.untrusted)
     return MissError(
         f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
-        cause=planned.flaw or near,
+        cause=planned.flaw or untrusted or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )
