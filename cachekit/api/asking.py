@@ -42,7 +42,7 @@ class Asking(Options):
         Raises:
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
-        from cachekit.recipe.ingredients import check_data
+        from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import plan
         from cachekit.verbs.plan_shared import with_shared
 
@@ -72,7 +72,7 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`.
         """
-        from cachekit.recipe.ingredients import check_data
+        from cachekit.data.shapes import check_data
         from cachekit.verbs.why import why
 
         with self._prepared(
