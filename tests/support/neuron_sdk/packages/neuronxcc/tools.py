@@ -1,6 +1,7 @@
 """`neuron-ls`: the system tool that tells what devices there are.
 
-Follows: a real `neuron-ls -j` of a trn1.2xlarge (tools 2.31.13.0), field by field. Invented: how many devices and cores there are (knobs `devices`, `cores`, `instance_type`).
+Follows: a real `neuron-ls -j` of a trn1.2xlarge (tools 2.31.13.0), field by field.
+Invented: how many devices and cores there are (knobs `devices`, `cores`, `instance_type`).
 """
 
 from __future__ import annotations
