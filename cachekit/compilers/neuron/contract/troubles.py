@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachekit.compilers.neuron import facts, locks
+from cachekit.compilers.neuron import facts, remembered
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
@@ -108,7 +108,7 @@ def failure_log(lab: Lab) -> Seen:
 )
 def failure_class(lab: Lab) -> Seen:
     """What is remembered is understood."""
-    found = locks.poisoned([lab.failed[1]])
+    found = remembered.by_neuron([lab.failed[1]])
     if not found:
         raise UnknownError("no failure is remembered")
     failure = classify("\n".join(found[0].excerpt))
