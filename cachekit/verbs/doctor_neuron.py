@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
-from cachekit.compilers.neuron.device_output import DeviceListError
-from cachekit.compilers.neuron.devices import host_instance_type, list_devices
+from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
