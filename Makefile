@@ -115,7 +115,7 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 ## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
 test-s3: .venv-s3/.installed
 	PATH=$(CURDIR)/.venv-s3/npm/node_modules/.bin:$$PATH \
-	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_lease_fleet.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
 
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)
