@@ -9,11 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, locks
-from cachekit.compilers.neuron.device_output import DeviceListError
-from cachekit.compilers.neuron.devices import host_instance_type, list_devices
+from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
+from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import Entry, scan
-from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import Root, resolve, resolve_native
@@ -167,11 +165,11 @@ def stale(_: Config) -> Iterator[Finding]:
 def failures(_: Config) -> Iterator[Finding]:
     """Failures that Neuron remembers: such a graph is never compiled again."""
     entries = _entries()
-    found = locks.poisoned(entries)
+    found = remembered.by_neuron(entries)
     if not found:
         yield Finding("ok", f"{len(entries)} modules, no remembered failure")
     for one in found:
-        failure = classify(one.text)
+        failure = one.failure
         said = failure.message or next(iter(one.excerpt), "its log is empty")
         mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
         words = f"{one.entry.name}: failed {age(one.age)} ago, {failure.kind.name}: {said}"
