@@ -77,7 +77,7 @@ VERSIONLESS = remotes/test_lease remotes/test_folder remotes/test_folder_trouble
 	store/test_gc store/test_gc_beside store/test_gc_crash store/test_verify store/test_bundle \
 	store/test_bundle_hostile store/test_lock verbs/test_stats_page verbs/test_stats verbs/test_stats_counting \
 	verbs/test_stats_history docs/test_docs cli/test_screens key/test_cost verbs/test_forecast \
-	verbs/test_why_edits verbs/test_neighbours verbs/test_speculate verbs/test_plan_equals_warm
+	verbs/test_why_edits remotes/test_nearest verbs/test_reuse verbs/test_plan_equals_warm
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:

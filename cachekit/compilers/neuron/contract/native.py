@@ -214,7 +214,7 @@ def counters(lab: Lab) -> Seen:
     how=f"the script with {FLAG}, in an empty folder",
 )
 def flags(lab: Lab) -> Seen:
-    """Otherwise a neighbour's record would give graphs that were compiled with other flags."""
+    """Otherwise the nearest record would give graphs that were compiled with other flags."""
     return _others(lab, lab.native.flagged)
 
 

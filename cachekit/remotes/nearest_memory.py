@@ -1,4 +1,4 @@
-"""What is known of a record without its modules, and how near it is; and the memory of those on shared caches."""
+"""What a store remembers of the records on a remote, so that a search for the nearest asks little."""
 
 from __future__ import annotations
 
@@ -6,45 +6,24 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cachekit.key.canonical import Change, distance
-from cachekit.remotes import layout
 from cachekit.remotes.port import Entry
-from cachekit.remotes.remote import Found, Remote
-from cachekit.store.record import COMMAND, IMPORTED, Record
-from cachekit.verbs.prepare import Prepared
+from cachekit.remotes.remote import Remote
+from cachekit.store.record import Record
 
 REMEMBERED_SECONDS = 60.0  # of a listing
 MOST_REMEMBERED = 4096  # records' ingredients
 
-Fits = Callable[[Mapping[str, Any]], bool]  # of a record's hard ingredients: whether it may be the neighbour
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a neighbour is sought for."""
-
-    key: str
-    directory: str
-    model_type: str
-    hard: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, prepared: Prepared) -> Wanted:
-        """A recipe."""
-        return cls(prepared.key, prepared.fingerprint.directory, prepared.model_type, prepared.ingredients.hard)
-
 
 class Known(Struct, frozen=True):
-    """What is remembered of a record: all but its modules.
+    """What is known of a record, all but its modules.
 
     Attributes:
         size: Bytes of its files.
@@ -60,6 +39,7 @@ class Known(Struct, frozen=True):
     graphs: int
     size: int
     compile_seconds: float
+    cold_seconds: float
     created: str
     by: str
 
@@ -68,65 +48,27 @@ class Known(Struct, frozen=True):
         """What of a record is remembered."""
         made = record.provenance
         return cls(
-            record.key, record.directory, record.model_type, record.recipe, record.compiler, record.hard,
-            record.graphs, record.size, record.compile_seconds, made.created, f"{made.user}@{made.host}",
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """The nearest record.
-
-    Attributes:
-        known: What it is.
-        changes: From it to what is wanted.
-        record: The record whole, where it is in the store.
-        remote: The shared cache that has it, where it is not.
-    """
-
-    known: Known
-    changes: tuple[Change, ...]
-    record: Record | None = None
-    remote: Remote | None = None
-
-    @property
-    def tier(self) -> str:
-        """Where it is: `local`, or the name of a shared cache."""
-        return self.remote.name if self.remote else layout.LOCAL
-
-    @property
-    def distance(self) -> int:
-        """How far away it is; see `key.WEIGHTS`."""
-        return distance(self.changes)
-
-    def find(self) -> Found | None:
-        """The record on its shared cache, read there now, for `actions.pull`; None where it is gone or is local.
-
-        Raises:
-            RemoteError, AuthError: It cannot be asked.
-            DamagedRecordError: What lies there is no record of this key.
-        """
-        if self.remote is None:
-            return None
-        return self.remote.find(self.known.directory, self.known.model_type, self.known.key, anew=True)
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """What neighbours are sorted by."""
-        return self.distance, len(self.changes)
-
-
-def comparable(model_type: str, wanted: Wanted) -> bool:
-    """Recipes and commands have no ingredients in common; what was imported has none at all."""
-    return model_type != IMPORTED and (model_type == COMMAND) == (wanted.model_type == COMMAND)
+            record.key,
+            record.directory,
+            record.model_type,
+            record.recipe,
+            record.compiler,
+            record.hard,
+            record.graphs,
+            record.size,
+            record.compile_seconds,
+            record.cold_seconds,
+            made.created,
+            f"{made.user}@{made.host}",
+        )
 
 
 class Memory:
-    """What this store remembers of the records on a shared cache; without a writable store nothing, which only costs.
+    """What this store remembers of the records on a remote; without a writable store nothing, which only costs.
 
     Args:
-        folder: Where, for all shared caches.
-        name: The shared cache's.
+        folder: Where, for all remotes.
+        name: The remote's.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
