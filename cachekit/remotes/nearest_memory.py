@@ -9,58 +9,15 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from cachekit.remotes.near import Known
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
-from cachekit.store.record import Record
 
 REMEMBERED_SECONDS = 60.0  # of a listing
 MOST_REMEMBERED = 4096  # records' ingredients
-
-
-class Known(Struct, frozen=True):
-    """What is known of a record, all but its modules.
-
-    Attributes:
-        size: Bytes of its files.
-        by: Who made it.
-    """
-
-    key: str
-    directory: str
-    model_type: str
-    recipe: str
-    compiler: str
-    hard: dict[str, Any]
-    graphs: int
-    size: int
-    compile_seconds: float
-    cold_seconds: float
-    created: str
-    by: str
-
-    @classmethod
-    def of(cls, record: Record) -> Known:
-        """What of a record is remembered."""
-        made = record.provenance
-        return cls(
-            record.key,
-            record.directory,
-            record.model_type,
-            record.recipe,
-            record.compiler,
-            record.hard,
-            record.graphs,
-            record.size,
-            record.compile_seconds,
-            record.cold_seconds,
-            made.created,
-            f"{made.user}@{made.host}",
-        )
 
 
 class Memory:

@@ -16,8 +16,9 @@ from cachekit.recipe import zoo
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import LOCAL, Place
-from cachekit.remotes.nearest import Looked, Near, Wanted, search
-from cachekit.remotes.nearest_memory import Known
+from cachekit.remotes.near import Known, Near, Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import Looked
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Record
 from cachekit.values import by_value

@@ -17,7 +17,7 @@ from cachekit.events import bypass, bypassed
 from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.layout import LOCAL
-from cachekit.remotes.nearest import Near
+from cachekit.remotes.near import Near
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
 from cachekit.store.record import Record, Reuse

@@ -9,8 +9,9 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
 from cachekit.remotes.layout import LOCAL
-from cachekit.remotes.nearest import Wanted, by_key, search
-from cachekit.remotes.nearest_memory import Known
+from cachekit.remotes.near import Known, Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import by_key
 from cachekit.store import Store
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.verbs.inspect import find

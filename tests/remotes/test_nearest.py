@@ -11,7 +11,9 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderTier
-from cachekit.remotes.nearest import Budget, Wanted, search
+from cachekit.remotes.near import Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import Budget
 from cachekit.remotes.port import Change, Write
 from cachekit.store.record import COMMAND, IMPORTED
 from cachekit.verbs.obtain import fetch

@@ -13,6 +13,7 @@ from cachekit.events import Journal
 from cachekit.remotes import document, nearest
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.nearest_on import Budget
 from cachekit.store import Store
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
@@ -167,7 +168,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
 
 def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
     share(shared, publish(tmp_path / "other"), publish(tmp_path / "other", "training.optim=sgd"))
-    monkeypatch.setattr(nearest.search, "__kwdefaults__", {"budget": nearest.Budget(read=1)})
+    monkeypatch.setattr(nearest.search, "__kwdefaults__", {"budget": Budget(read=1)})
     answer = command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r")
     assert f"{shared} was not searched to the end: it has more records than are read for one search" in answer.err
     assert "was not searched" not in answer.out
