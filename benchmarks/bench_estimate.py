@@ -23,6 +23,7 @@ import resource
 import statistics
 import sys
 import tempfile
+from functools import partial
 
 from measure import limit, process
 
@@ -54,7 +55,7 @@ STARTING = 11.0  # of those processor seconds, what imports and the data took
 
 def variation(name: str, changes: list[str]) -> Prepared:
     path = zoo.recipe_path(name)
-    loaded = recipe.load(path, [*tiny.overrides(recipe.load(path)), *changes])
+    loaded = tiny.in_small(changes, partial(recipe.load, path))
     return prepare(loaded, select("inductor"))
 
 

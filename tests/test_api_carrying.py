@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import cachekit
-from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_trees import check, tree
 from tests.support.cli_session import publish
 
@@ -126,7 +126,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     assert {"import.reading", "import.storing", "import.end"} <= {event["event"] for event in told}
     again = command("import", str(cache), "--home", str(box.home), "--format", "json").json
     assert (again["added"], again["known"]) == (0, len(WHOLE))
-    assert {item["reason"] for item in again["left"]} == {item.reason for _, item in taken.left}
+    assert {item["reason"] for item in again["left"]} == {item.reason for item in taken.left}
 
     out = tmp_path / "out"
     assert {one.outcome for _, one in store.export_neuron_cache(out, dry_run=True).modules} == {"restored"}

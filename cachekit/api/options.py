@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cachekit.recipe import Recipe
-from cachekit.recipe.edit import edited, override_words
+from cachekit.recipe.load import edited, override_words
 from cachekit.store.record import Record
 from cachekit.verbs import open_session as _opening
 
@@ -48,7 +48,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(edited, recipe))
+        return small.in_small(words, partial(edited, recipe))
     return edited(recipe, words) if words else recipe
 
 

@@ -57,14 +57,13 @@ def command(
     path = local_folder(source)
     if path.exists() and not path.is_dir():
         return _bundle(config, path, dry_run=dry_run)
-    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
-    from cachekit.verbs.neuron_import import import_into
+    from cachekit.verbs.import_cache import import_into
 
     if path.suffix == ".tar" and not path.exists():
         raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
     with options.session(config, None, NAME if not dry_run else "") as session:
-        imported = import_into(session, path, check, dry_run=dry_run)
+        imported = import_into(session, path, dry_run=dry_run)
     out.data(imported.as_dict(), human, lambda found: str(found["added"]))
     return 0
 

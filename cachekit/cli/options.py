@@ -83,7 +83,7 @@ def complete_format(incomplete: str) -> list[str]:
 
 def complete_compiler(incomplete: str) -> list[str]:
     """Compilers for the shell's completion."""
-    from cachekit.compilers.select import NAMES
+    from cachekit.compilers.registry import NAMES
 
     return [name for name in ("auto", *NAMES) if name.startswith(incomplete)]
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from cachekit.compilers import Compiler
     from cachekit.config import Config
     from cachekit.recipe import Recipe
+    from cachekit.recipe.price import Price, Prices
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.forecast import Request
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.prepare import Prepared
-    from cachekit.verbs.price import Price, Prices
 
 NAME = "plan"
 
@@ -86,7 +86,7 @@ def command(
 
     Example:  cachekit plan --all --toolchain neuron-2.32
     """
-    from cachekit.verbs import price as prices
+    from cachekit.recipe import price as prices
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.plan import Searching, plan
 

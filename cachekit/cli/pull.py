@@ -73,7 +73,6 @@ def command(
 
     Example:  cachekit pull --locked
     """
-    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import MissError, UsageError
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.prepare import prepare
@@ -106,7 +105,7 @@ def command(
     if module or all_of:
         with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
             options.need_chain(session.chain, "read")
-            found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
+            found = pull_modules(session, module or (), all_of or "", dry_run=dry_run)
         results += [done.as_dict() for done in found]
         missed += [done.name for done in found if done.state == "absent"]
         left |= {name: reason for done in found if done.state == "absent" for name, reason in done.left.items()}

@@ -21,8 +21,8 @@ from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeErro
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
+from cachekit.remotes.budget import each
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.deadline import parallel
 from cachekit.remotes.near import Known, Near, Wanted, settled
 from cachekit.remotes.nearest_memory import Memory
 from cachekit.remotes.port import Entry, Tier
@@ -170,7 +170,7 @@ class Seen:
                 found.append(known)
 
         with self._remote.call() as tier:
-            parallel([partial(one, entry, tier) for entry in entries], LANES, f"{self._remote.name}: read")
+            each([partial(one, entry, tier) for entry in entries], LANES)
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
         """Look for nearer ones; returns the keys of those that were remembered wrongly."""

@@ -66,7 +66,7 @@ def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = Fals
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(recipe.load, path))
+        return small.in_small(words, partial(recipe.load, path)), str(path)
     return recipe.load(path, words), str(path)
 
 
@@ -213,22 +213,21 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
         UsageError: The chain, or an address in it, cannot be used.
     """
     from cachekit.config import flag_from_environment
-    from cachekit.remotes import chain
+    from cachekit.remotes import address, chain
     from cachekit.store.layout import Layout
 
-    links = chain.parse(config.cache, config.tiers)[1:]
+    links = address.parse(config.cache, config.tiers)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
     if not links:
         return chain.Chain(journal=journal)
-    from cachekit.remotes import select
     from cachekit.remotes.remote import Remote
 
     memory = Layout(config.home).remotes
 
-    def remote(link: chain.Link) -> Remote:
-        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+    def remote(link: address.Link) -> Remote:
+        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable)
 
-    left = [link for link in links if offline and select.needs_network(link)]
+    left = [link for link in links if offline and address.needs_network(link)]
     return chain.Chain(
         [remote(link) for link in links if link not in left],
         journal,

@@ -26,8 +26,8 @@ from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
     from cachekit.config import Config
+    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
-    from cachekit.verbs.price import Price
 
 
 class Plan(Struct, frozen=True):
@@ -122,7 +122,7 @@ class Plan(Struct, frozen=True):
             "expected_seconds": rounded,
             "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
-            "price": price.as_dict() if price else None,
+            "price": to_builtins(price),
             "nearest": self._nearest(),
             "reuse": self._reuse(),
             "flaw": self.flaw,

@@ -135,7 +135,7 @@ class StandIn:
         folder.mkdir()
         for file, blob in zip(module.files, files, strict=True):
             shutil.copyfile(blob.path, folder / file.path)
-        return Restored(sum(file.size for file in module.files))
+        return Restored(size=sum(file.size for file in module.files))
 
 
 class InlineLauncher:

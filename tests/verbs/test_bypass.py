@@ -196,7 +196,7 @@ def module_left(scene):
             if self.left:
                 return done
             self.left = True
-            return Restored(left="somebody's own stands there")
+            return Restored("left", reason="somebody's own stands there")
 
     scene.warm(scene.member())
     return scene.train(scene.member(compiler=Leaves()))

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
 from cachekit.remotes.remote import Place
 from cachekit.verbs.forecast import Request, forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.prepare import again
-from cachekit.verbs.price import Price
 from cachekit.verbs.push import push
 from cachekit.verbs.warm import warm
 from tests.remotes.tier_processes import KINDS, serve

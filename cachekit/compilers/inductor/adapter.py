@@ -205,7 +205,7 @@ class Inductor:
         from cachekit.store import archive
 
         archived.check(module)
-        return Restored(archive.unpack(files[0].location, live_root, files[0].through))
+        return Restored(size=archive.unpack(files[0].location, live_root, files[0].through))
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

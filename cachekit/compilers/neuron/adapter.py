@@ -278,8 +278,7 @@ class Neuron:
 
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        done = modules.restore(module, [file.path for file in files], live_root, check=self._check)
-        return Restored(done.size, done.reason if done.outcome == "left" else "")
+        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
 
     def _check(self, path: Path, said: Claim) -> str | None:
         """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""

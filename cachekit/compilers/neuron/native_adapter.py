@@ -227,7 +227,7 @@ class NeuronNative(Neuron):
         (blob,) = files
         tree = live_root / self.directory
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
-        return Restored(size)
+        return Restored(size=size)
 
 
 def _unpredictable(machine: host.Host) -> dict[str, str]:

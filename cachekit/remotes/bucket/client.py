@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from cachekit import __version__
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.remotes.deadline import bounded
+from cachekit.remotes.budget import Calls
 from cachekit.remotes.hub_client.call import Call, LostError, run
 from cachekit.remotes.hub_client.habits import ask_for_no_registry
 from cachekit.remotes.hub_client.session import bound_session
@@ -71,6 +71,7 @@ class BucketClient:
         self.bucket = bucket
         self.name = f"hf://buckets/{bucket}"
         self._limits = limits
+        self.calls = Calls(self.name, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
         ask_for_no_registry()
         self._api = hub.HfApi(endpoint=endpoint or None, token=token)
         self._headers: Callable[[], dict[str, str]] = lambda: hub.utils.build_hf_headers(
@@ -159,7 +160,7 @@ class BucketClient:
             self._api.batch_bucket_files(self.bucket, add=list(add), delete=list(delete))
 
         try:
-            run(call, send, seconds=seconds)
+            run(self.calls, call, send, seconds=seconds)
         except LostError as error:
             raise TimeoutError(str(error)) from None
         except OSError as error:
@@ -219,7 +220,7 @@ class BucketClient:
 
     def _sent(self, send: Callable[[], T], what: str) -> T:
         try:
-            return bounded(send, self._seconds, f"{self.name}: {what}")
+            return self.calls.run(send, self._seconds, what)
         except Exception as error:  # noqa: BLE001 - httpx of one or the other version, and what lies below it
             raise self.translated(error, what) from None
 

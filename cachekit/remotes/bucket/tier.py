@@ -16,13 +16,12 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
 from cachekit.remotes.bucket.client import BATCH, BucketClient
-from cachekit.remotes.deadline import streamed
 from cachekit.remotes.paths import check
 from cachekit.remotes.port import (
     ABSENT,
@@ -195,7 +194,7 @@ class BucketTier:
 
     def _streamed(self, get: Any) -> Iterator[tuple[bytes, str]]:
         try:
-            yield from streamed(get, self._limits.connect + self._limits.read, f"{self.name}: read")
+            yield from self._client.calls.stream(get, self._limits.connect + self._limits.read, "read")
         except FileNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001 - httpx of one or the other version, and what lies below it
@@ -237,6 +236,11 @@ class BucketTier:
         except Exception:  # noqa: BLE001 - what counts is the error that came first
             return False
         return [document.data if document else None for document in documents] == [write.data for write in writes]
+
+
+def opened(address: str, options: Mapping[str, str]) -> BucketTier:
+    """The remote at `hf://buckets/namespace/name[/prefix]`; options: `endpoint`."""
+    return BucketTier(address, endpoint=options.get("endpoint", ""))
 
 
 def _source(file: Upload) -> Path | bytes:

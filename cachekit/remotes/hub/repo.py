@@ -34,6 +34,7 @@ from cachekit.remotes.port import (
     Upload,
     Write,
 )
+from cachekit.text import redact
 
 T = TypeVar("T")
 MAIN = "main"
@@ -42,6 +43,7 @@ LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 SLOW = 1 << 20  # bytes a second that a document may take
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_ADDRESS = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 class HubTier:
@@ -299,6 +301,23 @@ class HubTier:
             if not _fits(write.token, states[write.path]):
                 raise ConflictError(f"{write.path} on {self.name} is not what this was built on")
         return [write for write in writes if not _is_there(write, states[write.path])]
+
+
+def opened(address: str, options: Mapping[str, str]) -> HubTier:
+    """The remote at `hf://[datasets/]owner/name[@branch]`; options: `endpoint`.
+
+    Raises:
+        UsageError: It is no such address.
+    """
+    matched = _ADDRESS.fullmatch(address)
+    if not matched:
+        raise UsageError(
+            f"{redact(address)} is no address of a repo",
+            hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
+        )
+    kind, repo, branch = matched.groups()
+    kind = "dataset" if kind == "datasets" else "model"
+    return HubTier(repo, kind=kind, branch=branch or MAIN, endpoint=options.get("endpoint") or None)
 
 
 def _entry_of(path: str, data: bytes) -> Entry:

@@ -26,6 +26,8 @@ ALLOWED = {
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),
+    ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
+    ("compilers/neuron/known.py", "neuronxcc-"),
     ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called

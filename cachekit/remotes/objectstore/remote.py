@@ -1,7 +1,7 @@
-"""A tier in S3, or in what speaks its protocol with conditional writes (MinIO, SeaweedFS, R2, Ceph, the Hub's gateway).
+"""An object store as a remote: a bucket of S3, Google Cloud Storage or Azure Blob, or what lies below a prefix in it.
 
-Artifacts are created with `If-None-Match: *`, documents written with `If-Match` on their ETag: of two writers on the
-same state one fails. What S3 does not have, and what becomes of it:
+Artifacts are created only where nothing lies, documents written on top of the ETag or generation that they are built
+on: of two writers on the same state one fails. What object stores do not have, and what becomes of it:
 
 - Documents of one change are written one after another, in their order. Their tokens are all checked first; where one
   changes between that check and its turn, those before it stay written and `ConflictError` tells of it. Whoever builds
@@ -10,8 +10,8 @@ same state one fails. What S3 does not have, and what becomes of it:
   same compare-and-swap, and counts as absent from then on.
 - A file of more than `SINGLE` bytes goes up in parts, whose completion is without a condition: two writers of
   different bytes at one new path are not told apart there. The names of artifacts come from their contents.
-- An upload that was killed leaves parts that nobody sees: a lifecycle rule of the bucket
-  (AbortIncompleteMultipartUpload) removes them.
+- An upload that was killed leaves parts that nobody sees: a lifecycle rule of the bucket removes them (on S3:
+  AbortIncompleteMultipartUpload; Azure does so by itself, after a week).
 - A server that ignores the conditions (`rclone serve s3`) lets the last writer win.
 """
 
@@ -19,14 +19,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cachekit.errors import RemoteError, TooLargeError
-from cachekit.remotes.deadline import Progress, bounded, parallel, streamed
+import msgspec
+from msgspec import Struct
+
+from cachekit.errors import CachekitError, RemoteError, TooLargeError
+from cachekit.remotes.budget import Calls, Progress, each
+from cachekit.remotes.objectstore.connect import (
+    UNREACHED,
+    Kind,
+    is_missing,
+    is_past_the_end,
+    parse,
+    status_of,
+    translated,
+)
 from cachekit.remotes.paths import check
 from cachekit.remotes.port import (
     ABSENT,
@@ -39,9 +51,7 @@ from cachekit.remotes.port import (
     UncertainError,
     Upload,
     Write,
-)  # fmt: skip
-from cachekit.remotes.s3 import client
-from cachekit.remotes.s3.source import PART, e_tag_of, pieces_of
+)
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -49,34 +59,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
 REMOVED = b'{"cachekit": "removed", "meaning": "a document was here; the place is free"}\n'
-_REMOVED_MD5 = hashlib.md5(REMOVED, usedforsecurity=False).hexdigest()
+PART = 8 << 20  # bytes of a part of a large upload; an ETag of S3 depends on it
 _FEW = 4  # files that are asked for one by one, which also tells their SHA-256
-_PAGE = 1000  # entries that S3 lists in one answer
+_PAGE = 1000  # entries of one answer to a listing
 _PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than _FEW files each
 _ASKERS, _SENDERS = 16, 6
 _CHUNK = 64 << 10  # bytes that are handed on at least, but for the last ones
 _SHA256 = "sha256"  # name of the metadata that objects carry
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """An object: what the port tells of it, and its ETag without quotes."""
+class _State(Struct, frozen=True, omit_defaults=True):
+    """What names a state of a document: S3 and Azure compare the ETag, Google the version."""
+
+    e_tag: str | None = None
+    version: str | None = None
+
+
+class _Found(Struct, frozen=True):
+    """An object: what the port tells of it, its ETag without quotes, and what names its state."""
 
     entry: Entry
     e_tag: str
+    token: str
 
 
-class S3Tier:
+class ObjectTier:
     """A bucket, or what lies below a prefix in it.
 
     Args:
-        name: `s3://bucket/prefix`.
+        kind: What the service does differently.
+        address: `s3://bucket/prefix`.
+        options: Of its table in cachekit.toml; see the kind.
         limits: How long it may take.
-        endpoint: Address of a server that is not AWS's; else from AWS_ENDPOINT_URL.
-        region: Else from AWS_REGION, or the profile.
 
     Raises:
-        UsageError: obstore is not installed, or the name or the settings cannot be used.
+        UsageError: obstore is not installed, or the address or the settings cannot be used.
     """
 
     compares = True
@@ -84,11 +101,16 @@ class S3Tier:
     batch = 1
     public = False
 
-    def __init__(self, name: str, *, limits: Limits | None = None, endpoint: str = "", region: str = "") -> None:
-        bucket, prefix = client.parse(name)
-        self.name = f"s3://{bucket}/{prefix}".rstrip("/")
+    def __init__(
+        self, kind: Kind, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
+    ) -> None:
+        bucket, prefix = parse(kind, address)
+        self.name = f"{kind.scheme}://{bucket}/{prefix}".rstrip("/")
+        self._kind = kind
         self._limits = limits or Limits()
-        self._stores = client.connect(bucket, prefix, self._limits, endpoint=endpoint, region=region)
+        self._stores = kind.connect(bucket, prefix, options or {}, self._limits)
+        # obstore ends what hangs by itself, a little later; so none of it is refused.
+        self._calls = Calls(self.name, hanging=1000)
         self._soon = 2 * self._limits.connect + self._limits.read  # with the tries that begin within `connect`
         self._seen = False  # the bucket is there
         self._sent: set[tuple[str, str]] = set()
@@ -106,14 +128,14 @@ class S3Tier:
         import obstore
 
         check([folder] if folder else [])
-        pages = streamed(
-            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, self._what("list")
+        pages = self._calls.stream(
+            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, "list"
         )
         try:
             for page in pages:
                 yield from (found.entry for found in map(self._seen_in_list, page) if found)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            raise client.translated(error, self.name, "list") from None
+            raise self._translated(error, "list") from None
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """See the port."""
@@ -128,13 +150,13 @@ class S3Tier:
                 raise TooLargeError(
                     f"{self.name}: {path} is too large",
                     cause=f"{result.meta['size']} bytes, at most {limit} expected",
-                    token=self._token(result.meta["e_tag"]),
+                    token=self._token(result.meta),
                 )
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
                 data += chunk
                 progress()
-            return Document(bytes(data), self._token(result.meta["e_tag"]))
+            return Document(bytes(data), self._token(result.meta))
 
         try:
             document = self._do("read", get, progress=progress)
@@ -150,24 +172,23 @@ class S3Tier:
 
         def get() -> Iterator[bytes]:
             result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
-            yield from map(bytes, result.stream(min_chunk_size=_CHUNK))
+            for chunk in map(bytes, result.stream(min_chunk_size=_CHUNK)):
+                yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
 
         try:
-            yield from streamed(get, self._soon, self._what("read"))
+            yield from self._calls.stream(get, self._soon, "read")
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            if client.is_missing(error):
+            if is_missing(self._kind, error):
                 raise FileNotFoundError(f"{self.name}: there is no {path}") from None
-            if start and client.status_of(error)[0] == 416:  # noqa: PLR2004 - nothing is left from there on
+            if start and is_past_the_end(error):
                 return
-            raise client.translated(error, self.name, "read") from None
+            raise self._translated(error, "read") from None
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """See the port: one look for all, and a request for each that is not there."""
         there = self._look([file.path for file in files])
-        parallel(
-            [partial(self._compare, file, there[file.path]) for file in files if file.path in there], _ASKERS, "s3"
-        )
-        parallel([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS, "s3")
+        each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], _ASKERS)
+        each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
 
     def commit(self, change: Change, revision: str) -> str:
@@ -176,7 +197,7 @@ class S3Tier:
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         if len(change.writes) > 1:
-            parallel([partial(self._check, write) for write in change.writes], _ASKERS, "s3")
+            each([partial(self._check, write) for write in change.writes], _ASKERS)
         for write in change.writes:
             self._write(write)
         return ""
@@ -190,33 +211,41 @@ class S3Tier:
     def _look(self, paths: Sequence[str]) -> dict[str, _Found]:
         check(paths)
         found: dict[str, _Found] = {}
-        left = sorted(set(paths))  # by code point, which is S3's order of UTF-8 too
-        pages, wanted, folder = 0, len(left), _common_folder(left)
+        left = sorted(set(paths))  # by code point, which is the order of UTF-8, and of object stores, too
+        pages, wanted = 0, len(left)
+        listing = self._listing(_common_folder(left))
         while len(left) > _FEW and (pages < _PATIENCE or wanted - len(left) >= pages * _FEW):
-            page = {entry["path"]: entry for entry in self._do("list", partial(self._page, folder, left[0]))}
+            page = {entry["path"]: entry for entry in self._do("list", partial(listing, left[0]))}
             pages, self._seen = pages + 1, True
             for path in left:
                 if path in page and (seen := self._seen_in_list(page[path])):
                     found[path] = seen
             last = max(page) if len(page) >= _PAGE else None
             left = [path for path in left if path > last] if last is not None else []
-        heads = parallel([partial(self._head, path) for path in left], _ASKERS, "s3")
+        heads = each([partial(self._head, path) for path in left], _ASKERS)
         found |= {path: seen for path, seen in zip(left, heads, strict=True) if seen}
         if not self._seen:
             if not found and left:  # a missing bucket and a missing object answer the same
-                self._do("list", partial(self._page, "", left[0]))
+                self._do("list", partial(self._listing(""), left[0]))
             self._seen = True
         return found
 
-    def _page(self, folder: str, first: str) -> Sequence[Any]:
-        """The first entries from a name on."""
+    def _listing(self, folder: str) -> Callable[[str], Sequence[Any]]:
+        """What gives the next page of a listing: from a name on, or as the server goes on where it cannot do that."""
         import obstore
 
-        before = first[:-1]
-        if before.endswith("/"):  # SeaweedFS passes over a whole folder that one begins after
-            before = before[:-2]
-        pages = obstore.list(self._stores.asks, folder or None, offset=before or None, chunk_size=_PAGE)
-        return next(pages, ())  # no more is asked for
+        if not self._kind.resumes_lists:
+            pages = obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE)
+            return lambda _: next(pages, ())
+
+        def page(first: str) -> Sequence[Any]:
+            before = first[:-1]
+            if before.endswith("/"):  # SeaweedFS passes over a whole folder that one begins after
+                before = before[:-2]
+            pages = obstore.list(self._stores.asks, folder or None, offset=before or None, chunk_size=_PAGE)
+            return next(pages, ())  # no more is asked for
+
+        return page
 
     def _head(self, path: str) -> _Found | None:
         import obstore
@@ -227,18 +256,20 @@ class S3Tier:
             return None
         sha256 = result.attributes.get(_SHA256, "")
         digests = {_SHA256: sha256} if re.fullmatch("[0-9a-f]{64}", sha256) else {}
-        found = _Found(Entry(path, result.meta["size"], digests), (result.meta["e_tag"] or "").strip('"'))
+        meta = result.meta
+        found = _Found(Entry(path, meta["size"], digests), (meta["e_tag"] or "").strip('"'), self._token(meta))
         return None if self._is_removed(found) else found
 
     def _seen_in_list(self, listed: Any) -> _Found | None:
         # An ETag may be an MD5 or not (encryption by KMS, parts), and does not say so: it is no digest to rely on.
-        found = _Found(Entry(listed["path"], listed["size"]), (listed["e_tag"] or "").strip('"'))
+        found = _Found(Entry(listed["path"], listed["size"]), (listed["e_tag"] or "").strip('"'), "")
         return None if self._is_removed(found) else found
 
     def _is_removed(self, found: _Found) -> bool:
         if found.entry.size != len(REMOVED):
             return False
-        return found.e_tag == _REMOVED_MD5 or self.read(found.entry.path, "", len(REMOVED)) is None
+        known = self._kind.e_tag_of(lambda: iter([REMOVED]), "")
+        return (bool(known) and found.e_tag == known) or self.read(found.entry.path, "", len(REMOVED)) is None
 
     # Sending.
 
@@ -249,8 +280,8 @@ class S3Tier:
             ConflictError: They are not.
         """
         same = found.entry.holds(file.size, file.sha256)
-        if same is None and e_tag_of(file, found.e_tag) == found.e_tag:
-            same = True
+        if same is None and found.e_tag:
+            same = self._kind.e_tag_of(partial(pieces_of, file), found.e_tag) == found.e_tag or None
         if same is None:
             head = self._head(file.path)
             same = head.entry.holds(file.size, file.sha256) if head else False
@@ -291,19 +322,19 @@ class S3Tier:
                 tell(len(data))
 
         try:
-            bounded(put, self._limits.connect + self._limits.commit, self._what("send"), progress)
+            self._calls.run(put, self._limits.connect + self._limits.commit, "send", progress)
         except AlreadyExistsError:  # somebody was faster, or the answer to a first try was lost
             if not (found := self._head(file.path)):
                 raise ConflictError(f"{self.name}: {file.path} is being written by others") from None
             self._compare(file, found)
         except Exception as error:
-            if broken or (isinstance(error, OSError) and not client.status_of(error)[0]):
+            if broken or (isinstance(error, OSError) and not status_of(error)[0]):
                 raise  # the source
-            raise client.translated(error, self.name, "send") from None
+            raise self._translated(error, "send") from None
 
     def _check(self, write: Write) -> None:
         found = self._head(write.path)
-        if (found.e_tag if found else "") != write.token.strip('"'):
+        if (found.token if found else ABSENT) != write.token:
             raise self._changed(write)
 
     def _write(self, write: Write) -> None:
@@ -321,15 +352,15 @@ class S3Tier:
                 raise self._changed(write) from None
             self._write(Write(write.path, write.data, removed.token))
         except (PreconditionError, FileNotFoundError) as error:
-            if client.status_of(error)[1] == "NoSuchBucket":
-                raise client.translated(error, self.name, "write") from None
+            if status_of(error)[1] in self._kind.absent:
+                raise self._translated(error, "write") from None
             raise self._changed(write) from None
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            self._settle(write, data, client.translated(error, self.name, "write"), client.status_of(error)[0])
+            self._settle(write, data, self._translated(error, "write"), status_of(error)[0])
 
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
         """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
-        if type(error) is not RemoteError or error.cause == client.UNREACHED or 400 <= status < 500:  # noqa: PLR2004
+        if type(error) is not RemoteError or error.cause == UNREACHED or 400 <= status < 500:  # noqa: PLR2004
             raise error from None
         try:
             now = self._raw(write.path, len(data))
@@ -344,9 +375,10 @@ class S3Tier:
         import obstore
 
         attributes: Attributes = {_SHA256: hashlib.sha256(data).hexdigest()}  # for whoever asks what lies there
-        mode: Any = "create" if token == ABSENT else {"e_tag": token}
+        # What is None there is left out: obstore takes it for a wrong type.
+        mode: Any = "create" if token == ABSENT else msgspec.json.decode(token)
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        bounded(put, self._soon, self._what("write"))
+        self._calls.run(put, self._soon, "write")
 
     def _raw(self, path: str, limit: int) -> Document | None:
         """A document, or the marker in the place of one; without its bytes where these are more than so many."""
@@ -355,7 +387,7 @@ class S3Tier:
         def get() -> Document:
             result = obstore.get(self._stores.reads, path)
             data = bytes(result.bytes()) if result.meta["size"] <= limit else b""
-            return Document(data, self._token(result.meta["e_tag"]))
+            return Document(data, self._token(result.meta))
 
         try:
             return self._do("read", get)
@@ -365,22 +397,41 @@ class S3Tier:
     def _changed(self, write: Write) -> ConflictError:
         return ConflictError(f"{self.name}: {write.path} was changed meanwhile")
 
-    def _token(self, e_tag: str | None) -> str:
-        if not e_tag:
-            raise RemoteError(f"{self.name}: it gives no ETags", hint="use another kind of tier")
-        return e_tag
+    def _token(self, meta: Mapping[str, Any]) -> str:
+        if not (meta["e_tag"] or meta["version"]):
+            raise RemoteError(f"{self.name}: it gives neither ETags nor versions", hint="use another kind of remote")
+        return msgspec.json.encode(_State(meta["e_tag"], meta["version"])).decode()
 
-    def _what(self, doing: str) -> str:
-        return f"{self.name}: {doing}"
+    def _translated(self, error: BaseException, doing: str) -> CachekitError:
+        return translated(self._kind, error, self.name, doing)
 
     def _do(self, doing: str, call: Callable[[], T], progress: Progress | None = None) -> T:
         """A call in bounded time, with our errors; FileNotFoundError for a missing object."""
         try:
-            return bounded(call, self._soon, self._what(doing), progress)
+            return self._calls.run(call, self._soon, doing, progress)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            if client.is_missing(error):
+            if is_missing(self._kind, error):
                 raise FileNotFoundError from None
-            raise client.translated(error, self.name, doing) from None
+            raise self._translated(error, doing) from None
+
+
+def pieces_of(file: Upload) -> Iterator[bytes]:
+    """The file's bytes, in parts.
+
+    Raises:
+        OSError: The source cannot be read, or has not as many bytes as it had.
+    """
+    size = 0
+    if isinstance(file.source, bytes):
+        size = len(file.source)
+        yield from (file.source[at : at + PART] for at in range(0, size, PART))
+    else:
+        with Path(file.source).open("rb") as opened:
+            while piece := opened.read(PART):
+                size += len(piece)
+                yield piece
+    if size != file.size:
+        raise OSError(f"{file.path} has {size} bytes, and had {file.size}")
 
 
 def _common_folder(paths: Sequence[str]) -> str:

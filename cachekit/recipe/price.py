@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -27,15 +28,6 @@ class Price(Struct, frozen=True):
     def dollars(self, seconds: float | None) -> float | None:
         """What that many seconds cost; None for an unknown time."""
         return None if seconds is None else round(self.per_hour * seconds / 3600, 6)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "per_hour": self.per_hour,
-            "currency": self.currency,
-            "instance": self.instance,
-            "source": self.source,
-        }
 
 
 class Prices(Struct, frozen=True):
@@ -67,6 +59,8 @@ class Prices(Struct, frozen=True):
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
 
 
+# The hypervisor's name for the machine; on EC2 the instance type.
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 # Where nothing says which machine is meant: the one that most of the zoo's recipes were made for.
 USUAL = "trn1.2xlarge"
 
@@ -80,8 +74,6 @@ def machine(prices: Prices, instance: str = "") -> Price:
     """
     if instance:
         zoo.instance(instance)
-    from cachekit.verbs.provenance import PRODUCT
-
     here = PRODUCT.read_text(encoding="utf-8", errors="replace").strip() if PRODUCT.is_file() else ""
     named = next(iter(name for name in prices.own if name), "")
     names = [instance] if instance else [prices.instance or named or here, USUAL]
@@ -91,7 +83,7 @@ def machine(prices: Prices, instance: str = "") -> Price:
     raise UsageError(f"the registry has no price of {names[0]}", hint=f"--price {names[0]}=DOLLARS, for an hour of it")
 
 
-def read(said: list[str]) -> Prices:
+def read(said: Iterable[str]) -> Prices:
     """Read `--price`: `0.40` for every machine, `trn1.2xlarge=0.40` for one, `trn1.2xlarge` for the registry's price.
 
     Raises:

@@ -1,7 +1,10 @@
 """A tier in a shared folder: EFS, FSx, NFS, or a disk that several processes share.
 
 Artifacts are written beside, made durable, and linked to their place, which fails where something is already.
-Documents are swapped as `generations` says. `flock` is not used: on NFS and Lustre it may do nothing.
+Documents are swapped as `documents` says: each by itself, in the order of the change, after all of them were found in
+the state that they are built on. There is no lock: on NFS and Lustre `flock` may do nothing. So of two changes of the
+same documents at once one may write a part of its documents and then fail, as on an object store; each document is
+whole and true by itself, and whoever builds on them again finds them as they are.
 
 The folder must exist. What is made in it gets the folder's own permissions, whatever the umask: a team makes it once
 with `mkdir -m 2775 FOLDER; chgrp TEAM FOLDER`. Everything that cachekit needs for itself is called `.cachekit-…`: files
@@ -14,13 +17,13 @@ import errno
 import hashlib
 import os
 import stat as stat_module
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
-from cachekit.remotes.folder.bounded import Point
-from cachekit.remotes.folder.calls import Calls
+from cachekit.remotes.budget import Calls
 from cachekit.remotes.folder.confined import (
     OURS,
     SCRATCH,
@@ -35,8 +38,7 @@ from cachekit.remotes.folder.confined import (
     sweep,
     write_all,
 )
-from cachekit.remotes.folder.generations import FOLDER, Generations
-from cachekit.remotes.folder.turn import turn
+from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import (
     Change,
     ConflictError,
@@ -44,14 +46,30 @@ from cachekit.remotes.port import (
     Entry,
     Limits,
     Tell,
+    UncertainError,
     Upload,
-    Write,
 )
+
+T = TypeVar("T")
 
 _PIECE = 4 << 20
 _BATCH = 256  # files that one bounded call looks at
 _EVERY = 64  # changes of this process between two sweeps
 _CHANGES = f"{OURS}changes"
+_HINTS = {
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
+    errno.EROFS: "it is mounted read-only: use it with `:r`, or mount it for writing",
+    errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
+    errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
+    errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
+    errno.ENOTDIR: "it must be a folder, and what lies in it no link",
+    errno.ELOOP: "what lies in it must be no link",
+    errno.EXDEV: "all of it must be one file system",
+    errno.EOPNOTSUPP: "this file system has no hard links: use another one, or an object store",
+    errno.ENOSYS: "this file system has no hard links: use another one, or an object store",
+    errno.ENAMETOOLONG: "the name is too long for this file system",
+}
 
 
 class FolderTier:
@@ -71,7 +89,7 @@ class FolderTier:
         self.name = str(path)
         self._root = Root(path)
         self._limits = limits or Limits()
-        self._calls = Calls(self.name, self._limits)
+        self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
         self._changes = 0
 
     def revision(self) -> str:
@@ -81,7 +99,7 @@ class FolderTier:
             with self._root.folder(()):
                 return ""
 
-        return self._calls.do(look)
+        return self._do(look)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
@@ -100,7 +118,7 @@ class FolderTier:
             while groups and count < _BATCH:
                 batch.append(groups.pop())
                 count += len(batch[-1][1])
-            found.update(self._calls.do(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
+            found.update(self._do(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
         if not found:
             self.revision()
         return found
@@ -143,10 +161,10 @@ class FolderTier:
         self.revision()
         while waiting:
             above = waiting.pop()
-            names = self._calls.do(lambda above=above: self._names(above))  # type: ignore[misc]
+            names = self._do(lambda above=above: self._names(above))  # type: ignore[misc]
             for start in range(0, len(names), _BATCH):
                 batch = names[start : start + _BATCH]
-                entries, folders = self._calls.do(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
+                entries, folders = self._do(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
                 yield from entries
                 waiting.extend(folders)
 
@@ -182,7 +200,7 @@ class FolderTier:
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document whole."""
         document = Generations(self._root, steps_of(path))
-        return self._calls.do(lambda: document.read(limit))
+        return self._do(lambda: document.read(limit))
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file."""
@@ -196,7 +214,7 @@ class FolderTier:
             return os.pread(handle, _PIECE, start)
 
         try:
-            handle = self._calls.do(begin, absent=True)
+            handle = self._do(begin, absent=True)
         except FileNotFoundError:
             self.revision()
             raise FileNotFoundError(errno.ENOENT, "no such file in the shared cache", path) from None
@@ -204,7 +222,7 @@ class FolderTier:
         try:
             while True:
                 try:
-                    piece = self._calls.do(more)
+                    piece = self._do(more)
                 except RemoteError:
                     hangs = True
                     raise
@@ -230,7 +248,7 @@ class FolderTier:
             else:
                 folders.add(steps[:-1])
         for folder in sorted(folders):
-            self._calls.do(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
+            self._do(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
         if files:
             self._sweep()
         if taken:
@@ -256,7 +274,7 @@ class FolderTier:
                     return -1
             return found.st_size if stat_module.S_ISREG(found.st_mode) else -1
 
-        there = self._calls.do(size)
+        there = self._do(size)
         if there != file.size:
             return None if there is None else False
         digest = hashlib.sha256()
@@ -266,30 +284,28 @@ class FolderTier:
 
     def _put(self, file: Upload, steps: tuple[str, ...], tell: Tell) -> bool:
         """Write a file; False where somebody else was faster."""
-        scratch, name, handle = self._calls.do(self._begin)
+        scratch, name, handle = self._do(self._begin)
         try:
             digest, size = hashlib.sha256(), 0
             for piece in _pieces(file.source):
-                self._calls.do(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
+                self._do(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
                 digest.update(piece)
                 size += len(piece)
                 tell(len(piece))
             if (size, digest.hexdigest()) != (file.size, file.sha256):
                 raise IntegrityError(f"the bytes for {file.path} are not those of its record")
-            point = Point()
 
             def finish() -> bool:
                 self._root.file_mode(handle, fixed=True)
                 os.fsync(handle)
-                point.go()
                 with self._root.folder(steps[:-1], make=True) as folder:
                     return link_new(scratch, name, folder, steps[-1])
 
-            return self._calls.do(finish, self._limits.commit, point)
+            return self._do(finish, self._limits.commit)
         finally:
             # In a worker, and not waited for long: on a dead mount these hang as well.
             with suppress(RemoteError, AuthError):
-                self._calls.do(lambda: _end(scratch, name, handle))
+                self._do(lambda: _end(scratch, name, handle))
 
     def _begin(self) -> tuple[int, str, int]:
         with self._root.folder((SCRATCH,), make=True) as folder:
@@ -304,19 +320,19 @@ class FolderTier:
     def commit(self, change: Change, revision: str) -> str:
         """Swap the documents, one after the other, when all of them are in the state that they are built on."""
         documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]
-        point = Point()
-        self._calls.do(lambda: self._commit(change.title, documents, point), self._limits.commit, point)
-        self._sweep()
-        return ""
 
-    def _commit(self, title: str, documents: Sequence[tuple[Generations, Write]], point: Point) -> None:
-        with turn(self._root, self._limits.commit / 2):
+        def swap() -> None:
             for document, write in documents:
                 document.check(write.token)
             for document, write in documents:
-                document.swap(write.token, write.data, point.go)
+                document.swap(write.token, write.data)
             with suppress(OSError), self._root.folder((_CHANGES,), make=True) as changes:
-                os.close(os.open(_mark(title), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=changes))
+                os.close(os.open(_mark(change.title), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=changes))
+
+        # What comes too late is a swap that wins or fails like any other.
+        self._do(swap, self._limits.commit, late=UncertainError)
+        self._sweep()
+        return ""
 
     def happened(self, title: str) -> str:
         """An id of the change with this title, if it was committed in the last hour."""
@@ -334,7 +350,34 @@ class FolderTier:
                 raise
             return mark
 
-        return self._calls.do(look)
+        return self._do(look)
+
+    def _do(
+        self,
+        work: Callable[[], T],
+        seconds: float = 0.0,
+        *,
+        absent: bool = False,
+        late: type[RemoteError] = RemoteError,
+    ) -> T:
+        """Make system calls in time, with errors as the port has them.
+
+        Args:
+            work: What to do.
+            seconds: How long it may take; `Limits.read` where it is not given.
+            absent: Let errors that say that a file is not there through, as FileNotFoundError.
+            late: The error where it took too long.
+        """
+        try:
+            return self._calls.run(work, seconds or self._limits.read, late=late)
+        except OSError as error:
+            if absent and is_absent(error):
+                raise FileNotFoundError(errno.ENOENT, "no such file") from None
+            kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
+            hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
+            raise kind(
+                f"the shared folder {self.name} cannot be used", cause=error.strerror or str(error), hint=hint
+            ) from error
 
     def _sweep(self) -> None:
         """Remove what killed writers left: after a tier's first change, and now and then."""
@@ -353,7 +396,12 @@ class FolderTier:
                 _end(scratch, name, handle)
 
         with suppress(RemoteError, AuthError):  # what was asked for is done
-            self._calls.do(clean)
+            self._do(clean)
+
+
+def opened(address: str, options: Mapping[str, str]) -> FolderTier:  # noqa: ARG001 - as every kind of remote
+    """The remote in a folder: a path, or `file://` and one; it has no options."""
+    return FolderTier(Path(address.removeprefix("file://")).expanduser())
 
 
 def _mode(folder: int, name: str) -> int:

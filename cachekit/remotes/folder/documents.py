@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -123,13 +122,12 @@ class Generations:
     def _conflict(self) -> ConflictError:
         return ConflictError(f"{'/'.join((*self._above, self._name))} was changed by somebody else meanwhile")
 
-    def swap(self, token: str, data: bytes | None, go: Callable[[], None]) -> None:
+    def swap(self, token: str, data: bytes | None) -> None:
         """Replace the document, or remove it (None).
 
         Args:
             token: Of the state that it replaces.
             data: The new bytes.
-            go: Called right before the one step that decides; may raise, and then nothing happened.
 
         Raises:
             ConflictError: It is not in that state any more; nothing was changed.
@@ -151,7 +149,6 @@ class Generations:
                 self._root.file_mode(handle, fixed=True)
                 os.fsync(handle)
                 now = os.fstat(handle).st_mtime
-                go()
                 self._decide(folder, fresh, mine)
             finally:
                 os.close(handle)
