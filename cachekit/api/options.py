@@ -61,6 +61,7 @@ class Options:
     cache: str | None = field(default=None, repr=False)  # an address may hold a token that does not belong there
     wait: float | None = None
     offline: bool = False
+    trust_all: bool = False
     progress: Progress | None = None
 
     @contextmanager
@@ -102,7 +103,7 @@ class Options:
         return _opening.store_at(self._config().home)
 
     def _config(self) -> Config:
-        return _opening.load_config(self.home, self.compiler, self.wait, self.cache)
+        return _opening.load_config(self.home, self.compiler, self.wait, self.cache, trust_all=self.trust_all)
 
     @contextmanager
     def _prepared(

@@ -129,7 +129,8 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     if len(document["records"]) > SHOWN:
         lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
     if document["sha256"]:
-        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit import {document['bundle'].rpartition('/')[2]}"]
+        name = document["bundle"].rpartition("/")[2]
+        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit import {name} --trust-all"]
     return lines
 
 

@@ -29,6 +29,7 @@ Source = Annotated[
 def command(
     source: Source,
     dry_run: options.DryRun = False,
+    trust_all: options.TrustAll = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
@@ -37,12 +38,12 @@ def command(
     """Take a bundle of `cachekit export`, or the finished modules of a Neuron cache.
 
     A file is a bundle. Every byte of it is compared before any of it becomes visible: exit 5 means that nothing was
-    taken. With --dry-run it is compared and listed.
+    taken. With --dry-run it is compared and listed. Nothing in it says who made it: it is taken with --trust-all only.
 
     A folder is a Neuron cache. It stays as it is, and may be in use. What is failed, locked, unfinished or damaged is
-    left, and reported.
+    left, and reported. One that others can write to is taken with --trust-all only.
 
-    Example:  cachekit import bert.tar
+    Example:  cachekit import bert.tar --trust-all
 
     Example:  cachekit import /var/tmp/neuron-compile-cache
 
@@ -51,7 +52,7 @@ def command(
     from cachekit.compilers.neuron.root import local_folder
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home)
+    config = options.load_config(home, trust_all=trust_all)
     if source == "-":
         return _bundle(config, None, dry_run=dry_run)
     path = local_folder(source)

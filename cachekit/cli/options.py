@@ -147,6 +147,10 @@ Cache = Annotated[
     Optional[str],
     typer.Option("--cache", metavar="local:rw,NAME:r", help="The caches in order, and what may be done there."),
 ]
+TrustAll = Annotated[
+    bool,
+    typer.Option("--trust-all", help="Use what anybody made: a compiler cache is code, which runs on this machine."),
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[
     Optional[float],

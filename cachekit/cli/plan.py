@@ -67,6 +67,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -92,7 +93,7 @@ def command(
 
     out.setup(format, quiet=quiet, verbose=verbose)
     priced = prices.read(price or [])
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     reader = _Reader(where, overrides, home, compiler, tiny=tiny)
     chosen = every or bool(task or model or max_price is not None)

@@ -38,6 +38,8 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
     near = document["nearest"]
     if document["flaw"]:
         lines.append(f"  {document['flaw']}")
+    for sentence in document["untrusted"]:
+        lines += out.labelled("", sentence, 2)
     if near is None and document["flaw"]:
         pass  # the store has one, and it is useless
     elif near is None:

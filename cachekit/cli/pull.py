@@ -59,6 +59,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -84,10 +85,16 @@ def command(
     if locked or lock_file:
         if overrides or tiny or module or all_of or machine:
             raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
-        return _locked(options.load_config(home, compiler, cache=cache), recipes, lock_file, dry_run, offline=offline)
+        return _locked(
+            options.load_config(home, compiler, cache=cache, trust_all=trust_all),
+            recipes,
+            lock_file,
+            dry_run,
+            offline=offline,
+        )
     if not (recipes or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     called = partial(options.named, overrides=overrides, home=home, compiler=compiler, tiny=tiny, machine=machine)
     results: list[dict[str, Any]] = []

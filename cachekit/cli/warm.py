@@ -53,6 +53,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     nnodes: options.NodeCount = None,
     node_rank: options.NodeRank = 0,
     master_addr: options.MasterAddress = "",
@@ -85,7 +86,7 @@ def command(
             hint="leave them out",
         )
     node = Node(node_rank, master_addr, master_port)
-    config = options.load_config(home, compiler, wait, cache)
+    config = options.load_config(home, compiler, wait, cache, trust_all=trust_all)
     if matrix is not None:
         if recipe is not None:
             raise UsageError("a recipe and --matrix are both given", hint="put the recipe into the list")

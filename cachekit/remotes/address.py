@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit.errors import UsageError
+from cachekit.remotes import trust
 from cachekit.remotes.layout import LOCAL
 from cachekit.text import has_secret, redacted
 
@@ -62,6 +63,7 @@ class Link(Struct, frozen=True):
         readable: Hits are taken from it.
         writable: What is new is put there.
         options: Further settings of its table: `endpoint`, `region`.
+        trusted: Its table says to use what lies there, whoever made it.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Link(Struct, frozen=True):
     readable: bool
     writable: bool
     options: Mapping[str, str]
+    trusted: bool = False
 
     def __repr__(self) -> str:
         return f"Link({self.name!r}, {self.address!r}, options={redacted(self.options)})"
@@ -135,11 +138,10 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
                 cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
                 hint=f'add [tiers.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
-        options = {key: str(value) for key, value in (table or {}).items() if key != "url"}
+        options = {key: str(value) for key, value in (table or {}).items() if key not in {"url", "trust"}}
         address = str(table["url"]) if table else name
-        links.append(
-            Link(name, address, readable="r" in (policy or "r"), writable="w" in (policy or "r"), options=options)
-        )
+        readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
+        links.append(Link(name, address, readable, writable, options, _is_trusted(name, table or {})))
     names = [link.name for link in links]
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
@@ -149,6 +151,16 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             hint="--cache local:rw,NAME:r",
         )
     return tuple(links)
+
+
+def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
+    if table.get("trust", trust.ALL) != trust.ALL:
+        raise UsageError(
+            f"[tiers.{name}]: trust = {table['trust']!r} means nothing",
+            cause=f'the only word is "{trust.ALL}": use what lies there, whoever made it',
+            hint="correct or remove the line",
+        )
+    return "trust" in table
 
 
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:

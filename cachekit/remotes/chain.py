@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError
+from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.remotes.layout import Place
 from cachekit.store.record import DamagedRecordError, Record
@@ -35,6 +35,7 @@ class Chain:
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
         self._failure: RemoteError | AuthError | None = None
+        self._untrusted: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._remotes)
@@ -108,6 +109,11 @@ class Chain:
                 self.failed(remote, answer.error)
         return found
 
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """Those that this run does not use because somebody else may have made what lies there; a sentence each."""
+        return tuple(f"{name} is not used: {why}" for name, why in self._untrusted.items())
+
     def raise_failure(self) -> None:
         """Raise what the first cache that failed in this run failed with; nothing where none did."""
         if self._failure is not None:
@@ -119,6 +125,8 @@ class Chain:
         if remote.name in self._told:
             return
         self._told.add(remote.name)
+        if isinstance(error, UntrustedError):
+            self._untrusted[remote.name] = error.cause
         self._journal.emit(
             "remote.failed",
             tier=remote.name,
@@ -127,5 +135,6 @@ class Chain:
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
-        kind = "skipped" if isinstance(error, SkippedError) else "refused" if isinstance(error, AuthError) else "failed"
+        kinds = ((SkippedError, "skipped"), (UntrustedError, "untrusted"), (AuthError, "refused"))
+        kind = next((word for cls, word in kinds if isinstance(error, cls)), "failed")
         bypass(self._journal, f"tier-{kind}", remote.name)

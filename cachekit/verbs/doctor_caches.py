@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
+from cachekit.remotes import trust
 from cachekit.remotes.address import Link, make, needs_network, parse
 from cachekit.store import lock_file as locked
 from cachekit.text import redact
@@ -39,9 +40,13 @@ def caches(config: Config) -> Iterator[Finding]:
         try:
             tier = make(link)
             tier.revision()
+            stranger = "" if link.trusted else tier.stranger()
         except CachekitError as error:
             said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
             yield Finding("problem", said, error.hint, _making(link))
+            continue
+        if stranger:
+            yield Finding("problem", f"{link.name}: it is not used: {stranger}", trust.HINT)
             continue
         if not needs_network(link):
             folder = _folder(link)

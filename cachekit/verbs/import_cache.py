@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from cachekit.compilers.port import Adapter, ForeignCache, Sink, Taken, Unfit, U
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.remotes import trust
 from cachekit.store import Store
 from cachekit.store.durable import store_error
 from cachekit.store.record import IMPORTED, Module, Record
@@ -91,7 +93,15 @@ class Imported:
 
 
 def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imported:
-    """`import_cache` as one run, whose journal tells of it."""
+    """`import_cache` as one run, whose journal tells of it.
+
+    Raises:
+        UntrustedError: Others can write to the folder, and the user does not say to trust them.
+    """
+    if not (dry_run or session.config.trust_all):
+        with suppress(OSError):  # which the import itself tells of
+            if why := trust.stranger_in_folder(folder):
+                raise trust.refusal(str(folder), why, trust.HINT_ONCE)
     journal = session.journal
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=lambda event: journal.show(**event))
     journal.emit("import.end", **imported.as_dict())

@@ -33,11 +33,16 @@ def load_config(
     compiler: str | None = None,
     wait: float | None = None,
     cache: str | None = None,
+    *,
+    trust_all: bool = False,
 ) -> Config:
     """Settings with these flags."""
+    from msgspec import structs
+
     from cachekit import config
 
-    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    found = config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    return structs.replace(found, trust_all=trust_all)
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -121,6 +126,8 @@ def open_session(
             retire(layout, config.keep_logs)
             prune(layout.logs, config.keep_logs)
         with follow(journal) if follow else nullcontext():
+            if config.trust_all:
+                journal.emit("trust.all")
             try:
                 chain = shared(config, journal, offline=offline)
                 yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
@@ -225,7 +232,8 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
     memory = Layout(config.home).remotes
 
     def remote(link: address.Link) -> Remote:
-        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable)
+        trusted = link.trusted or config.trust_all
+        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
 
     left = [link for link in links if offline and address.needs_network(link)]
     return chain.Chain(

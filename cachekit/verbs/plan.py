@@ -43,6 +43,7 @@ class Plan(Struct, frozen=True):
         expected: On a miss, how long compiling will take; None is unknown.
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
+        untrusted: On a miss, the shared caches that are not used because somebody else may have made what lies there.
     """
 
     prepared: Prepared
@@ -55,6 +56,7 @@ class Plan(Struct, frozen=True):
     expected: Expected | None = None
     looked: tuple[Looked, ...] = ()
     search_seconds: float = 0.0
+    untrusted: tuple[str, ...] = ()
 
     __hash__ = by_value
 
@@ -126,6 +128,7 @@ class Plan(Struct, frozen=True):
             "nearest": self._nearest(),
             "reuse": self._reuse(),
             "flaw": self.flaw,
+            "untrusted": list(self.untrusted),
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
@@ -285,6 +288,7 @@ def _miss(prepared: Prepared, store: Store, chain: Chain | None, searching: Sear
         expected=_expected(prepared, wanted, store, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
+        untrusted=chain.untrusted if chain else (),
     )
 
 
@@ -331,8 +335,9 @@ def miss_error(planned: Plan) -> MissError:
     differs = ", ".join(change.name for change in planned.changes[:3])
     near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
     what = "cannot be used" if planned.flaw else "has no record"
+    untrusted = "; ".join(planned.untrusted)
     return MissError(
         f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
-        cause=planned.flaw or near,
+        cause=planned.flaw or untrusted or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )

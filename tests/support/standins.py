@@ -211,11 +211,13 @@ class Watched:
         shared: Shared caches, nearest first: (tier, "r", "w" or "rw").
         lease: Seconds of a lease on a shared cache.
         push: Seconds that a push may take.
+        trust_all: As `--trust-all`.
     """
 
     def __init__(
-        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20
-    ):
+        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20,
+        trust_all=False,
+    ):  # fmt: skip
         self.events = []
         self.journal = journal or Journal(None, "test")
         self.journal.listen(self.events.append)
@@ -224,10 +226,12 @@ class Watched:
         flags = {
             "home": home, "live_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
         }  # fmt: skip
-        settings = config.load(flags, environ={}, cwd=HERE)
+        settings = structs.replace(config.load(flags, environ={}, cwd=HERE), trust_all=trust_all)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
         memory = self.store.layout.remotes
-        remotes = [Remote(tier, memory, readable="r" in may, writable="w" in may) for tier, may in shared]
+        remotes = [
+            Remote(tier, memory, readable="r" in may, writable="w" in may, trusted=trust_all) for tier, may in shared
+        ]
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 

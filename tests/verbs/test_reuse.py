@@ -180,7 +180,7 @@ def test_recache_reuses_nothing(home, log):
 # It never breaks a run
 
 
-def test_a_damaged_neighbour_is_told_and_everything_compiles(home, log, tmp_path):
+def test_a_damaged_near_record_is_told_and_everything_compiles(home, log, tmp_path):
     _, first = warmed(home, recipe())
     blob = Watched(home).store.layout.blob(first.record.files[0].sha256)
     overwrite(blob, b"x" * blob.stat().st_size)

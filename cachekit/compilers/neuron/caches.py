@@ -15,11 +15,11 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers import archived
 from cachekit.compilers.neuron import entries as on_disk
 from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
 from cachekit.compilers.neuron.entries import Entry
 from cachekit.compilers.port import Restored, Scanned, Sink, Taken, Unfit, Units
+from cachekit.compilers.tree import check_archive, pack
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -199,7 +199,7 @@ class GraphCache:
         size = sum((root / inside).stat().st_size for inside in fresh)
         if workspace is None or not fresh:
             return Taken(group.fresh, (), size)
-        harvest = archived.harvest(root, fresh, group.directory, workspace)
+        harvest = pack(root, fresh, group.directory, workspace)
         (module,) = harvest.modules
         return Taken(group.fresh, (module.name,), module.files[0].size, harvest)
 
@@ -214,7 +214,7 @@ class GraphCache:
 
     def check(self, module: Module) -> None:
         """See that a module is one archive."""
-        archived.check(module)
+        check_archive(module)
 
     def sweep(self, folder: Path) -> None:
         """Remove what killed processes of ours left."""

@@ -74,22 +74,36 @@ class BucketClient:
         self.calls = Calls(self.name, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
         ask_for_no_registry()
         self._api = hub.HfApi(endpoint=endpoint or None, token=token)
+        self._token = token
         self._headers: Callable[[], dict[str, str]] = lambda: hub.utils.build_hf_headers(
             token=token, library_name="cachekit", library_version=__version__
         )
         self._session: Callable[[], Any] = hub.utils.get_session
         self._seconds = limits.connect + limits.read
 
-    def is_public(self) -> bool:
-        """Whether anybody can read it."""
-        answer = self._ask("GET", f"/api/buckets/{self.bucket}")
+    def identity(self) -> tuple[str, str]:
+        """The Hub's endpoint, and the token that is used there; empty where there is none."""
+        from huggingface_hub import get_token
+
+        return str(self._api.endpoint), self._token or get_token() or ""
+
+    def whoami(self) -> dict[str, Any]:
+        """Whose token it is, as the Hub says it."""
+        return self._document("/api/whoami-v2")
+
+    def info(self) -> dict[str, Any]:
+        """What the Hub says of the bucket: `id`, `private`."""
+        return self._document(f"/api/buckets/{self.bucket}")
+
+    def _document(self, path: str) -> dict[str, Any]:
+        answer = self._ask("GET", path)
         try:
             info = json.loads(answer.body) if answer else None
         except (ValueError, RecursionError):
             info = None
         if not isinstance(info, dict):
             raise RemoteError(f"{self.name}: it answers what no Hub would", hint="check HF_ENDPOINT and proxies")
-        return info.get("private") is False
+        return info
 
     def paths_info(self, paths: Sequence[str]) -> list[dict[str, Any]]:
         """What is known of those of the paths that exist: `path`, `size`, `xetHash`."""

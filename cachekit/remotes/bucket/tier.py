@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
+from cachekit.remotes import trust
 from cachekit.remotes.bucket.client import BATCH, BucketClient
 from cachekit.remotes.paths import check
 from cachekit.remotes.port import (
@@ -73,14 +74,24 @@ class BucketTier:
         self._below = f"{prefix}/" if prefix else ""
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
         self._sent: set[tuple[str, str]] = set()
-        self._looked = False
+        self._info: dict[str, Any] | None = None  # what the Hub says of the bucket
 
     def revision(self) -> str:
         """Nothing: there are no versions. The first time it is found out whether anybody can read it; one request."""
-        if not self._looked:
-            self.public = self._client.is_public()
-            self._looked = True
+        self._said()
         return ""
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the bucket's owner and its being private say; one request a day, beside that of `revision`."""
+        info = self._said()
+        accounts = trust.Accounts(memory, *self._client.identity(), self._client.whoami)
+        return trust.stranger_on_hub(str(info.get("id") or self._client.bucket), info.get("private"), accounts)
+
+    def _said(self) -> dict[str, Any]:
+        if self._info is None:
+            self._info = self._client.info()
+            self.public = self._info.get("private") is False
+        return self._info
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """See the port: a request for 1,000 paths."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.remotes import trust
 from cachekit.remotes.budget import Calls
 from cachekit.remotes.folder.confined import (
     OURS,
@@ -100,6 +101,10 @@ class FolderTier:
                 return ""
 
         return self._do(look)
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the folder's owner, group and mode say, and the modes of those above it."""
+        return self._do(lambda: trust.stranger_in_folder(self._root.path))
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""

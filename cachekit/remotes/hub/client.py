@@ -88,6 +88,12 @@ class Client:
         )
         return headers
 
+    def identity(self) -> tuple[str, str]:
+        """The Hub's endpoint, and the token that is used there; empty where there is none."""
+        from huggingface_hub import get_token
+
+        return str(self.api.endpoint), self._token or get_token() or ""
+
     def ask(self, question: Callable[[Any], T], call: Call | None = None) -> T:
         """What the client answers, in bounded time.
 

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
-from cachekit.remotes import paths
+from cachekit.remotes import paths, trust
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import KINDS
@@ -88,6 +89,7 @@ class HubTier:
         self._known: tuple[str, dict[str, Entry | None]] = ("", {})
         self._modes: dict[tuple[str, str], str] = {}  # how what was sent travels, by path and digest
         self._is_branch = branch == MAIN
+        self._place, self._private = repo, None  # as the Hub says it, with the revision
 
     def __repr__(self) -> str:
         return f"HubTier({self.name})"
@@ -100,10 +102,16 @@ class HubTier:
 
         info = self._client.ask(head)
         self.public = info.private is False
+        self._place, self._private = str(info.id or self._place), info.private
         found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
             raise RemoteError(f"{self.name} names no commit as its head", cause=repr(found)[:100])
         return found
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
+        accounts = trust.Accounts(memory, *self._client.identity(), lambda: self._client.ask(lambda api: api.whoami()))
+        return trust.stranger_on_hub(self._place, self._private, accounts)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; one request for a thousand."""

@@ -51,6 +51,7 @@ class Kind:
         name: A regular expression for the names of its holders.
         resumes_lists: The server begins a listing after a name; elsewhere all that is before is listed too.
         absent: Its codes for a holder that is not there.
+        unsigned: The variable by which obstore sends no credentials; empty where there is none.
         needs: What a user's credentials must allow, for a hint.
         check: What to check where it cannot be reached, for a hint.
     """
@@ -62,6 +63,7 @@ class Kind:
     name = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
     resumes_lists = True
     absent = frozenset({"NoSuchBucket"})
+    unsigned = ""
     needs = ""
     check = "check the network"
 

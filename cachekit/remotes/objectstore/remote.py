@@ -18,6 +18,7 @@ on: of two writers on the same state one fails. What object stores do not have, 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from cachekit import config
 from cachekit.errors import CachekitError, RemoteError, TooLargeError
 from cachekit.remotes.budget import Calls, Progress, each
 from cachekit.remotes.objectstore.connect import (
@@ -118,6 +120,13 @@ class ObjectTier:
     def revision(self) -> str:
         """Nothing: there are no versions."""
         return ""
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """Nobody but the account knows who may write; who comes without credentials is no user of the account."""
+        variable = self._kind.unsigned
+        if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
+            return ""
+        return f"it is read without credentials ({variable})"
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """See the port: a request a file for a few, else pages of a listing, from one wanted name to the next."""

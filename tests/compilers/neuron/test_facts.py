@@ -28,7 +28,8 @@ ALLOWED = {
     ("compilers/neuron/neff/read.py", "neff.json"),
     ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
     ("compilers/neuron/known.py", "neuronxcc-"),
-    ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
+    ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2, as the next
+    ("recipe/price.py", facts.PRODUCT_NAME),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
     ("compilers/neuron/contract/installed.py", "neuron-monitor"),
