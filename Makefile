@@ -71,7 +71,7 @@ VERSIONLESS = remotes/test_lease remotes/test_folder remotes/test_folder_trouble
 	compilers/neuron/test_adapter compilers/neuron/test_adapter_killed compilers/neuron/test_adapter_failures \
 	compilers/neuron/test_adapter_foreign compilers/neuron/test_log_wordings compilers/neuron/test_compiler_log \
 	store/test_crash store/test_crash_disk store/test_corruption cli/test_sharing cli/test_sharing_outages \
-	remotes/test_lease_trouble store/test_verify_repair compilers/neuron/test_contract_altered \
+	remotes/test_lease_trouble store/test_verify_repair \
 	recipe/test_import_shell compilers/neuron/test_facts compilers/neuron/test_neff \
 	compilers/neuron/test_neff_forms compilers/neuron/test_neff_hostile compilers/neuron/test_modules_out \
 	store/test_gc store/test_gc_beside store/test_gc_crash store/test_verify store/test_bundle \
@@ -115,7 +115,7 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 ## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
 test-s3: .venv-s3/.installed
 	PATH=$(CURDIR)/.venv-s3/npm/node_modules/.bin:$$PATH \
-	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_lease_fleet.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
 
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)

@@ -138,7 +138,7 @@ class _Reader:
 
     def load(self, name: str) -> Recipe:
         """A recipe, whose data is looked at where it is here."""
-        from cachekit.recipe.ingredients import check_data
+        from cachekit.data.shapes import check_data
 
         loaded, _ = options.load_recipe(name, self._overrides, tiny=self._tiny)
         check_data(loaded, absent_ok=True)

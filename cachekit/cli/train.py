@@ -62,8 +62,8 @@ def command(
     Example:  cachekit train recipes/bert.yaml --resume auto
     """
     from cachekit.compilers import Node
+    from cachekit.data.shapes import check_data
     from cachekit.events import Journal
-    from cachekit.recipe.ingredients import check_data
     from cachekit.store import Store
     from cachekit.verbs.last import recall
     from cachekit.verbs.plan import Searching, plan

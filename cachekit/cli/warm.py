@@ -69,8 +69,8 @@ def command(
     Example:  cachekit warm --matrix list.yaml --dry-run
     """
     from cachekit.compilers import Node
+    from cachekit.data.shapes import check_data
     from cachekit.errors import UsageError
-    from cachekit.recipe.ingredients import check_data
     from cachekit.verbs.last import Last, remember
     from cachekit.verbs.plan import Searching, plan
     from cachekit.verbs.prepare import prepare

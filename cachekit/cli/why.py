@@ -106,7 +106,7 @@ def _recipe(
     tiny: bool,
     offline: bool,
 ) -> int:
-    from cachekit.recipe.ingredients import check_data
+    from cachekit.data.shapes import check_data
     from cachekit.verbs.prepare import prepare
     from cachekit.verbs.why import why
 

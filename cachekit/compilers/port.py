@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.compilers.evidence import Subject
 from cachekit.errors import UsageError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
@@ -697,6 +698,14 @@ class Adapter:
             path: Where a file of it lies.
         """
         return {}
+
+    def assumed(self) -> Subject | None:
+        """What is assumed of this machine's compiler because nobody can read it; None where that is nothing.
+
+        Raises:
+            CompilerUnavailableError: It is not there, or has no device.
+        """
+        return None
 
 
 class Runtime(Protocol):

@@ -25,6 +25,8 @@ Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 RelativePath = Annotated[
     str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
 ]
+# A step of such a path. Where a record lies is found by its parts, so that `a/b` would be put there and never listed.
+Step = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}\Z)[^/\x00\\]+\Z")]
 
 
 class DamagedRecordError(ValueError):
@@ -101,8 +103,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
     key: Digest
     compiler: str
-    directory: RelativePath
-    model_type: RelativePath
+    directory: Step
+    model_type: Step
     recipe: str
     hard: dict[str, Any]
     soft: dict[str, Any]

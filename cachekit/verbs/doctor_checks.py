@@ -19,6 +19,13 @@ class _Check:
         return self.look(config)
 
 
+# What a proof needs: `doctor --neuron-contract` begins with these.
+NEURON_INSTALLED: tuple[Check, ...] = (
+    _Check("neuron-packages", doctor_neuron.packages),
+    _Check("neuron-release", doctor_neuron.release),
+    _Check("neuron-path", doctor_neuron.path),
+    _Check("neuron-devices", doctor_neuron.devices),
+)
 CHECKS: tuple[Check, ...] = (
     _Check("training", doctor_host.training),
     _Check("installed-once", doctor_host.twice),
@@ -27,9 +34,7 @@ CHECKS: tuple[Check, ...] = (
     _Check("temporary-folder", doctor_host.temporary),
     _Check("open-files", doctor_host.files),
     _Check("proxies", doctor_host.proxies),
-    _Check("neuron-packages", doctor_neuron.packages),
-    _Check("neuron-release", doctor_neuron.release),
-    _Check("neuron-path", doctor_neuron.path),
+    *NEURON_INSTALLED,
     _Check("neuron-flags", doctor_neuron.options),
     _Check("neuron-root", doctor_neuron.root),
     _Check("neuron-owner", doctor_neuron.foreign),

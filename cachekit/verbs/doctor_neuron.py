@@ -9,14 +9,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, locks
+from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
+from cachekit.compilers.neuron.device_output import DeviceListError
+from cachekit.compilers.neuron.devices import host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import Entry, scan
-from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
+from cachekit.recipe import zoo
 from cachekit.verbs.doctor import Finding
 from cachekit.verbs.doctor_folders import age, of_this_environment, own, trouble
 
@@ -74,6 +76,32 @@ def path(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=run)
     else:
         yield Finding("ok", found)
+
+
+def devices(_: Config) -> Iterator[Finding]:
+    """What neuron-ls lists must be understood, and be the machine that the registry describes."""
+    if not (host.available() or host.native_available()):
+        yield Finding("ok", "not needed: no Neuron packages")
+        return
+    try:
+        found = list_devices()
+    except DeviceListError as error:
+        yield Finding("problem", str(error), f"see {facts.ISSUES}; without it cores and chip are the registry's")
+        return
+    if found is None or not found.count:
+        yield Finding("ok", "no Neuron device: this machine can compile, and not train")
+        return
+    name = found.instance_type or host_instance_type()
+    known = zoo.instances().get(name)
+    words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
+    if known is None:
+        yield Finding(
+            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo instances` lists those"
+        )
+    elif found.cores and found.cores != known.cores:
+        yield Finding("problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: tell us")
+    else:
+        yield Finding("ok", words)
 
 
 def options(_: Config) -> Iterator[Finding]:
@@ -139,11 +167,11 @@ def stale(_: Config) -> Iterator[Finding]:
 def failures(_: Config) -> Iterator[Finding]:
     """Failures that Neuron remembers: such a graph is never compiled again."""
     entries = _entries()
-    found = locks.poisoned(entries)
+    found = remembered.by_neuron(entries)
     if not found:
         yield Finding("ok", f"{len(entries)} modules, no remembered failure")
     for one in found:
-        failure = classify(one.text)
+        failure = one.failure
         said = failure.message or next(iter(one.excerpt), "its log is empty")
         mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
         words = f"{one.entry.name}: failed {age(one.age)} ago, {failure.kind.name}: {said}"

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers import Observed
+from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageError
 from cachekit.events import bypass, bypassed
-from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
 from cachekit.training import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,21 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from cachekit.compilers import Observed
+from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
-from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.layout import LOCAL
+from cachekit.remotes.lease import Lease
+from cachekit.remotes.lease.fleet import fleet_lease
 from cachekit.remotes.near import Near
+from cachekit.remotes.remote import Found
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
 from cachekit.store.record import Record, Reuse
 from cachekit.training import Result
 from cachekit.values import by_value
 from cachekit.verbs import attempts
-from cachekit.verbs.fleet import ALONE, Turn, turn
 from cachekit.verbs.going_without import of_plan, own_root, unshared
 from cachekit.verbs.live import LiveRoot, live_root
 from cachekit.verbs.obtain import have, obtain
@@ -184,7 +186,7 @@ def warm(
             meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-        with nullcontext(ALONE) if recache else turn(session, prepared, planned.expected_seconds) as mine:
+        with nullcontext(Lease[Found]()) if recache else _lease(session, prepared, planned) as mine:
             if mine.found and (record := obtain(session, mine.found)):
                 done, tier = Warmed(planned, record, 0, 0.0), mine.found.remote.name
             else:
@@ -194,7 +196,19 @@ def warm(
         return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), tier)
 
 
-def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
+def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
+    return fleet_lease(
+        session.chain,
+        session.journal,
+        place_of(prepared),
+        prepared.recipe.name,
+        wait=session.config.wait_seconds,
+        seconds=session.config.lease_seconds,
+        expected=planned.expected_seconds,
+    )
+
+
+def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> Warmed:
     shared = own_root(session, prepared.recipe)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
@@ -210,7 +224,7 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *,
         session.journal.emit("reuse.failed", key=prepared.key, reason=reason)
         done = _try(session, prepared, planned, None, shared, begun=begun)
     unshared(session)
-    push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
+    push(session, [done.record], session.chain.writable, lease=mine, replaces=replaces)
     return done
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.data.shapes import labels_of
 from cachekit.recipe import architecture, load, tiny, zoo
-from cachekit.recipe.ingredients import labels_of
 from cachekit.training.job import Job
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 

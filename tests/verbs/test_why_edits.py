@@ -13,11 +13,12 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.why import human
+from cachekit.data.shapes import shapes_of
 from cachekit.errors import RecipeError
 from cachekit.key.cost import Growth
 from cachekit.recipe import load, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
-from cachekit.recipe.ingredients import build, labels_of
+from cachekit.recipe.ingredients import build
 from cachekit.recipe.schema import SOFT_TRAINING, Lora
 from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.why import why
@@ -38,9 +39,9 @@ RENAMED = {"training.bf16": "training.precision"}  # `auto` is resolved for the 
 
 def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     recipe = load(path, overrides)
-    architecture, labels = resolve(recipe), labels_of(recipe)
-    made = build(recipe, architecture, len(labels), fingerprint, compiler)
-    return Prepared(recipe, recipe.name, tuple(labels), architecture, fingerprint, made, (), Growth(3.0, 0.0, 0.0, ""))
+    architecture, shapes = resolve(recipe), shapes_of(recipe)
+    made = build(recipe, architecture, shapes, fingerprint, compiler)
+    return Prepared(recipe, recipe.name, shapes, architecture, fingerprint, made, (), Growth(3.0, 0.0, 0.0, ""))
 
 
 def stored(watched, one):

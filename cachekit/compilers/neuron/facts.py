@@ -236,9 +236,8 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 
 # --- flags --------------------------------------------------------------------------------------------------------
 
-# The hash of a module's flags is the first digits of an MD5, over one of three texts [DERIVED; 13 published keys]:
-# up to SDK 2.19 the flags joined by blanks; in 2.20.0 their JSON; from 2.20.1 on their JSON with the target in front.
-# Not verified for libneuronxla 3.0.
+# The hash of a module's flags is the first digits of an MD5 over their JSON with the target in front, from SDK 2.20.1
+# on [DERIVED; 6 published keys]; before, over their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 LNC_OPTION = "--logical-nc-config"

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.evidence import Subject
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node
 from cachekit.errors import CachekitError
@@ -46,9 +47,9 @@ class _Neuron(Adapter):
         """What flags that differ mean."""
         if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
             return []
-        from cachekit.compilers.neuron import flags
+        from cachekit.compilers.neuron.explain import flag_lists
 
-        return flags.explain([str(word) for word in old], [str(word) for word in new], sides)
+        return flag_lists([str(word) for word in old], [str(word) for word in new], sides)
 
 
 class XlaAdapter(_Neuron):
@@ -135,10 +136,18 @@ class XlaAdapter(_Neuron):
         self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
     ) -> Explained | None:
         """Whether the graph is new, or the flags are, or the compiler."""
-        from cachekit.compilers.neuron import module_difference
+        from cachekit.compilers.neuron.explain import module_name
 
-        found = module_difference.explain(name, recorded, flags)
-        return Explained(found.relation, tuple(found.words))
+        return module_name(name, recorded, flags)
+
+    def assumed(self) -> Subject:
+        """It is asked after TorchNeuron, and so it is the one that says what is missing."""
+        from cachekit.compilers.neuron import assumptions, host
+
+        if error := host.unusable_devices():
+            raise error
+        host.this_host()
+        return assumptions.XLA
 
     def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
         """The words of each module's flags file."""
