@@ -9,6 +9,8 @@ from cachekit.errors import UsageError
 from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
 from tests.support.doctor_cases import another_user
 
+pytestmark = pytest.mark.versions
+
 pytest_plugins = ["tests.support.doctor_cases"]
 
 

@@ -195,12 +195,12 @@ class Asking(Options):
         from contextlib import nullcontext
 
         from cachekit.verbs.doctor import examine
-        from cachekit.verbs.doctor_checks import CHECKS
+        from cachekit.verbs.doctor_checks import checks
 
         # Whether this process may open connections is nothing to be found out: it was said.
-        checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
+        wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
         with _opening.offline_environment() if self.offline else nullcontext():
-            return examine(self._config, checks)
+            return examine(self._config, wanted)
 
     def neuron_contract(self) -> Contract:
         """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.

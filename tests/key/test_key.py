@@ -18,6 +18,8 @@ from cachekit.recipe import zoo
 from cachekit.store.record import Provenance, Record, decode, encode
 from tests.key.key_cases import ingredients
 
+pytestmark = pytest.mark.versions
+
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys.json").read_text(encoding="utf-8"))
 
 
