@@ -268,7 +268,6 @@ NEFF_MAJOR = 2  # the newest that runtimes load [unofficial notes on libnrt 2.31
 NEFF_INFO = "info.json"  # tool_version: the compiler with its commit; name: what was given as --output
 NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a kelf already [unofficial notes]
 NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
-NEFF_KELF_TARGET = "target"  # the chip, in a kelf
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
 # kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
