@@ -43,14 +43,14 @@ class Asking(Options):
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
         from cachekit.data.shapes import check_data
-        from cachekit.verbs.plan import plan
-        from cachekit.verbs.plan_shared import with_shared
+        from cachekit.verbs.plan import Searching, plan
 
         with self._prepared(
             recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
         ) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            return with_shared(opened, plan(prepared, opened.store, opened.chain))
+            searching = Searching.as_warm(opened.config)
+            return plan(prepared, opened.store, opened.chain, searching=searching)
 
     def why(
         self,
@@ -195,12 +195,12 @@ class Asking(Options):
         from contextlib import nullcontext
 
         from cachekit.verbs.doctor import examine
-        from cachekit.verbs.doctor_checks import CHECKS
+        from cachekit.verbs.doctor_checks import checks
 
         # Whether this process may open connections is nothing to be found out: it was said.
-        checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
+        wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
         with _opening.offline_environment() if self.offline else nullcontext():
-            return examine(self._config, checks)
+            return examine(self._config, wanted)
 
     def neuron_contract(self) -> Contract:
         """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.

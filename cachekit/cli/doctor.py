@@ -33,12 +33,12 @@ def command(
     Example:  cachekit doctor --neuron-contract
     """
     from cachekit.verbs.doctor import examine
-    from cachekit.verbs.doctor_checks import CHECKS
+    from cachekit.verbs.doctor_checks import checks
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if contract:
         return _contract(whole=verbose > 0)
-    found = examine(lambda: options.load_config(home), CHECKS)
+    found = examine(lambda: options.load_config(home), checks())
     out.data(found.as_dict(), human, _quiet)
     return int(not found.good)
 

@@ -17,9 +17,8 @@ from cachekit.compilers.experiment import COMMAND, Proof, kept
 from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
+from cachekit.health import Finding
 from cachekit.verbs import doctor
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_checks import NEURON_INSTALLED
 
 
 class Contract(Struct, frozen=True):
@@ -76,7 +75,8 @@ def neuron_contract(
         StoreError: No temporary folder can be made.
     """
     start = time.monotonic()
-    findings = doctor.doctor(defaults(), NEURON_INSTALLED).findings[1:]  # the first is of settings
+    installed = [check for adapter in every() for check in adapter.checks() if check.installed]
+    findings = doctor.doctor(defaults(), installed).findings[1:]  # the first is of settings
     try:
         subject = assumed()
     except CompilerUnavailableError as error:

@@ -14,7 +14,7 @@ from tests.training.task_jobs import Watched, job_of
 
 pytest_plugins = ["tests.support.cli_session"]
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
 MOODS = ["sadness", "joy", "love"]
 WORDS = ["O", "B-PER", "I-PER"]

@@ -18,6 +18,8 @@ from cachekit.store import Store
 from cachekit.verbs.plan import plan
 from cachekit.verbs.prepare import prepare
 
+pytestmark = pytest.mark.versions
+
 TEXT = """
 name: toy
 model: {id: sentence-transformers/all-MiniLM-L6-v2}

@@ -11,6 +11,8 @@ from cachekit.key.canonical import key_of
 from cachekit.store.record import SCHEMA, DamagedRecordError, File, Module, Provenance, decode, encode
 from tests.store.record_cases import HARD, VALUES, body, digest, document, record, refused
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.fixture(scope="module")
 def small():

@@ -29,6 +29,8 @@ from tests.support.standins import (
     tree,
 )
 
+pytestmark = pytest.mark.versions
+
 # Publish and find
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from cachekit.compilers.evidence import Subject
 from cachekit.compilers.neuron import presence
-from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node
+from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node, Place
 from cachekit.errors import CachekitError
+from cachekit.health import Check
 from cachekit.store.archive import Stored
 from cachekit.store.leaks import Leaks, of_archive
 from cachekit.store.record import File, Module, Record
@@ -80,6 +81,18 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import adapter, host
 
         return adapter.Neuron(host.named(toolchain, instance, self.name))
+
+    def checks(self) -> Sequence[Check]:
+        """All of Neuron, TorchNeuron too."""
+        from cachekit.compilers.neuron.doctor import CHECKS
+
+        return CHECKS
+
+    def places(self) -> Mapping[str, Place]:
+        """The folders of torch-neuronx and of TorchNeuron."""
+        from cachekit.compilers.neuron.root import resolve, resolve_native
+
+        return {"neuron_cache": resolve().place(), "native_cache": resolve_native().place()}
 
     @cached_property
     def foreign_cache(self) -> ForeignCache:  # type: ignore[override]

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.mounts import PRIVATE, FileSystem, file_system
 from cachekit.compilers.neuron.processes import Host, Process, look
+from cachekit.disk import PRIVATE, FileSystem, file_system
 
 Verdict = Literal["stale", "maybe", "live"]
 CLOCK_SLACK = 60.0  # seconds by which file times and the host's start may disagree

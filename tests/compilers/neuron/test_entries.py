@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cachekit.cli import app, out
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import STATES, classify, scan
-from cachekit.compilers.neuron.mounts import file_system
 from cachekit.compilers.neuron.root import resolve
+from cachekit.disk import file_system
 from tests.compilers.neuron.neuron_trees import COMPILER, FILES, OTHER, make, module_name
 from tests.support.places import real_dir
 

@@ -10,8 +10,8 @@ import pytest
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.locks import clear, examine, find, judge
-from cachekit.compilers.neuron.mounts import FileSystem
 from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Host, Process, look
+from cachekit.disk import FileSystem
 from tests.compilers.neuron.neuron_trees import COMPILER, entry_of, make, module_name
 
 LOCAL, NFS = FileSystem("ext4", "/", "/dev/sda"), FileSystem("nfs4", "/", "efs:/")

@@ -15,7 +15,7 @@ from tests.support.real_machine import Machine, assert_compiled_nothing
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 DECODERS = sorted(set(CONFIGS) - {"bert"})
 
 

@@ -18,7 +18,7 @@ from tests.support.real_machine import Machine
 from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "image-classification"
 TINY = Path(__file__).parents[3] / "recipes" / "tiny" / TASK
 SHAPES = ("bars", "cross", "disc", "square")

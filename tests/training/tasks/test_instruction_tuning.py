@@ -11,7 +11,7 @@ from tests.support.real_machine import Machine, assert_compiled_nothing
 from tests.training.language_models import WORDS, dumped, graphs, job, notes, ready, tiny_machine, tokenizer_folder
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 NUMBER = {word: 5 + number for number, word in enumerate(WORDS)}
 TEMPLATE = (
     "{% for m in messages %}{{ '<s> ' + ('question' if m.role == 'user' else 'answer') + ' ' + m.content + ' </s> ' }}"

@@ -15,7 +15,7 @@ from tests.support.real_machine import Machine
 from tests.training.task_jobs import Watched, job_of, write
 from tests.training.test_training_model import minilm
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "multiple-choice"
 WORDS = ["sea", "wind", "stone", "moss", "cloud", "Ångström", "東京"]
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")

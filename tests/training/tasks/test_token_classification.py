@@ -13,7 +13,7 @@ from tests.support.real_machine import Machine
 from tests.training.task_jobs import Watched, job_of, write
 from tests.training.test_training_model import minilm
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "token-classification"
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = {

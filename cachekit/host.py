@@ -1,4 +1,4 @@
-"""This machine as Inductor sees it, found without importing torch: versions, C++ compiler, instruction set, GPU."""
+"""This machine, found without importing anything heavy: versions of packages, instruction set, C library, GPU."""
 
 from __future__ import annotations
 
@@ -12,8 +12,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX, ISA_FLAGS
 from cachekit.errors import INSTALL, CompilerUnavailableError
+
+# CPU features that `-march=native` may turn into instructions (GCC 12's x86 and ARM options, by their names in
+# /proc/cpuinfo). Inductor compiles with -march=native, but its keys don't say for which processor; ours do, so that
+# code with instructions this CPU lacks is never restored. Kernel notes (`md_clear`, `ibrs`) are left out: they change
+# with the kernel.
+ISA_FLAGS = frozenset(
+    """
+    cx16 sahf_lm lahf_lm movbe popcnt pni ssse3 sse4_1 sse4_2 sse4a avx avx2 fma fma4 f16c xop tbm bmi1 bmi2 lzcnt
+    abm adx aes vaes pclmulqdq vpclmulqdq gfni sha_ni rdrand rdseed fsgsbase prfchw 3dnowprefetch clflushopt clwb
+    clzero mwaitx avx512f avx512dq avx512cd avx512bw avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni
+    avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16 avx512_vp2intersect avx_vnni avx_ifma avx_vnni_int8
+    avx_ne_convert amx_tile amx_int8 amx_bf16 amx_fp16 movdiri movdir64b enqcmd cldemote serialize ptwrite waitpkg
+    rdpid wbnoinvd xsave xsavec xsaveopt xsaves pku shstk ibt uintr hreset kl widekl asimd asimdhp asimddp
+    asimdrdm asimdfhm fp fphp atomics crc32 sha1 sha2 sha3 sha512 sm3 sm4 jscvt fcma lrcpc dcpop sve sve2 sveaes
+    svebitperm svesha3 svesm4 svei8mm svebf16 i8mm bf16 dgh rng bti flagm flagm2 frint sb ssbs paca pacg
+    """.split()  # noqa: SIM905
+)
 
 
 def package_version(name: str) -> str:
@@ -58,38 +74,6 @@ def _installed() -> dict[str, list[tuple[Path, str]]]:
     return found
 
 
-def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """The compiler that Inductor will call, and the path to look it up on: `CXX`, or the system's default."""
-    return environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++"), environ.get("PATH")
-
-
-@cache
-def cxx_version(compiler: str, path: str | None = None) -> str:
-    """The first line of the C++ compiler's `--version`: Inductor builds its CPU kernels with it.
-
-    Args:
-        compiler: Its name or path.
-        path: Where names are looked up; this process's PATH by default.
-
-    Raises:
-        CompilerUnavailableError: There is none, or it does not run.
-    """
-    hint = "apt-get install g++ (or set CXX to a C++ compiler)"
-    found = shutil.which(compiler, path=path)
-    if found is None:
-        raise CompilerUnavailableError(
-            f"no C++ compiler: {compiler!r} is not on PATH", cause="Inductor builds its CPU kernels with one", hint=hint
-        )
-    try:
-        run = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CompilerUnavailableError(
-            f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
-        ) from error
-    # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by: the same compiler has several.
-    return run.stdout.splitlines()[0].partition(" ")[2].strip() if run.stdout else ""
-
-
 @cache
 def cpu_features() -> tuple[str, ...]:
     """The instruction-set extensions of this CPU, sorted, as far as code can be built for them."""
@@ -102,11 +86,6 @@ def cpu_features() -> tuple[str, ...]:
     except OSError:
         pass  # not Linux: the processor's name has to do
     return tuple(filter(None, [platform.processor()]))
-
-
-def has_bf16() -> bool:
-    """The CPU computes in bfloat16."""
-    return bool(BF16_FLAGS.intersection(cpu_features()))
 
 
 def available_threads() -> int:

@@ -10,17 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
-from cachekit.compilers.neuron.device_output import DeviceListError
-from cachekit.compilers.neuron.devices import host_instance_type, list_devices
+from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import Root, resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
+from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
 from cachekit.recipe import zoo
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_folders import age, of_this_environment, own, trouble
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
@@ -181,7 +179,7 @@ def failures(_: Config) -> Iterator[Finding]:
 def foreign(_: Config) -> Iterator[Finding]:
     """Modules that another user made: neither their locks nor their failures can be cleared."""
     found = resolve()
-    others = own(found.path) if found.path is not None and _is_folder(found) else 0
+    others = of_others(found.path) if found.path is not None and _is_folder(found) else 0
     if others and found.path is not None:
         who = f"{os.geteuid()}:{os.getegid()}"
         run = f"sudo chown -R {who} {shlex.quote(str(found.path))}"
@@ -241,3 +239,17 @@ def _is_folder(found: Root) -> bool:
 
 def _remove(path: Path) -> str:
     return f"rm {shlex.quote(str(path))}"
+
+
+CHECKS = (
+    Check("neuron-packages", packages, installed=True),
+    Check("neuron-release", release, installed=True),
+    Check("neuron-path", path, installed=True),
+    Check("neuron-devices", devices, installed=True),
+    Check("neuron-flags", options),
+    Check("neuron-root", root),
+    Check("neuron-owner", foreign),
+    Check("neuron-locks", stale),
+    Check("neuron-failures", failures),
+    Check("torchneuron-cache", native),
+)

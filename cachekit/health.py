@@ -1,4 +1,4 @@
-"""What several checks of `cachekit doctor` ask of a folder. Nothing is written to find out."""
+"""What a check of `cachekit doctor` is and says, and what several checks ask of a folder."""
 
 from __future__ import annotations
 
@@ -6,25 +6,55 @@ import os
 import shlex
 import sys
 import sysconfig
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from cachekit.compilers.neuron.mounts import file_system
-from cachekit.verbs.doctor import Finding
+from msgspec import Struct
+
+from cachekit import disk
+from cachekit.config import Config
 
 HOUR, DAY = 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
-# Without links or without a difference between A and a: names that differ only there would be one file.
-POOR = frozenset({"exfat", "fuseblk", "hfs", "hfsplus", "msdos", "ntfs", "ntfs3", "vfat"})
 VARIABLES = {"store": "CACHEKIT_HOME", "live": "CACHEKIT_LIVE_DIR", "temporary": "TMPDIR"}
 
+State = Literal["ok", "problem", "unknown"]
+STATES: tuple[State, ...] = ("ok", "problem", "unknown")
 
-def existing(path: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at.
+
+    Attributes:
+        state: `unknown` where it could not be looked at.
+        said: What it is, one line.
+        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
+        run: The command that mends it, to be copied whole.
+    """
+
+    state: State
+    said: str
+    mend: str = ""
+    run: str = ""
+
+
+class Check(Struct, frozen=True):
+    """A check of the set-up.
+
+    Attributes:
+        name: For people and programs: `neuron-locks`.
+        look: Looks, and changes nothing. Findings come in the order in which people should see them.
+        chosen: Of a compiler's: it matters only where that compiler is the one that compiles here.
+        installed: Of a compiler's: whether it is installed as it should be, which a proof of it begins with.
+    """
+
+    name: str
+    look: Callable[[Config], Iterable[Finding]]
+    chosen: bool = False
+    installed: bool = False
 
 
 def trouble(path: Path, kind: str) -> Finding | None:
@@ -34,26 +64,19 @@ def trouble(path: Path, kind: str) -> Finding | None:
         path: The folder; where it is not there yet, what is above it counts.
         kind: `store`, `live`, `temporary` or `neuron`: what says where it is.
     """
-    place = existing(path)
+    place = disk.existing(path)
     mend = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
     if not place.is_dir():
         return Finding("problem", f"{place} is no folder", mend or "remove it, or name another folder")
-    if not _may_write(place):
+    if not disk.may_write(place):
         run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
         return Finding("problem", f"{place} cannot be written by this user", mend and f"{mend}, or:", run)
     return None
 
 
-def _may_write(place: Path) -> bool:
-    effective = os.access in os.supports_effective_ids
-    if os.statvfs(place).f_flag & os.ST_RDONLY:
-        return False
-    return os.access(place, os.W_OK | os.X_OK, effective_ids=effective)
-
-
 def full(path: Path, kind: str) -> list[Finding]:
     """What is short on the disk of a folder: bytes, or room for files."""
-    place = existing(path)
+    place = disk.existing(path)
     state = os.statvfs(place)
     mend = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"
     found = []
@@ -69,18 +92,14 @@ def _usage(how: str, place: Path) -> str:
     return f"df {how} {shlex.quote(str(place))}"
 
 
-def barred(path: Path) -> bool:
-    """Whether nothing in the folder may be executed, nor loaded as a library."""
-    return bool(os.statvfs(existing(path)).f_flag & os.ST_NOEXEC)
+def age(seconds: float) -> str:
+    """A time that is past, for people."""
+    if seconds < HOUR:
+        return f"{max(seconds, 0) / 60:.0f} minutes"
+    return f"{seconds / HOUR:.0f} hours" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
 
 
-def poor(path: Path) -> str:
-    """The name of a file system that has no links, or takes `A` for `a`; empty where it is none."""
-    kind = file_system(path).kind
-    return kind if kind in POOR else ""
-
-
-def own(path: Path, depth: int = 2) -> int:
+def of_others(path: Path, depth: int = 2) -> int:
     """How many folders, down to a depth, belong to another user; root may do what it wants."""
     me = os.geteuid()
     if not me:
@@ -91,7 +110,7 @@ def own(path: Path, depth: int = 2) -> int:
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
                     count += entry.stat(follow_symlinks=False).st_uid != me
-                    count += own(Path(entry.path), depth - 1) if depth > 1 else 0
+                    count += of_others(Path(entry.path), depth - 1) if depth > 1 else 0
     return count
 
 
@@ -111,10 +130,3 @@ def of_this_environment(program: Path) -> bool:
     if runner is not None and b"python" in first:
         return False  # where it lies says less than who runs it
     return program.parent.resolve() in ours or program.resolve().parent in ours
-
-
-def age(seconds: float) -> str:
-    """A time that is past, for people."""
-    if seconds < HOUR:
-        return f"{max(seconds, 0) / 60:.0f} minutes"
-    return f"{seconds / HOUR:.0f} hours" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
