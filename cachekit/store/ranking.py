@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cachekit.key.canonical import canonical_json, weight
+from cachekit.key.canonical import canonical_json
+from cachekit.key.nearest import weight
 from cachekit.store.summary import Summary, Vocabulary, group_of
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
@@ -27,6 +28,13 @@ class Columns(NamedTuple):
 
     names: Sequence[str]
     parts: Sequence[tuple[int, ...]]
+
+
+class Ranked(NamedTuple):
+    """A record, and its hard ingredients."""
+
+    row: Summary
+    hard: dict[str, Any]
 
 
 class Shelf:

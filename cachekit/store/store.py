@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachekit import ordinary
 from cachekit.errors import StoreError
@@ -19,8 +19,8 @@ from cachekit.store.gate import Gate, Holds
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.ranking import Summaries
-from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
+from cachekit.store.ranking import Ranked, Summaries
+from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
 from cachekit.store.scratch import Scratch
 from cachekit.store.summary import Summary
 from cachekit.store.verify import MISSING, Verifier
@@ -131,6 +131,23 @@ class Store:
         found = Reach(self.layout)
         found.refresh(tell, strict=strict)
         return found
+
+    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[Ranked]:
+        """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed.
+
+        Args:
+            hard: Hard ingredients.
+            compiler: Only records of this compiler.
+            directory: Only records of this compiler's directory.
+        """
+        found = self.summaries(without=IMPORTED, glance=True)
+        ranked = found.ranking(hard).where(compiler=compiler or None, directory=directory or None)
+        return (Ranked(one, found.hard(one)) for one in ranked)
+
+    def same_job(self, hard: Mapping[str, Any]) -> list[Ranked]:
+        """The records with these hard ingredients, whatever their toolchains are."""
+        found = self.summaries(without=IMPORTED, glance=True)
+        return [Ranked(one, found.hard(one)) for one in found.ranking(hard).same_but("toolchain")]
 
     def holding(self) -> AbstractContextManager[None]:
         """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""

@@ -14,7 +14,8 @@ from msgspec import structs
 
 from cachekit.errors import UnknownNameError
 from cachekit.events import Journal
-from cachekit.key.canonical import canonical_json, difference, distance, key_of, nearest
+from cachekit.key.canonical import canonical_json, difference, key_of
+from cachekit.key.nearest import distance, nearest
 from cachekit.store import Store, Summary, catalogue, store
 from cachekit.store.record import encode, serialise, to_document
 from cachekit.verbs.inspect import find as find_by_key
@@ -339,17 +340,17 @@ def test_records_are_ranked_as_nearest_would(tmp_path_factory, wanted, candidate
     assert even == [key for key in ranked if key < "8"]
 
 
-def test_a_plan_passes_over_a_neighbour_that_was_damaged_since(home, eager):
+def test_a_plan_passes_over_a_record_that_was_damaged_since(home, eager):
     watched = Watched(home)
     near = warm(watched.session, watched.prepare(recipe(8))).record
     far = warm(watched.session, watched.prepare(recipe(8, max_seq_length=64))).record
     wanted = watched.prepare(recipe(16))
-    assert plan(wanted, Watched(home).store).neighbour == near
+    assert plan(wanted, Watched(home).store).near.record == near
     path = watched.store.layout.record(near.directory, near.model_type, near.key)
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-3])
     other = Watched(home)
-    assert plan(wanted, other.store).neighbour == far
+    assert plan(wanted, other.store).near.record == far
     assert len(other.damage()) == 1
     assert not path.exists()
 
