@@ -70,7 +70,7 @@ VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubser
 	test_neuron_log_wordings test_neuron_compiler_log test_crash test_crash_disk test_corruption test_cli_sharing \
 	test_cli_sharing_outages test_lease_trouble test_verify_repair test_neuron_contract_altered test_recipe_import_shell \
 	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out \
-	test_gc test_gc_beside test_gc_crash test_verify test_bundle test_bundle_hostile test_lock test_report test_report_browser \
+	test_gc test_gc_beside test_gc_crash test_verify test_bundle test_bundle_hostile test_lock test_stats_page \
 	test_stats test_stats_counting test_stats_history test_docs test_screens test_estimate test_forecast test_why_edits \
 	test_neighbours test_speculate test_plan_equals_warm
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from measure import process, ratio, seconds
 
 from cachekit import config
-from cachekit.actions.export_bundle import export_bundle
-from cachekit.actions.import_bundle import import_bundle
-from cachekit.actions.session import Session
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.journal import Journal
-from cachekit.key import key_of
-from cachekit.record import File, Module, Provenance, Record
+from cachekit.events import Journal
+from cachekit.key.canonical import key_of
 from cachekit.store import Store
+from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.session import Session
 
 REPEATS = 3
 MODULES, EACH = 20, 25_000_000

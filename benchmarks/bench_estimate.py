@@ -26,11 +26,12 @@ import tempfile
 
 from measure import limit, process
 
-from cachekit import recipe, tiny, zoo
-from cachekit.actions.estimate import Job, estimate
-from cachekit.actions.known import Timed
-from cachekit.actions.prepare import Prepared, prepare
+from cachekit import recipe
 from cachekit.compilers import select
+from cachekit.recipe import tiny, zoo
+from cachekit.verbs.estimate import Job, estimate
+from cachekit.verbs.known import Timed
+from cachekit.verbs.prepare import Prepared, prepare
 
 AT_MOST = 25.0  # per cent
 CONFIG = "model.config."

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from measure import process, ratio
 
-from cachekit import archive
 from cachekit.compilers.inductor import facts
 from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.store import archive
 
 REPEATS = 3
 DRIVER = Path(__file__).with_name("first_step.py")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from measure import limit, process, ratio, seconds
 
-from cachekit.key import key_of
-from cachekit.record import File, Module, Provenance, Record, encode
+from cachekit.key.canonical import key_of
 from cachekit.store.layout import Layout
+from cachekit.store.record import File, Module, Provenance, Record, encode
 
 MODULES = 10  # of a record, of three files each
 RECORDS = 10_000

@@ -19,9 +19,9 @@ from measure import ratio
 from team_hub import REPO, Client, Hub, serve  # first: it sets the client's environment
 from team_records import make_large
 
-from cachekit.actions.pull import pull
-from cachekit.actions.push import push
-from cachekit.record import Record
+from cachekit.store.record import Record
+from cachekit.verbs.pull import pull
+from cachekit.verbs.push import push
 
 FETCH = """
     import time

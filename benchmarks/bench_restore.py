@@ -16,17 +16,17 @@ from pathlib import Path
 from measure import limit, ratio, seconds
 
 from cachekit import config
-from cachekit.actions.live import live_root
-from cachekit.actions.plan import plan
-from cachekit.actions.prepare import Prepared, prepare
-from cachekit.actions.provenance import provenance
-from cachekit.actions.session import Session
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.recipe import load
-from cachekit.record import Record
 from cachekit.store import Store
+from cachekit.store.record import Record
 from cachekit.training import ProcessLauncher
+from cachekit.verbs.live import live_root
+from cachekit.verbs.plan import plan
+from cachekit.verbs.prepare import Prepared, prepare
+from cachekit.verbs.provenance import provenance
+from cachekit.verbs.session import Session
 
 REPEATS = 7
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "bert.yaml"

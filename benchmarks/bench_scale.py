@@ -16,15 +16,16 @@ from typing import Any
 
 from measure import process, seconds
 
-from cachekit import recipe, zoo
-from cachekit.actions.prepare import prepare
+from cachekit import recipe
 from cachekit.compilers import select
 from cachekit.errors import CachekitError
-from cachekit.journal import Journal
-from cachekit.key import key_of
-from cachekit.record import File, Module, Provenance, Record, encode
+from cachekit.events import Journal
+from cachekit.key.canonical import key_of
+from cachekit.recipe import zoo
 from cachekit.store import Store, catalogue
+from cachekit.store.record import File, Module, Provenance, Record, encode
 from cachekit.store.verify import Verifier
+from cachekit.verbs.prepare import prepare
 
 SIZES = (100, 1_000, 10_000)
 MODULES = 10  # of a record

@@ -24,12 +24,12 @@ from measure import limit, ratio
 from team_hub import REPO, TESTS, Client, Hub, Watched, count, serve  # first: it sets the client's environment
 from team_records import make
 
-from cachekit.actions.pull import pull
-from cachekit.actions.push import Pushed, push
-from cachekit.actions.warm import warm
-from cachekit.record import Module, Record
-from cachekit.tiers import layout
-from cachekit.tiers.hub import HubTier
+from cachekit.remotes import layout
+from cachekit.remotes.hub import HubTier
+from cachekit.store.record import Module, Record
+from cachekit.verbs.pull import pull
+from cachekit.verbs.push import Pushed, push
+from cachekit.verbs.warm import warm
 
 PEER = os.environ.get("CACHEKIT_PEER_PYTHON", "")
 DELAYS = (0.0, 0.04)

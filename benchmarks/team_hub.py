@@ -28,7 +28,7 @@ sys.path.insert(0, str(TESTS))
 from hubserver import Client  # noqa: E402
 from standins import PROVENANCE, Watched  # noqa: E402
 
-from cachekit.tiers.hub import HubTier  # noqa: E402
+from cachekit.remotes.hub import HubTier  # noqa: E402
 
 __all__ = ["PROVENANCE", "REPO", "TESTS", "Client", "Hub", "Watched", "count", "serve"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from team_hub import PROVENANCE
 
-from cachekit.key import key_of
-from cachekit.record import File, Module, Record
+from cachekit.key.canonical import key_of
 from cachekit.store import Store
+from cachekit.store.record import File, Module, Record
 
 DIRECTORY = "neuronxcc-2.26.6360.0+6f180f47"
 FLAGS = json.dumps(["--target=trn1", "--model-type=transformer", "--auto-cast=none", "-O1"]).encode()

@@ -1,4 +1,4 @@
-"""Settings, each with its origin: flag > environment > project file > user file > default.
+"""Settings, each declared once and read with its origin: flag > environment > project file > user file > default.
 
 The project file is `cachekit.toml`, or `[tool.cachekit]` in `pyproject.toml`, in the working directory or the nearest
 parent that has one. The user file is `config.toml` in the platform's configuration folder (`~/.config/cachekit`).
@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from cachekit import secrecy
 from cachekit.errors import UsageError
-from cachekit.settings import SETTINGS, by_default
+from cachekit.text import has_secret, redact, redacted
+from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
@@ -43,44 +43,157 @@ class Setting(Struct, frozen=True):
     help: str
 
     def __repr__(self) -> str:
-        return f"Setting({self.name!r}, {secrecy.shown(self.value)!r}, {self.origin!r})"
+        return f"Setting({self.name!r}, {redacted(self.value)!r}, {self.origin!r})"
+
+
+class Declared(Struct, frozen=True):
+    """How a setting is declared, once: everything else (files, variables, options, `cachekit config`, docs) follows.
+
+    Attributes:
+        help: One line for people; it names the unit, where the setting has one.
+        read: Makes the checked value of what a file, a variable or an option says. Raises ValueError.
+        default: What the setting is where nobody says it, as a file would say it.
+        option: The command line's option for it, where there is one.
+    """
+
+    help: str
+    read: Callable[[Any], Any]
+    default: Any = None
+    option: str = ""
+
+
+def _folder(value: Any) -> Path:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError("expected the path of a folder")
+    return Path(os.path.expandvars(str(value))).expanduser().absolute()
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a name")  # noqa: TRY004 - one kind of error for bad values
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError("a number of seconds, 0 or more")  # noqa: TRY004 - as above
+    seconds = float(value)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError("a number of seconds, 0 or more")
+    return seconds
+
+
+def _days(value: Any) -> int:
+    if isinstance(value, bool | float):
+        raise ValueError("a whole number of days, 0 or more")  # noqa: TRY004 - one kind of error for bad values
+    days = int(value)
+    if days < 0:
+        raise ValueError("a number of days, 0 or more")
+    return days
+
+
+def _chain(value: Any) -> tuple[str, ...]:
+    entries = value.split(",") if isinstance(value, str) else value
+    if (
+        not isinstance(entries, list | tuple)
+        or not entries
+        or not all(isinstance(e, str) and e.strip() for e in entries)
+    ):
+        raise ValueError('expected "local:rw,NAME:r" or a list of such entries')
+    return tuple(entry.strip() for entry in entries)
+
+
+def _tables(value: Any) -> dict[str, dict[str, str]]:
+    """`{name: {url: …}}`, or `name=url,…` as a variable holds it."""
+    if isinstance(value, str):
+        value = {
+            name.strip(): {"url": url} for name, _, url in (part.partition("=") for part in value.split(",") if part)
+        }
+    if not isinstance(value, dict):
+        raise ValueError("expected [tiers.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
+    for name, table in value.items():
+        if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
+            raise ValueError(f'expected url = "…" for {redact(str(name))}')
+        if not all(isinstance(option, str) for option in table.values()):
+            raise ValueError(f"expected texts for {redact(str(name))}")
+    return {name: dict(table) for name, table in value.items()}
+
+
+def _platform_cache() -> Path:
+    import platformdirs
+
+    return platformdirs.user_cache_path("cachekit")
 
 
 class Config(Struct, frozen=True):
-    """All settings of one run.
+    """All settings of one run, each declared here.
 
     Attributes:
-        home: The store's folder.
-        live_dir: Where live roots are made; they are host-local and short-lived.
-        compiler: `auto`, or the compiler's name.
-        wait_seconds: How long to wait for another process that compiles the same key.
-        keep_logs: How many days run logs and journals are kept.
-        cache: The chain of caches, `NAME[:r|w|rw]` each, the local store first; see `tiers.chain`.
-        tiers: What names in it stand for: `url`, and options of the adapter.
-        lease_seconds: How long a silent machine may hold the right to compile a key for the fleet; 0 chooses.
-        push_seconds: How long a push may take, with waiting for a busy cache.
-        neighbour_bytes: The largest record of another key that a warm starts from; 0 is none.
-        gc_max_size: Bytes that `gc` leaves in the store, where nothing else is said; None is no limit.
-        gc_max_age: Seconds after which `gc` removes a record that was not used; None is no limit.
         settings: The same values with their origins.
     """
 
-    home: Path
-    live_dir: Path
-    compiler: str
-    wait_seconds: float
-    keep_logs: int
-    cache: tuple[str, ...]
-    tiers: Mapping[str, Mapping[str, str]]
-    lease_seconds: float
-    push_seconds: float
-    neighbour_bytes: int
-    gc_max_size: int | None
-    gc_max_age: float | None
+    home: Annotated[Path, Declared("the store's folder", _folder, _platform_cache, option="--home")]
+    live_dir: Annotated[
+        Path, Declared("where compilers read and write during a run; must be a local disk", _folder)
+    ]  # by default `<home>/v1/live`, once home is known
+    compiler: Annotated[str, Declared("auto, or the name of a compiler", _name, "auto", option="--compiler")]
+    wait_seconds: Annotated[
+        float,
+        Declared("how long to wait for another process that compiles the same key", _seconds, 3600.0, option="--wait"),
+    ]
+    keep_logs: Annotated[int, Declared("days that run logs and journals are kept", _days, 90)]
+    cache: Annotated[
+        tuple[str, ...],
+        Declared(
+            "the caches in order, each with what may be done there: local:rw,NAME:r",
+            _chain,
+            ("local:rw",),
+            option="--cache",
+        ),
+    ]
+    tiers: Annotated[
+        Mapping[str, Mapping[str, str]],
+        Declared("what the names of shared caches stand for", _tables, dict),
+    ]
+    lease_seconds: Annotated[
+        float,
+        Declared("how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0),
+    ]
+    push_seconds: Annotated[float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0)]
+    neighbour_bytes: Annotated[
+        int,
+        Declared("the largest record of another key that a warm starts from; 0 is none", parse_size, 2_000_000_000),
+    ]
+    gc_max_size: Annotated[
+        int | None,
+        Declared("what `gc` leaves in the store: 50GB; none is no limit", or_none(parse_size), option="--max-size"),
+    ]
+    gc_max_age: Annotated[
+        float | None,
+        Declared(
+            "how long `gc` leaves a record that nobody uses: 30d; none is no limit",
+            or_none(parse_age),
+            option="--max-age",
+        ),
+    ]
     settings: tuple[Setting, ...]
 
     def __repr__(self) -> str:
-        return f"Config({', '.join(f'{one.name}={secrecy.shown(one.value)!r}' for one in self.settings)})"
+        return f"Config({', '.join(f'{one.name}={redacted(one.value)!r}' for one in self.settings)})"
+
+
+# name -> declaration. The order is the order of `cachekit config`.
+SETTINGS: dict[str, Declared] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Config, include_extras=True).items()
+    if get_origin(hint) is Annotated
+}
+
+
+def default(name: str) -> Any:
+    """What a setting is where nobody says it, as a file would say it; the store lies in this user's cache folder."""
+    value = SETTINGS[name].default
+    return value() if callable(value) else value
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -176,7 +289,7 @@ def _anchored(table: Any, folder: Path) -> Any:
     url = table.get("url") if isinstance(table, dict) else None
     if not isinstance(url, str) or not url or "://" in url or url.startswith(("/", "~", "$")):
         return table
-    if secrecy.has_secret(url):  # a mistyped address, which is refused as it is, and would be shown as a folder
+    if has_secret(url):  # a mistyped address, which is refused as it is, and would be shown as a folder
         return table
     return {**table, "url": str(folder / url)}
 
@@ -198,7 +311,7 @@ def load(
         UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
     """
     environ = os.environ if environ is None else environ
-    found: dict[str, tuple[Any, str]] = {name: (value, "default") for name, value in by_default().items()}
+    found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
     if _is_file(own := user_file()):
         found |= _from_file(own, _read_toml(own))
     if project := project_file(cwd or Path.cwd()):
@@ -213,29 +326,28 @@ def load(
 
 def defaults() -> Config:
     """The settings of somebody who has none: what is left where files cannot be read."""
-    return _made({name: (value, "default") for name, value in by_default().items()})
+    return _made({name: (default(name), "default") for name in SETTINGS})
 
 
 def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
     values: dict[str, Any] = {}
     settings = []
-    for name, (read, text) in SETTINGS.items():
+    for name, declared in SETTINGS.items():
         raw, origin = found[name]
         if name == "live_dir" and raw is None:
             raw = values["home"] / "v1" / "live"
         try:
-            values[name] = read(raw)
+            values[name] = declared.read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            flag = name.removeprefix("gc_").replace("_", "-") if name.startswith("gc_") else name.partition("_")[0]
-            raw = secrecy.shown(raw)
-            said = f"--{flag} {raw}" if origin == "flag" else f"setting {name} = {raw!r}"
-            wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {text}"
+            raw = redacted(raw)
+            said = f"{declared.option} {raw}" if origin == "flag" and declared.option else f"setting {name} = {raw!r}"
+            wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {declared.help}"
             raise UsageError(
                 f"{said} is not usable",
-                cause=f"from {origin}: {secrecy.address(wanted)}",
+                cause=f"from {origin}: {redact(wanted)}",
                 hint="give another value" if origin == "flag" else f"correct {origin.removeprefix('environment ')}",
             ) from error
-        settings.append(Setting(name, values[name], origin, text))
+        settings.append(Setting(name, values[name], origin, declared.help))
     return Config(**values, settings=tuple(settings))
 
 

@@ -27,6 +27,8 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+from cachekit.text import one_line
+
 # What helps where a package for training is missing.
 INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
 
@@ -56,7 +58,7 @@ class CachekitError(Exception):
             text.append(f"  cause: {self.cause}")
         if self.hint:
             text.append(f"  hint: {self.hint}")
-        return [_printable(line) for line in text]
+        return [one_line(line) for line in text]
 
     def as_dict(self) -> dict[str, str | int]:
         """The same facts for programs."""
@@ -67,11 +69,6 @@ class CachekitError(Exception):
             "cause": self.cause,
             "hint": self.hint,
         }
-
-
-def _printable(line: str) -> str:
-    """One line, whatever stands in the file that an error quotes: no newline, no escape code reaches a terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
 
 
 class UsageError(CachekitError):

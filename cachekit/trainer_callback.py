@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from cachekit.api import Cache
 
 if TYPE_CHECKING:
-    from cachekit.actions.attach import Attached, Attachment
+    from cachekit.verbs.attach import Attached, Attachment
 
 _LOG = logging.getLogger("cachekit")
 # Of a model's config: what names it, and says who wrote it down.

@@ -95,15 +95,18 @@ def _context(parser: Any) -> Any:
 def settings() -> str:
     """Every setting, from `config.py`."""
     from cachekit import config
-    from cachekit.settings import by_default
 
     found = config.load({}, environ={}, cwd=Path("/"))
-    defaults = by_default()  # what the code says, not what this machine has set
     rows = []
     for one in found.settings:
         default = {"home": "the platform's cache folder", "live_dir": "`<home>/v1/live`"}.get(one.name)
         rows.append(
-            [f"`{one.name}`", one.help, default or f"`{defaults[one.name]}`", f"`{config.PREFIX}{one.name.upper()}`"]
+            [
+                f"`{one.name}`",
+                one.help,
+                default or f"`{config.default(one.name)}`",
+                f"`{config.PREFIX}{one.name.upper()}`",
+            ]
         )
     return "\n".join(
         [

@@ -3,7 +3,7 @@
 import pytest
 from standins import Watched, overwrite
 
-from cachekit.actions.warm import warm
+from cachekit.verbs.warm import warm
 
 
 @pytest.fixture

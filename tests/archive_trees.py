@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from cachekit.archive import pack
+from cachekit.store.archive import pack
 
 TREE = {
     "a.txt": b"hello",

@@ -11,11 +11,11 @@ import io
 import pytest
 from standins import Watched, make_record, publish
 
-from cachekit.actions.export_bundle import export_bundle
-from cachekit.actions.import_bundle import import_bundle
-from cachekit.bundle import BLOCK, INDEX, Reader, header
-from cachekit.key import canonical_json
-from cachekit.record import serialise
+from cachekit.key.canonical import canonical_json
+from cachekit.store.bundle import BLOCK, INDEX, Reader, header
+from cachekit.store.record import serialise
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
 
 
 def sealed(body) -> bytes:

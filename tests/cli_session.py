@@ -17,16 +17,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cachekit.actions.prepare import prepare
 from cachekit.cli import app, out
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.ingredients import Fingerprint
-from cachekit.journal import Journal
-from cachekit.key import key_of
+from cachekit.events import Journal
+from cachekit.key.canonical import key_of
 from cachekit.recipe import load
-from cachekit.record import File, Module, Provenance, Record
+from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store import Store
+from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher
+from cachekit.verbs.prepare import prepare
 
 GOLDEN = Path(__file__).parent / "golden"
 DEADLINE = 60.0  # seconds until a process that does not answer counts as hung

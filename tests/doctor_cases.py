@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.actions.doctor import doctor
-from cachekit.actions.doctor_checks import CHECKS
 from cachekit.config import load
+from cachekit.verbs.doctor import doctor
+from cachekit.verbs.doctor_checks import CHECKS
 
 
 def findings(name: str, *, nobody=False, **flags) -> list[dict]:

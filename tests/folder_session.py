@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: tests also import helpers from here, before pytest would re
 
 import pytest
 
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
 
 
 @pytest.fixture

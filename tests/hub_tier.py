@@ -15,8 +15,8 @@ import pytest
 from hubserver import HubServer
 from tier_makers.hub import LIMITS, online
 
-from cachekit.tiers.hub import HubTier
-from cachekit.tiers.port import Limits, Upload
+from cachekit.remotes.hub import HubTier
+from cachekit.remotes.port import Limits, Upload
 
 QUICK = Limits(connect=2.0, read=1.0, commit=1.5)  # for servers that do not answer
 COUNTER = count()

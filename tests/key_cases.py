@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from cachekit import zoo
-from cachekit.architecture import resolve
-from cachekit.ingredients import Fingerprint, build, labels_of
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
+from cachekit.recipe.architecture import resolve
+from cachekit.recipe.ingredients import Fingerprint, build, labels_of
 
 BERT = zoo.recipe_path("bert")
 FINGERPRINT = Fingerprint(

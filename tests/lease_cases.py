@@ -10,7 +10,7 @@ import pytest
 from lease_worker import Job, blind
 from tier_processes import KINDS, serve
 
-from cachekit.tiers.layout import LEASES, lease_path
+from cachekit.remotes.layout import LEASES, lease_path
 
 _numbers = itertools.count()
 BLIND = "folder without compare-and-swap"

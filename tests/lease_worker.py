@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tier_processes import title
 
-from cachekit.tiers.lease import here
-from cachekit.tiers.lease.lease import Lease
-from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from cachekit.remotes.lease import here
+from cachekit.remotes.lease.lease import Lease
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import pytest
 from conftest import real_dir
 
-from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.run_log import RunLog
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import Log
 
 ROOT = "/var/tmp/neuron-compile-cache"
 NCC = f"{ROOT}/neuronxcc-2.26.6360.0+6f180f47"
@@ -20,7 +20,7 @@ def events_of(text):
 
 
 def run_of(text):
-    return RunLog().add_all(events_of(text))
+    return Log().add_all(events_of(text))
 
 
 def real_log(kind):

@@ -19,9 +19,9 @@ from pathlib import Path
 from msgspec import structs
 from neuron_sdk import PACKAGES, NeuronHost, neuron_host
 
-from cachekit.journal import Journal
-from cachekit.record import Module, Record
+from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.store.record import Module, Record
 
 TESTS = Path(__file__).resolve().parent
 RECIPE = """

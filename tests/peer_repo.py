@@ -14,10 +14,10 @@ from neuron_trees import make as make_entry
 from standins import Watched
 from tier_makers import hub as hub_maker
 
-from cachekit.actions.neuron_import import import_cache
-from cachekit.actions.pull_modules import pull_modules
-from cachekit.actions.push_records import chosen, push_records
 from cachekit.compilers.neuron.fit import check
+from cachekit.verbs.neuron_import import import_cache
+from cachekit.verbs.pull_modules import pull_modules
+from cachekit.verbs.push_records import chosen, push_records
 
 ROOT = Path(__file__).parent.parent
 STATES = ["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]

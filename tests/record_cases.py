@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from cachekit.key import canonical_json, key_of
-from cachekit.record import DamagedRecordError, File, Module, Provenance, Record, decode
+from cachekit.key.canonical import canonical_json, key_of
+from cachekit.store.record import DamagedRecordError, File, Module, Provenance, Record, decode
 
 HARD = {"task": "text-classification", "model.config.layer_norm_eps": 1e-12, "compiler.flags": ["-b", "-a"], "é": None}
 

@@ -1,4 +1,4 @@
-"""A store that has seen something, for tests and looks at a report: journals of three months, records of the zoo.
+"""A store that has seen something, for tests and looks at its figures: journals of months.
 
 python tests/report_store.py DIR
 """
@@ -13,14 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-from msgspec import structs
-
-from cachekit import recipe, zoo
-from cachekit.actions.prepare import prepare
-from cachekit.compilers import select
-from cachekit.errors import CachekitError
-from cachekit.key import key_of
-from cachekit.record import File, Module, Provenance, Record, encode
 from cachekit.store.layout import Layout
 
 HOSTILE = '<script>alert("1")</script>\'&amp;\u202e\x1b[31m'
@@ -103,39 +95,6 @@ def train(home, name, start, *, tier="local", graphs=7, recorded=640.0, pid=1):
     run.end(600)
 
 
-def records(home: Path, *, hostile: bool = False) -> None:
-    """Records of the zoo, as warms on two toolchains would have left them."""
-    rnd = random.Random(3)
-    loaded = [recipe.load(path) for path in zoo.recipes().values()]
-    for toolchain, instance, share in [("neuron-2.32", "trn1.2xlarge", 0.7), ("neuron-2.31", "inf2.xlarge", 0.35)]:
-        for one in loaded:
-            if rnd.random() > share:
-                continue
-            batch = 3 if rnd.random() < 0.2 else one.training.per_device_train_batch_size
-            made = structs.replace(one, training=structs.replace(one.training, per_device_train_batch_size=batch))
-            try:
-                prepared = prepare(made, select("neuron", "auto", toolchain=toolchain, instance=instance))
-            except CachekitError:
-                continue
-            _record(home, one.name, prepared.fingerprint.directory, prepared.ingredients.hard, rnd)
-    if hostile:
-        _record(home, HOSTILE, f"{HOSTILE.replace('/', '')}-1", {"a": 1}, rnd)
-
-
-def _record(home, name, directory, hard, rnd):
-    key = key_of(hard)
-    size = rnd.randrange(10**6, 9 * 10**7)
-    files = (File("model.neff", size, hashlib.sha256(key.encode()).hexdigest()),)
-    record = Record(
-        key=key, compiler="neuron", directory=directory, model_type="bert", recipe=name, hard=dict(hard), soft={},
-        modules=(Module(f"{directory}/MODULE_1", files),), graphs=7, compile_seconds=640.0,
-        provenance=Provenance("2026-11-01T10:00:00+00:00", "0", "ann", "trn-1", "Linux", {}, ""),
-    )  # fmt: skip
-    path = Layout(home).record(directory, "bert", key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode(record))
-
-
 def fill(home: Path, *, days: int = 30, hostile: bool = False) -> None:
     """The whole store."""
     rnd = random.Random(7)
@@ -153,7 +112,6 @@ def fill(home: Path, *, days: int = 30, hostile: bool = False) -> None:
     warm(home, "vit", NOW + 20, jobs=2, graphs=5, host="trn-2", pid=812, seed=2)
     name = HOSTILE if hostile else "bert-mnli"
     warm(home, name, NOW + 45, jobs=1, graphs=3, host="trn-2", pid=977, waits="ann@trn-3", seed=3)
-    records(home, hostile=hostile)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError
 
 COLUMNS = ["text", "label"]

@@ -16,12 +16,12 @@ from pathlib import Path
 from standins import WORKER, StandIn, Watched, recipe
 
 from cachekit import compilers, training
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.cli import app
 from cachekit.errors import CachekitError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store.layout import Layout
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 
 def compiler():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from s3_server import s3_server, use
 
-from cachekit.tiers.port import ABSENT, Change, Limits, Upload, Write
-from cachekit.tiers.s3.tier import S3Tier
+from cachekit.remotes.port import ABSENT, Change, Limits, Upload, Write
+from cachekit.remotes.s3.tier import S3Tier
 
 SHORT = Limits(connect=0.3, read=0.3, commit=0.4)
 QUIET = [].append  # tells nobody

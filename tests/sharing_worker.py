@@ -16,11 +16,11 @@ from msgspec import structs
 from standins import StandIn, Watched, find, make_record, publish, recipe, served
 from tier_processes import serve
 
-from cachekit.actions.obtain import obtain
-from cachekit.actions.push import push
-from cachekit.actions.warm import warm
 from cachekit.errors import CachekitError, RemoteError
-from cachekit.tiers import layout
+from cachekit.remotes import layout
+from cachekit.verbs.obtain import obtain
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
 
 LEASE = 2.0
 

@@ -25,23 +25,23 @@ import standin_worker
 from msgspec import structs
 
 from cachekit import config
-from cachekit.actions.live import live_root
-from cachekit.actions.prepare import prepare
-from cachekit.actions.session import Session
-from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
-from cachekit.ingredients import Fingerprint, precision
-from cachekit.journal import Journal
-from cachekit.key import key_of
+from cachekit.events import Journal
+from cachekit.key.canonical import key_of
 from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
-from cachekit.record import File, Module, Provenance, Record
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.remote import Remote
 from cachekit.store import Store
-from cachekit.tiers.chain import Chain
-from cachekit.tiers.remote import Remote
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher, Result
+from cachekit.verbs.live import live_root
+from cachekit.verbs.prepare import prepare
+from cachekit.verbs.session import Session
 
 TESTS = Path(__file__).parent
 WORKER = [sys.executable, str(TESTS / "standin_worker.py")]

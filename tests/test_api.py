@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit import zoo
 from cachekit.errors import CachekitError, every_error
+from cachekit.recipe import zoo
 
 pytest_plugins = ["cli_session"]
 

@@ -251,27 +251,6 @@ def test_a_lock_file_names_its_recipes(stored, work):
     assert not (work / "cachekit.lock").exists()
 
 
-# The page
-
-
-def test_report_writes_the_page(home, machine, worker, work, command):
-    cachekit.warm("tiny.yaml")
-    page = cachekit.report()
-    assert (page.path, page.size) == (work / "cachekit-report.html", (work / "cachekit-report.html").stat().st_size)
-    assert page.report.stats.total.misses == 1
-    assert page.report.stats.price is None or page.report.stats.price.instance
-    assert page.as_dict().keys() == command("report", "--format", "json").json.keys()
-    assert "saved" in page.path.read_text()
-    paid = cachekit.report("paid.html", price=2.0, run="last")
-    assert (paid.path, paid.report.stats.price.per_hour) == (work / "paid.html", 2.0)
-    with pytest.raises(cachekit.UnknownNameError):
-        cachekit.report(run="nonsense")
-    with pytest.raises(cachekit.UsageError):
-        cachekit.report(work)
-    with pytest.raises(cachekit.UsageError):
-        cachekit.report(price=-1.0)
-
-
 # This host
 
 

@@ -108,7 +108,7 @@ def test_questions_leave_no_store_behind(home, machine):
 
 
 @pytest.mark.parametrize("below", [False, True], ids=["a file", "below a file"])
-@pytest.mark.parametrize("ask", ["records", "pins", "stats", "why_run", "open_store", "verify", "gc", "report"])
+@pytest.mark.parametrize("ask", ["records", "pins", "stats", "why_run", "open_store", "verify", "gc", "trace"])
 def test_a_file_is_no_store(tmp_path, ask, below):
     """Not an empty one, which it would look like."""
     taken = tmp_path / "taken"

@@ -12,7 +12,7 @@ from archive_trees import TREE, grow, member, packed, put, tar, tree_of, yard  #
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.archive import unpack
+from cachekit.store.archive import unpack
 
 # The same bytes for the same tree
 

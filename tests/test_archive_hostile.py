@@ -11,7 +11,7 @@ from archive_trees import grow, member, packed, put, tar, tree_of, yard  # noqa:
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.archive import MAX_MEMBERS, UnsafeArchiveError, unpack
+from cachekit.store.archive import MAX_MEMBERS, UnsafeArchiveError, unpack
 
 
 def untouched(yard):
@@ -165,7 +165,7 @@ def test_a_name_that_no_file_system_takes_is_refused(yard):
 
 def test_more_members_than_any_cache_has_are_refused(yard, monkeypatch):
     assert MAX_MEMBERS > 10_000
-    monkeypatch.setattr("cachekit.archive.MAX_MEMBERS", 3)
+    monkeypatch.setattr("cachekit.store.archive.MAX_MEMBERS", 3)
     three = [member(name) for name in "abc"]
     refused(yard, tar(*three, member("d")))
     assert "d" not in tree_of(yard / "in")

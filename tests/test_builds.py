@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from standins import Watched, find, make_record, memory_folder, publish, recipe
 
-from cachekit.actions.push import push
-from cachekit.actions.warm import warm
-from cachekit.record import File, Module, digest_of, twins
+from cachekit.remotes.folder import FolderTier
 from cachekit.store import builds
-from cachekit.tiers.folder import FolderTier
+from cachekit.store.record import File, Module, digest_of, twins
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
 
 NEFF = "neuronxcc-2.21.1+1/MODULE_1+2"
 

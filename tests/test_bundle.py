@@ -30,16 +30,16 @@ from standins import (
     tree,
 )
 
-from cachekit.actions.export_bundle import export_bundle
-from cachekit.actions.import_bundle import import_bundle
-from cachekit.actions.plan import plan
-from cachekit.actions.pull import pull
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.bundle import INDEX, Member, Reader, Writer, header, index
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.record import File, Module, RelativePath
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.bundle import INDEX, Member, Reader, Writer, header, index
+from cachekit.store.record import File, Module, RelativePath
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["bundle_files"]
 

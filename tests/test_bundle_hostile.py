@@ -12,12 +12,12 @@ from bundle_files import crafted, sealed, taken
 from msgspec import structs
 from standins import leftovers_of, make_record, tree
 
-from cachekit.bundle import INDEX, header
 from cachekit.errors import IntegrityError, StoreError, UsageError
-from cachekit.key import canonical_json
-from cachekit.record import serialise
-from cachekit.tiers.document import Shared, write
-from cachekit.tiers.layout import path_of
+from cachekit.key.canonical import canonical_json
+from cachekit.remotes.document import Shared, write
+from cachekit.remotes.layout import path_of
+from cachekit.store.bundle import INDEX, header
+from cachekit.store.record import serialise
 
 pytest_plugins = ["bundle_files"]
 

@@ -10,19 +10,18 @@ from msgspec import structs
 from standins import StandIn, Watched, overwrite
 from watched_tiers import Broken
 
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.archive import UnsafeArchiveError
-from cachekit.bypass import EVENT, REASONS, bypass, bypassed
 from cachekit.cli.why_text import bypassed as bypassed_text
 from cachekit.compilers import Restored
 from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UsageError
-from cachekit.journal import Journal, read
-from cachekit.record import decode, serialise
-from cachekit.tiers import layout
-from cachekit.tiers.chain import Chain
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import Change, Write
+from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
+from cachekit.remotes import layout
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Change, Write
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import decode, serialise
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["cli_session"]
 INJECT = {}
@@ -135,7 +134,7 @@ def later(raw):
     """The record as a later cachekit would write it."""
     import hashlib
 
-    from cachekit.key import canonical_json
+    from cachekit.key.canonical import canonical_json
 
     body = {**json.loads(raw)["record"], "schema": 99}
     document = {"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
@@ -287,7 +286,7 @@ def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     command("warm", "tiny.yaml", "--compiler", "inductor", code=1)
     (path,) = home.glob("v1/journal/*/*.jsonl")
-    assert [event["reason"] for event in read(path) if event["event"] == EVENT] == ["compiler-not-keyed"]
+    assert [event["reason"] for event in read(path) if event["event"] == BYPASS] == ["compiler-not-keyed"]
 
 
 def test_compilers_own_folder_that_cannot_be_used_is_counted(scene):

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 from standins import Watched, leftovers_of, make_record, publish, recipe, side_by_side
 
-from cachekit.actions.inspect import find as find_by_key
-from cachekit.actions.plan import plan
-from cachekit.actions.warm import warm
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
-from cachekit.key import canonical_json, difference, distance, key_of, nearest
-from cachekit.record import encode, serialise, to_document
+from cachekit.events import Journal
+from cachekit.key.canonical import canonical_json, difference, distance, key_of, nearest
 from cachekit.store import Store, Summary, catalogue, store
+from cachekit.store.record import encode, serialise, to_document
+from cachekit.verbs.inspect import find as find_by_key
+from cachekit.verbs.plan import plan
+from cachekit.verbs.warm import warm
 
 FIELDS = ("key", "directory", "model_type", "compiler", "recipe", "graphs", "compile_seconds")
 

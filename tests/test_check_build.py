@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from neuron_files import make_neff
 from standins import Watched, compiles, memory_folder, recipe, tree
 
-from cachekit.actions.check_build import check_build
-from cachekit.actions.warm import warm
 from cachekit.compilers.inductor.compare import compare
 from cachekit.compilers.neuron import compare as of_neuron
 from cachekit.errors import IntegrityError, MissError
+from cachekit.verbs.check_build import check_build
+from cachekit.verbs.warm import warm
 
 ROOTS = ("/home/ann/.cache/cachekit/v1/live/246f295a3c7bbb5c-1365-50c3584d9184/root", "/x/246f-9-0123456789ab/root")
 

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from cachekit.actions.resume import checkpoint
 from cachekit.errors import UsageError
-from cachekit.journal import Journal
+from cachekit.events import Journal
+from cachekit.verbs.resume import checkpoint
 
 FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
 

@@ -9,9 +9,9 @@ import pytest
 from cli_session import RECIPE, golden, normal_help, process, publish, publish_record, small_record, the_error
 
 import cachekit
-from cachekit import zoo
 from cachekit.cli import help_topics, verbs
 from cachekit.errors import CachekitError, every_error
+from cachekit.recipe import zoo
 
 pytest_plugins = ["cli_session"]
 VERBS = tuple(verbs.VERBS)

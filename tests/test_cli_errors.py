@@ -228,7 +228,7 @@ def unforeseen(*arguments):
 
 
 def test_an_unforeseen_error_is_called_a_bug(command, machine, monkeypatch):
-    monkeypatch.setattr("cachekit.actions.plan.plan", unforeseen)
+    monkeypatch.setattr("cachekit.verbs.plan.plan", unforeseen)
     answer = command("plan", "tiny.yaml", code=1)
     code, message, cause, hint = the_error(answer)
     assert (code, message, cause) == ("error", "unexpected RuntimeError", "the moon is full")
@@ -237,14 +237,14 @@ def test_an_unforeseen_error_is_called_a_bug(command, machine, monkeypatch):
 
 
 def test_an_unforeseen_error_in_json(command, machine, monkeypatch):
-    monkeypatch.setattr("cachekit.actions.plan.plan", unforeseen)
+    monkeypatch.setattr("cachekit.verbs.plan.plan", unforeseen)
     answer = command("plan", "tiny.yaml", "--format", "json", code=1)
     assert answer.json["error"]["message"] == "unexpected RuntimeError"
 
 
 def test_an_unforeseen_error_has_a_traceback_with_vv(work, home):
     start = (
-        "import sys, cachekit.actions.prepare as at\n"
+        "import sys, cachekit.verbs.prepare as at\n"
         "def fail(*arguments): raise RuntimeError('the moon is full')\n"
         "at.prepare = fail\n"
         "from cachekit.cli import main\n"

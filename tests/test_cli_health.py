@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from cli_session import publish, publish_record, small_record, the_error
 
-from cachekit.actions.last import Last, remember
-from cachekit.actions.push import push
-from cachekit.journal import Journal
+from cachekit.events import Journal
+from cachekit.remotes.folder import FolderTier
 from cachekit.store import Store
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.last import Last, remember
+from cachekit.verbs.push import push
 
 pytest_plugins = ["cli_session"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cli_session import publish, publish_record, small_record, the_error
 
-from cachekit import zoo
 from cachekit.errors import every_error
+from cachekit.recipe import zoo
 
 pytest_plugins = ["cli_session"]
 
@@ -155,7 +155,7 @@ def test_each_error_has_its_exit_code(command, machine, monkeypatch, cls):
     def fail(*arguments):
         raise cls("what happened", cause="why", hint="what to do")
 
-    monkeypatch.setattr("cachekit.actions.plan.plan", fail)
+    monkeypatch.setattr("cachekit.verbs.plan.plan", fail)
     answer = command("plan", "tiny.yaml", code=cls.exit_code)
     assert answer.err == f"error[{cls.code}]: what happened\n  cause: why\n  hint: what to do\n"
     assert answer.out == ""
@@ -241,7 +241,7 @@ def test_ctrl_c_in_this_process_exits_130(command, machine, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cachekit.actions.plan.plan", interrupted)
+    monkeypatch.setattr("cachekit.verbs.plan.plan", interrupted)
     answer = command("plan", "tiny.yaml", code=130)
     assert answer.err.startswith("error[interrupted]: stopped\n")
     assert len(answer.err.splitlines()) <= 3

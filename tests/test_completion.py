@@ -14,8 +14,8 @@ import time
 import pytest
 from cli_session import DEADLINE, environment, process, publish_record, small_record
 
-from cachekit import zoo
 from cachekit.cli.verbs import VERBS
+from cachekit.recipe import zoo
 
 pytest_plugins = ["cli_session"]
 pytestmark = pytest.mark.feature("U2")

@@ -77,10 +77,11 @@ def test_each_setting_has_its_own_origin(place):
 
 
 @pytest.mark.parametrize(
-    "said, meant", [("0", 0), (7, 7), ("12B", 12), ("4k", 4000), ("1.5 GB", 1_500_000_000), ("2 TiB", 2 * 10**12)]
+    "said, meant", [("0", 0), (7, 7), ("12B", 12), ("4k", 4000), ("1.5 GB", 1_500_000_000), ("500MiB", 524_288_000)]
 )
-def test_bytes_may_be_said_with_a_unit(place, said, meant):
-    assert place.load({"neighbour_bytes": said}).neighbour_bytes == meant
+def test_bytes_may_be_said_with_a_unit_which_means_the_same_in_each_setting(place, said, meant):
+    loaded = place.load({"neighbour_bytes": said, "gc_max_size": said})
+    assert (loaded.neighbour_bytes, loaded.gc_max_size) == (meant, meant)
 
 
 @pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", ""])

@@ -15,10 +15,10 @@ from standins import (
     recipe,
 )
 
-from cachekit.actions.live import live_root
-from cachekit.actions.warm import warm
 from cachekit.errors import IntegrityError
-from cachekit.record import DamagedRecordError, decode, encode
+from cachekit.store.record import DamagedRecordError, decode, encode
+from cachekit.verbs.live import live_root
+from cachekit.verbs.warm import warm
 
 KINDS = ("flip", "truncate", "extend", "zero", "swap", "delete")
 

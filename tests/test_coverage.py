@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 from standins import StandIn, Watched, memory_folder, publish, recipe, runs
 
-from cachekit.actions import attempts
-from cachekit.actions.coverage import LIVE, coverage, not_covered, summary
-from cachekit.actions.push import push
-from cachekit.actions.warm import warm
 from cachekit.compilers import Failed
 from cachekit.errors import CompileError
-from cachekit.record import File, Module, Record
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.record import File, Module, Record
+from cachekit.verbs import attempts
+from cachekit.verbs.coverage import LIVE, coverage, not_covered, summary
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
 
 FAILURE = Failed("user-error", "[ERROR] bad operator", "/root/MODULE_8/model.log", "2026-01-01", "change it")
 
@@ -53,7 +53,7 @@ def modules(count):
 
 
 def record_of(prepared, names, made, watched):
-    from cachekit.actions.provenance import provenance
+    from cachekit.verbs.provenance import provenance
 
     return Record(
         prepared.key, "standin", prepared.fingerprint.directory, prepared.model_type, "toy",
@@ -149,7 +149,7 @@ def test_where_each_module_lies(tmp_path):
 
 
 def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("cachekit.actions.push.TINY", 0)
+    monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
     ann = team(tmp_path, "ann")
     record = put(ann, ann.prepare(), range(3))
     push(ann.session, [record], ann.session.chain.writable)

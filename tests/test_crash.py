@@ -33,10 +33,10 @@ from standins import (
     until,
 )
 
-from cachekit.actions.plan import plan
-from cachekit.actions.warm import warm
-from cachekit.journal import read
+from cachekit.events import read
 from cachekit.store.flight import Flight
+from cachekit.verbs.plan import plan
+from cachekit.verbs.warm import warm
 
 
 def spend(crashes, base, tmp_path, work, *, every=1, **arguments):

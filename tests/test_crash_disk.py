@@ -13,8 +13,8 @@ from crash_cases import NEW, OLD, OTHER, assert_whole
 from crash_session import crashes, tmp_path  # noqa: F401 - fixtures
 from standins import StandIn, Watched, find, module_files, recipe
 
-from cachekit.actions.warm import warm
-from cachekit.record import encode
+from cachekit.store.record import encode
+from cachekit.verbs.warm import warm
 
 # What is durable, by the order of the calls
 

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit import config, zoo
+from cachekit import config
 from cachekit.compilers.neuron import facts
 from cachekit.errors import every_error
+from cachekit.recipe import zoo
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from neuron_trees import make
 
-from cachekit.actions.doctor import Finding, doctor
-from cachekit.actions.doctor_checks import CHECKS
 from cachekit.cli import app, out
 from cachekit.cli.doctor import human
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, mounts, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
+from cachekit.verbs.doctor import Finding, doctor
+from cachekit.verbs.doctor_checks import CHECKS
 
 FAILURES = {
     "device-oom": b"Failed compilation with ['neuronx-cc']: [ERROR] [NCC_EOOM002] exceeds the HBM limit of 16.0GB",

@@ -14,7 +14,7 @@ import pytest
 from cli_session import publish as publish_recipe
 from doctor_cases import findings, fine, the_problem
 
-from cachekit.actions.doctor_checks import CHECKS
+from cachekit.verbs.doctor_checks import CHECKS
 
 pytest_plugins = ["cli_session", "doctor_cases"]
 

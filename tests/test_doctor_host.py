@@ -17,8 +17,8 @@ from cli_session import publish as publish_recipe
 from doctor_cases import fine, shell, the_problem
 from neuron_trees import make
 
-from cachekit.actions import doctor_folders
 from cachekit.compilers.neuron import host, mounts
+from cachekit.verbs import doctor_folders
 
 pytest_plugins = ["cli_session", "doctor_cases"]
 

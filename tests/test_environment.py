@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from standins import StandIn, Watched, recipe
 
-from cachekit.actions.prepare import prepare
-from cachekit.actions.run_job import LAUNCHERS
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import load_text
+from cachekit.verbs.prepare import prepare
+from cachekit.verbs.run_job import LAUNCHERS
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 TEXT = """
 name: toy

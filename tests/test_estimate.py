@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.actions.estimate import Job, estimate
-from cachekit.actions.known import Timed
-from cachekit.actions.linear import cholesky, solve
-from cachekit.actions.measures import measures
-from cachekit.key import key_of
-from cachekit.record import COMMAND, IMPORTED
+from cachekit.key.canonical import key_of
+from cachekit.store.record import COMMAND, IMPORTED
+from cachekit.verbs.estimate import Job, estimate
+from cachekit.verbs.known import Timed
+from cachekit.verbs.linear import cholesky, solve
+from cachekit.verbs.measures import measures
 
 DIRECTORY = "inductor-2.13.0"
 

@@ -24,11 +24,11 @@ from standins import (
     until,
 )
 
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.errors import WaitedTooLongError
 from cachekit.store.flight import Flight
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 

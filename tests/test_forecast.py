@@ -10,16 +10,16 @@ from standins import StandIn, Watched, make_record, publish, recipe
 from tier_processes import KINDS, serve
 from watched_tiers import Counted
 
-from cachekit.actions.forecast import Request, forecast
-from cachekit.actions.plan import plan
-from cachekit.actions.prepare import again
-from cachekit.actions.price import Price
-from cachekit.actions.push import push
-from cachekit.actions.warm import warm
 from cachekit.errors import MissError, RecipeError, RemoteError
 from cachekit.recipe.schema import Model
-from cachekit.tiers import layout
-from cachekit.tiers.remote import Place
+from cachekit.remotes import layout
+from cachekit.remotes.remote import Place
+from cachekit.verbs.forecast import Request, forecast
+from cachekit.verbs.plan import plan
+from cachekit.verbs.prepare import again
+from cachekit.verbs.price import Price
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
 
 PRICE = Price(1.2, "USD", "trn1.2xlarge", "a test")
 

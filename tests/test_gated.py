@@ -9,7 +9,7 @@ import sys
 import pytest
 from hubserver import HubServer
 
-from cachekit.gated import gated
+from cachekit.recipe.gated import gated
 
 TEXT = "name: toy\nmodel: {id: acme/closed}\ndata: {id: acme/rows, labels: [no, yes]}\n"
 

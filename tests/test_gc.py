@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from msgspec import structs
 from standins import StandIn, Watched, expected, find, make_record, overwrite, publish, recipe, served, tree
 
-from cachekit.actions.gc import Limits, fits, gc
-from cachekit.actions.pins import Named, pin, pins
-from cachekit.actions.plan import plan
-from cachekit.actions.push import push
-from cachekit.actions.remove import remove
-from cachekit.actions.repair import repair
-from cachekit.actions.train import train
-from cachekit.actions.verify import verify
-from cachekit.actions.warm import warm
 from cachekit.errors import StoreError
-from cachekit.record import encode
+from cachekit.remotes.folder import FolderTier
 from cachekit.store.flight import Flight
+from cachekit.store.record import encode
 from cachekit.store.scratch import Scratch
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.gc import Limits, fits, gc
+from cachekit.verbs.pins import Named, pin, pins
+from cachekit.verbs.plan import plan
+from cachekit.verbs.push import push
+from cachekit.verbs.remove import remove
+from cachekit.verbs.repair import repair
+from cachekit.verbs.train import train
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
 
 
 @pytest.fixture

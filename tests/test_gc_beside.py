@@ -10,17 +10,17 @@ from aged_store import managed
 from doctor_cases import another_user
 from standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
 
-from cachekit.actions.gc import Limits, gc
-from cachekit.actions.obtain import obtain
-from cachekit.actions.pins import Named, pin, unpin
-from cachekit.actions.push import push
-from cachekit.actions.remove import remove
-from cachekit.actions.verify import verify
-from cachekit.actions.warm import warm
 from cachekit.errors import StoreError, UsageError, WaitedTooLongError
+from cachekit.remotes.folder import FolderTier
 from cachekit.store import gate, removal
 from cachekit.store.flight import Flight
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.gc import Limits, gc
+from cachekit.verbs.obtain import obtain
+from cachekit.verbs.pins import Named, pin, unpin
+from cachekit.verbs.push import push
+from cachekit.verbs.remove import remove
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["doctor_cases"]
 

@@ -10,9 +10,9 @@ from crash.server import calls
 from crash_session import crashes, tmp_path  # noqa: F401 - fixtures
 from standins import Watched, expected, find, make_record, publish, served, tree
 
-from cachekit.actions.gc import Limits, gc
-from cachekit.actions.pins import Named, pin
-from cachekit.actions.verify import verify
+from cachekit.verbs.gc import Limits, gc
+from cachekit.verbs.pins import Named, pin
+from cachekit.verbs.verify import verify
 
 MADE = [make_record(number, (f"own {number}", f"also {number}", "same"), size=400) for number in range(5)]
 OLD = make_record(0, ("before", "same"), size=400)

@@ -3,9 +3,9 @@
 import pytest
 
 from cachekit import config
-from cachekit.actions.hub import write_settings
 from cachekit.errors import UsageError
-from cachekit.tiers.hub import Place
+from cachekit.remotes.hub import Place
+from cachekit.verbs.hub import write_settings
 
 PLACE = Place("team/cache", "model", "https://huggingface.co/team/cache", private=True)
 

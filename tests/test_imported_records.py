@@ -10,12 +10,12 @@ from neuron_machine import Machine
 from neuron_trees import check, make, make_real
 from standins import Watched, make_record, publish
 
-from cachekit.actions import neff as neffs
-from cachekit.actions.inspect import ls, show
-from cachekit.actions.neuron_import import import_cache
 from cachekit.compilers.neuron import fit
-from cachekit.key import canonical, canonical_json
-from cachekit.record import IMPORTED
+from cachekit.key.canonical import canonical, canonical_json
+from cachekit.store.record import IMPORTED
+from cachekit.verbs import neff as neffs
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.neuron_import import import_cache
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from torch_variables import read_by_torch
 
-from cachekit.actions.prepare import prepare
 from cachekit.compilers.inductor import facts, option_names
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
+from cachekit.verbs.prepare import prepare
 
 TEXT = """
 name: toy

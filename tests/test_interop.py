@@ -31,9 +31,9 @@ from peer_repo import (  # noqa: F401 - some are fixtures
     repo,
 )
 
-from cachekit.actions.plan import plan
-from cachekit.actions.pull import pull
 from cachekit.errors import IntegrityError
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull
 
 
 @pytest.mark.feature("R2")

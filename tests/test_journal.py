@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.journal import Journal, prune, read
+from cachekit.events import Journal, prune, read
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_event_is_on_disk_when_emit_returns(journal):
 def test_a_killed_run_leaves_its_events(tmp_path):
     script = (
         "import os, sys, pathlib\n"
-        "from cachekit.journal import Journal\n"
+        "from cachekit.events import Journal\n"
         "journal = Journal(pathlib.Path(sys.argv[1]), 'warm')\n"
         "journal.emit('a')\n"
         "journal.emit('b')\n"
@@ -190,7 +190,7 @@ def test_a_disk_that_fills_up_does_not_fail_the_run(tmp_path):
     """In a process of its own, with a limit on the size of files in place of the full disk."""
     script = (
         "import pathlib, resource, signal, sys\n"
-        "from cachekit.journal import Journal\n"
+        "from cachekit.events import Journal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "journal = Journal(pathlib.Path(sys.argv[1]), 'warm')\n"
         "journal.emit('a')\n"

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from key_cases import ingredients
 
-from cachekit import zoo
-from cachekit.key import (
+from cachekit.key.canonical import (
     ABSENT,
     SCHEMA,
     WEIGHTS,
@@ -27,7 +26,8 @@ from cachekit.key import (
     key_of,
     nearest,
 )
-from cachekit.record import Provenance, Record, decode, encode
+from cachekit.recipe import zoo
+from cachekit.store.record import Provenance, Record, decode, encode
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "keys.json").read_text(encoding="utf-8"))
 

@@ -14,7 +14,7 @@ from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELE
 from cachekit.compilers.inductor.flags import all_options
 from cachekit.compilers.inductor.flags import canonical as canonical_flags
 from cachekit.errors import RecipeError
-from cachekit.key import (
+from cachekit.key.canonical import (
     canonical_json,
 )
 from cachekit.recipe.schema import Compiler

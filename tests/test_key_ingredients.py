@@ -8,16 +8,15 @@ import msgspec
 import pytest
 from key_cases import BERT, COMPILER, FINGERPRINT, ingredients
 
-from cachekit import zoo
-from cachekit.architecture import ELSEWHERE, GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields, resolve
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.ingredients import SOFT_VARIABLES, build
-from cachekit.key import (
+from cachekit.key.canonical import (
     ABSENT,
     Change,
     difference,
 )
-from cachekit.recipe import load, load_text, tasks
+from cachekit.recipe import load, load_text, tasks, zoo
+from cachekit.recipe.architecture import ELSEWHERE, GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields, resolve
+from cachekit.recipe.ingredients import SOFT_VARIABLES, build
 from cachekit.recipe.schema import SOFT_TRAINING, Lora, Parallel, Training
 
 BASE = ingredients()

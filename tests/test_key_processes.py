@@ -48,8 +48,9 @@ class Shuffling:
 os.scandir = Shuffling(os.scandir, Shuffled)
 os.listdir = Shuffling(os.listdir, lambda names: order.sample(names, len(names)))
 
-from cachekit import recipe, zoo
-from cachekit.actions.prepare import prepare
+from cachekit import recipe
+from cachekit.recipe import zoo
+from cachekit.verbs.prepare import prepare
 from cachekit.compilers.inductor.adapter import Inductor
 print(prepare(recipe.load(zoo.recipe_path(sys.argv[1])), Inductor()).key)
 """
@@ -185,7 +186,7 @@ def test_a_key_does_not_depend_on_where_the_model_was_found(tmp_path, expected):
 
 @pytest.mark.feature("K5")
 def test_a_plan_prints_every_ingredient_and_rehashing_them_gives_the_key(tmp_path, expected):
-    script = "import json, sys; from cachekit.key import key_of; print(key_of(json.load(sys.stdin)))"
+    script = "import json, sys; from cachekit.key.canonical import key_of; print(key_of(json.load(sys.stdin)))"
     where = surroundings(tmp_path, 1)
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -12,7 +12,7 @@ from lease_worker import Cut, Job, is_published, publish, warm
 from tier_processes import ending, serve, started
 
 from cachekit.errors import InterruptedRunError, RemoteError, WaitedTooLongError
-from cachekit.tiers.lease.lease import Lease
+from cachekit.remotes.lease.lease import Lease
 
 
 def but(job, **changes):

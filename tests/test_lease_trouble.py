@@ -9,9 +9,9 @@ from lease_worker import Blind, Cut
 from tier_processes import serve, write
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, WaitedTooLongError
-from cachekit.tiers.layout import lease_path
-from cachekit.tiers.lease.lease import Lease
-from cachekit.tiers.port import ABSENT, BusyError, UncertainError
+from cachekit.remotes.layout import lease_path
+from cachekit.remotes.lease.lease import Lease
+from cachekit.remotes.port import ABSENT, BusyError, UncertainError
 
 
 @pytest.fixture

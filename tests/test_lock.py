@@ -13,15 +13,15 @@ from msgspec import structs
 from standins import StandIn, Watched, expected, find, make_record, publish, recipe, served
 from tier_processes import serve
 
-from cachekit import lockfile
-from cachekit.actions.lock import covers, lock, pull_locked
-from cachekit.actions.push import push
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.errors import IntegrityError, MissError, RemoteError, UsageError
-from cachekit.lockfile import Locked, anonymous, digest_of
-from cachekit.tiers import layout
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes import layout
+from cachekit.remotes.folder import FolderTier
+from cachekit.store import lock_file
+from cachekit.store.lock_file import Locked, anonymous, digest_of
+from cachekit.verbs.lock import covers, lock, pull_locked
+from cachekit.verbs.push import push
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["cli_session"]
 
@@ -196,10 +196,10 @@ def test_a_lock_file_says_what_was_written_in_any_order(rows):
         Locked(name, tuple(overrides), "", word, "t", "r", "d", anonymous(make_record(number)[0]))
         for name, overrides, word, number in rows
     ]
-    text = lockfile.text(entries)
-    assert lockfile.text(entries[::-1]) == text
+    text = lock_file.text(entries)
+    assert lock_file.text(entries[::-1]) == text
     document = json.loads(text)
-    assert [lockfile._entry(item) for item in document["locked"]] == sorted(
+    assert [lock_file._entry(item) for item in document["locked"]] == sorted(
         entries, key=lambda entry: (*map(str, entry.name), entry.record.key)
     )
 
@@ -209,7 +209,7 @@ def test_a_change_of_one_file_is_one_line_of_a_diff(shared):
     module = locked.record.modules[0]
     files = (structs.replace(module.files[0], sha256="0" * 64), *module.files[1:])
     record = structs.replace(locked.record, modules=(structs.replace(module, files=files),))
-    one, other = (lockfile.text([structs_of]).splitlines() for structs_of in (locked, replaced(locked, record)))
+    one, other = (lock_file.text([structs_of]).splitlines() for structs_of in (locked, replaced(locked, record)))
     assert len(one) == len(other)
     assert len([line for line, fresh in zip(one, other, strict=True) if line != fresh]) == 1
 
@@ -220,7 +220,7 @@ def replaced(locked, record):
 
 def test_who_made_it_is_not_in_it(shared):
     locked, made, _ = shared
-    text = lockfile.text([locked])
+    text = lock_file.text([locked])
     assert made[0].provenance.user
     assert f'"user": "{made[0].provenance.user}"' not in text
     assert '"user": "", ' in text or '"user": ""' in text
@@ -234,7 +234,7 @@ def test_who_made_it_is_not_in_it(shared):
 def test_what_is_no_lock_file_is_said(tmp_path, raw):
     (tmp_path / "cachekit.lock").write_bytes(raw)
     with pytest.raises(UsageError) as raised:
-        lockfile.read(tmp_path / "cachekit.lock")
+        lock_file.read(tmp_path / "cachekit.lock")
     assert raised.value.hint
 
 
@@ -242,11 +242,11 @@ def test_a_lock_with_a_record_that_is_changed_is_refused(tmp_path, shared):
     locked, _, _ = shared
     path = tmp_path / "cachekit.lock"
     for old, new in (('"number": 1', '"number": 2'), ("standin-1.0/MODULE_1", "../MODULE_1")):
-        text = lockfile.text([locked])
+        text = lock_file.text([locked])
         assert old in text
         path.write_text(text.replace(old, new))
         with pytest.raises(UsageError, match="is no lock file"):
-            lockfile.read(path)
+            lock_file.read(path)
 
 
 # The command line
@@ -300,9 +300,9 @@ def test_entries_stay_beside_each_other(command, machine, home, work):
     assert (
         "written; 1 more in it" in command("lock", "tiny.yaml", "--set", "training.per_device_train_batch_size=4").out
     )
-    assert len(lockfile.read(work / "cachekit.lock")) == 2
+    assert len(lock_file.read(work / "cachekit.lock")) == 2
     command("lock", "tiny.yaml")
-    assert len(lockfile.read(work / "cachekit.lock")) == 2
+    assert len(lock_file.read(work / "cachekit.lock")) == 2
     assert command("lock", "--check", "--format", "quiet").out == ""
 
 
@@ -339,7 +339,7 @@ def test_a_recipe_of_the_file_is_found_from_every_folder_of_the_project(command,
     assert command("lock", "--check").out == f"tiny.yaml: fits  key {key[:16]}\n"
     command("lock")
     command("lock", "../tiny.yaml")
-    assert [entry.recipe for entry in lockfile.read(work / lockfile.NAME)] == ["tiny.yaml"]
+    assert [entry.recipe for entry in lock_file.read(work / lock_file.NAME)] == ["tiny.yaml"]
     assert "in the store already" in command("pull", "--locked", "../tiny.yaml").out
     text = (work / "tiny.yaml").read_text()
     (work / "tiny.yaml").write_text(text.replace("max_seq_length: 8", "max_seq_length: 16"))

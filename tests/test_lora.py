@@ -157,7 +157,7 @@ def test_a_family_that_peft_has_no_choice_for_needs_names(tmp_path):
 
 
 def test_the_version_of_peft_is_in_the_key_of_lora_alone():
-    from cachekit.ingredients import _of_task
+    from cachekit.recipe.ingredients import _of_task
 
     plain = job_recipe(None)
     assert "toolchain.peft" not in _of_task(plain, 0)

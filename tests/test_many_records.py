@@ -8,12 +8,12 @@ from msgspec import structs
 from standins import make_record
 
 from cachekit import config
-from cachekit.actions.neuron_import import known_modules
-from cachekit.actions.open_session import open_session
 from cachekit.cli import progress
-from cachekit.journal import Journal
-from cachekit.record import encode
+from cachekit.events import Journal
 from cachekit.store import Store, catalogue, store
+from cachekit.store.record import encode
+from cachekit.verbs.neuron_import import known_modules
+from cachekit.verbs.open_session import open_session
 
 pytest_plugins = ["cli_session"]
 

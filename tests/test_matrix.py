@@ -5,13 +5,12 @@ import json
 import pytest
 from conftest import real_dir
 
-from cachekit import zoo
-from cachekit.actions.matrix import read
-from cachekit.actions.zoo_check import NO_COMPILER
-from cachekit.architecture import check_length, resolve
 from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.ingredients import build, labels_of
-from cachekit.recipe import load, tasks
+from cachekit.recipe import load, tasks, zoo
+from cachekit.recipe.architecture import check_length, resolve
+from cachekit.recipe.ingredients import build, labels_of
+from cachekit.verbs.matrix import read
+from cachekit.verbs.zoo_check import NO_COMPILER
 
 pytest_plugins = ["cli_session"]
 
@@ -70,7 +69,7 @@ def fits(one, shapes):
 
 def test_every_entry_of_the_peers_list_has_a_key_without_a_network(peers, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("cachekit.architecture._download", _never)
+    monkeypatch.setattr("cachekit.recipe.architecture._download", _never)
     unknown = set()
     for entry in read(peers):
         one = loaded(entry)

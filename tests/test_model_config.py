@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit import architecture, model_config, zoo
-from cachekit.actions.plan import plan
-from cachekit.actions.prepare import prepare
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.journal import Journal
-from cachekit.recipe import load_text
+from cachekit.events import Journal
+from cachekit.recipe import architecture, load_text, model_config, zoo
 from cachekit.store import Store
+from cachekit.verbs.plan import plan
+from cachekit.verbs.prepare import prepare
 
 TEXT = """
 name: toy

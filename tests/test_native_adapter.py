@@ -14,17 +14,16 @@ from neuron_files import make_neff
 from neuron_trees import tree
 from standins import memory_folder
 
-from cachekit import zoo
-from cachekit.actions.prepare import prepare
-from cachekit.archive import UnsafeArchiveError
 from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import Host
 from cachekit.compilers.neuron.native_adapter import NeuronNative
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
-from cachekit.recipe import load_text
-from cachekit.record import Module
+from cachekit.recipe import load_text, zoo
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import Module
+from cachekit.verbs.prepare import prepare
 
 TEXT = """
 name: toy

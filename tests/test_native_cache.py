@@ -13,16 +13,16 @@ from neuron_files import make_neff
 from neuron_trees import tree
 from standins import Watched
 
-from cachekit.actions.environment import env
-from cachekit.actions.inspect import ls, show
-from cachekit.actions.leaks import leaks_of
-from cachekit.actions.neuron_export import export_cache
-from cachekit.actions.neuron_import import import_cache
 from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import fit
 from cachekit.config import load
 from cachekit.errors import UsageError
+from cachekit.verbs.environment import env
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.leaks import leaks_of
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache
 
 OLD, NEW = "2.25.3371.0+aaaaaaaa", "2.27.5334.0+bbbbbbbb"
 

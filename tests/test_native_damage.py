@@ -18,17 +18,17 @@ from conftest import real_dir
 from neuron_files import make_neff, pack_neff, tar_of
 from standins import Watched
 
-from cachekit.actions.neuron_import import record_of
-from cachekit.actions.pull import pull
-from cachekit.actions.pull_modules import pull_modules
-from cachekit.actions.push import push
-from cachekit.actions.repair import repair
-from cachekit.actions.verify import failure, verify
 from cachekit.compilers.neuron import fit, native, native_check
 from cachekit.compilers.neuron.neff import read
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.record import File, Module
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.record import File, Module
+from cachekit.verbs.neuron_import import record_of
+from cachekit.verbs.pull import pull
+from cachekit.verbs.pull_modules import pull_modules
+from cachekit.verbs.push import push
+from cachekit.verbs.repair import repair
+from cachekit.verbs.verify import failure, verify
 
 VERSION = "2.28.7631.0"
 FOLDER = f"torchneuron-{VERSION}"

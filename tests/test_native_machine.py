@@ -15,7 +15,7 @@ import pytest
 from native_machine import NEW, OLD, TESTS, NativeMachine
 from neuron_machine import LIMIT
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 
 

@@ -10,10 +10,9 @@ import pytest
 from msgspec import structs
 from real_machine import Machine, assert_compiled_nothing
 
-from cachekit import archive
-from cachekit.journal import Journal
-from cachekit.record import File
-from cachekit.store import Store
+from cachekit.events import Journal
+from cachekit.store import Store, archive
+from cachekit.store.record import File
 
 pytestmark = pytest.mark.slow
 EVALUATION = ("--set", "training.per_device_eval_batch_size=4")

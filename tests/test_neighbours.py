@@ -9,16 +9,16 @@ from standins import PROVENANCE, StandIn, Watched, make_record, memory_folder, p
 from tier_processes import KINDS, serve
 from watched_tiers import Broken, Counted
 
-from cachekit.actions.neighbours import Budget, Wanted, local, search
-from cachekit.actions.obtain import fetch
-from cachekit.actions.push import push
 from cachekit.errors import RemoteError
-from cachekit.key import Ingredients
-from cachekit.record import COMMAND, IMPORTED
-from cachekit.tiers import document, layout
-from cachekit.tiers.document import Shared
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import Change, Write
+from cachekit.key.canonical import Ingredients
+from cachekit.remotes import document, layout
+from cachekit.remotes.document import Shared
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Change, Write
+from cachekit.store.record import COMMAND, IMPORTED
+from cachekit.verbs.neighbours import Budget, Wanted, local, search
+from cachekit.verbs.obtain import fetch
+from cachekit.verbs.push import push
 
 
 @pytest.fixture(params=KINDS)

@@ -207,7 +207,10 @@ def test_placeholders_from_pypi_are_recognised_and_explained(place):
     assert "neuronx-cc 1.0.post1" in error["message"]
     assert "placeholders from PyPI" in error["cause"]
     assert "https://pip.repos.neuron.amazonaws.com" in error["hint"]
-    assert machine("plan", "tiny.yaml", **environment)["compiler"] == "inductor", "auto takes what is really there"
+    error = machine("plan", "tiny.yaml", code=1, **environment)["error"]
+    assert "this machine has Neuron devices" in error["message"]
+    assert "neuronx-cc 1.0.post1" in error["cause"]
+    assert machine("plan", "tiny.yaml", "--compiler", "inductor", **environment)["compiler"] == "inductor"
 
 
 @pytest.mark.feature("K3", "P2")

@@ -9,7 +9,7 @@ from neuron_cases import another, entry, machine, name, place  # noqa: F401 - fi
 from neuron_files import make_neff
 
 from cachekit.compilers.neuron import fit
-from cachekit.record import File
+from cachekit.store.record import File
 
 # NEFFs that are whole, and not for the machine of these tests.
 FOREIGN = {

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from neuron_log_texts import real_log
 
-from cachekit.compilers.neuron.command import parse_command
-from cachekit.compilers.neuron.compiler_log import read_compiler_log
+from cachekit.compilers.neuron.log.command import parse_command
+from cachekit.compilers.neuron.log.compiler import read_compiler_log
 
 # --- the compiler's command and its own log -----------------------------------------------------------------------
 
@@ -20,14 +20,13 @@ def test_commands_in_both_quotations_are_the_same():
     quoted = parse_command(str(line.split()) + ": 2024-01-01T00:00:00Z [x]")
     assert quoted == parse_command(line)
     assert quoted.flags == ("--target=trn1", "--model-type", "transformer", "--verbose=35")
-    assert (quoted.input, quoted.output, quoted.target, quoted.target_in_flags) == ("in.pb", "out.neff", "trn1", True)
+    assert (quoted.input, quoted.output) == ("in.pb", "out.neff")
 
 
 def test_a_target_before_the_input_is_not_among_the_flags():
     command = parse_command("neuronx-cc --target trn1 compile --framework XLA in.pb --output=out.neff --auto-cast none")
-    assert (command.input, command.output, command.target) == ("in.pb", "out.neff", "trn1")
+    assert (command.input, command.output) == ("in.pb", "out.neff")
     assert command.flags == ("--auto-cast", "none")
-    assert not command.target_in_flags
 
 
 LOG = """\

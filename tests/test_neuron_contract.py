@@ -17,12 +17,12 @@ from contract_cases import GRAPHS, MAPPED, differing, enter, look, make_host, sc
 from neuron_sdk import NeuronHost
 from one_neuron import neuron_alone
 
-from cachekit.actions.neuron_contract import Contract, neuron_contract
 from cachekit.cli import app, out
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import bench
 from cachekit.compilers.neuron.contract.lab import Lab
+from cachekit.verbs.neuron_contract import Contract, neuron_contract
 
 
 @dataclasses.dataclass

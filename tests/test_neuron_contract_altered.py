@@ -13,11 +13,11 @@ from contract_cases import GRAPHS, MAPPED, differing, enter, look, make_host, sc
 from neuron_sdk import NeuronHost
 from one_neuron import neuron_alone
 
-from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import cached, installed, troubles
 from cachekit.compilers.neuron.contract import lab as laboratory
 from cachekit.compilers.neuron.contract.lab import Lab
+from cachekit.verbs.neuron_contract import neuron_contract
 
 ALTER = """\
 from libneuronxla import neuron_cc_cache as cache, neuron_cc_wrapper as wrapper, logger

@@ -14,12 +14,12 @@ import pytest
 from contract_cases import differing, enter, look
 from neuron_sdk import NATIVE_PACKAGES, PACKAGES, NeuronHost, neuron_host
 
-from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import native
 from cachekit.compilers.neuron.contract.lab import Lab
 from cachekit.compilers.neuron.reads import Reads
+from cachekit.verbs.neuron_contract import neuron_contract
 
 BY_NAME = {one.name: one for one in native.CHECKS}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from neuron_machine import Machine as NeuronMachine
 
-from cachekit.actions.prepare import prepare
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.cores import allowed, of_run
@@ -20,6 +19,7 @@ from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import load_text
+from cachekit.verbs.prepare import prepare
 
 TEXT = """
 name: toy

@@ -6,11 +6,11 @@ from neuron_import_cases import WHOLE, added, cache, store  # noqa: F401 - fixtu
 from neuron_trees import COMPILER, OTHER, check, make, make_real, module_name, tree
 from standins import Watched, make_record, overwrite, publish
 
-from cachekit.actions.inspect import ls
-from cachekit.actions.neuron_export import export_cache
-from cachekit.actions.neuron_import import import_cache
 from cachekit.compilers.neuron import fit
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.verbs.inspect import ls
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache
 
 
 @pytest.fixture

@@ -19,15 +19,15 @@ WORDS = re.compile(r"NEURON_[A-Z]|--[a-z]|model\.|log-neuron|https?://|/opt/aws|
 # Names of tools and packages may stand in sentences for people; alone they are a fact.
 NAMES = re.compile(r"(?:optimum-)?neuron[a-z_-]*|libneuron[a-z]*|torch[_-]neuronx")
 ALLOWED = {
-    ("actions/command_line.py", "neuron_parallel_compile"),  # what users write before their own commands
-    ("actions/command_line.py", "torch_neuronx"),
+    ("verbs/command_line.py", "neuron_parallel_compile"),  # what users write before their own commands
+    ("verbs/command_line.py", "torch_neuronx"),
     ("compilers/neuron/presence.py", "neuronxcc"),  # a part of the facts, asked for at every start
     ("cli/zoo_text.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
     ("cli/zoo_text.py", "torch-neuronx"),
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),
-    ("actions/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
+    ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
     ("compilers/neuron/contract/installed.py", "neuron-monitor"),
@@ -93,6 +93,6 @@ def test_no_other_module_repeats_a_fact():
         for line, text in literals(path)
         for word in sorted(repeated(text))
         if (path.relative_to(PACKAGE).as_posix(), word) not in ALLOWED
-        and not (word in OWN and path.parent.name in {"cli", "page", "actions"})
+        and not (word in OWN and path.parent.name in {"cli", "page", "verbs"})
     ]
     assert leaks == []

@@ -11,9 +11,6 @@ from neuron_files import make_neff, pack_neff, tar_of
 from neuron_trees import COMPILER, make, make_real, module_name
 from standins import Watched
 
-from cachekit import zoo
-from cachekit.actions.neuron_export import export_cache
-from cachekit.actions.neuron_import import import_cache
 from cachekit.compilers.neuron import facts, fit
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.entries import scan
@@ -24,6 +21,9 @@ from cachekit.compilers.neuron.neff import read
 from cachekit.compilers.neuron.neff.watch_name import NameWatch
 from cachekit.compilers.port import Observed
 from cachekit.errors import CompileError, IntegrityError, UsageError
+from cachekit.recipe import zoo
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache
 
 OURS = "2.26.6360.0+6f180f47"
 

@@ -10,10 +10,10 @@ from contract_cases import enter, look
 from native_machine import NativeMachine
 from neuron_sdk import NATIVE_PACKAGES, neuron_host
 
-from cachekit.actions.neuron_contract import neuron_contract
 from cachekit.compilers.neuron.contract import asked, native
 from cachekit.compilers.neuron.contract.bench import Bench
 from cachekit.compilers.neuron.contract.lab import Lab
+from cachekit.verbs.neuron_contract import neuron_contract
 
 LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
 
@@ -38,7 +38,10 @@ def test_what_is_half_installed_is_explained(tmp_path, left):
     assert [one["said"] for one in found if one["check"] == "neuron-packages"] == [
         "torch-neuronx: half-installed, its metadata tells no version"
     ]
-    assert machine("plan", "tiny.yaml", "--set", "compiler.name=auto")["compiler"] == "inductor"
+    error = machine("plan", "tiny.yaml", "--set", "compiler.name=auto", code=1)["error"]
+    assert "this machine has Neuron devices" in error["message"]
+    assert error["cause"] == "torch-neuronx cannot be used"
+    assert machine("plan", "tiny.yaml", "--set", "compiler.name=inductor")["compiler"] == "inductor"
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from neuron_import_cases import WHOLE, added, cache, store  # noqa: F401 - fixtu
 from neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
 from standins import Watched, overwrite
 
-from cachekit.actions.inspect import ls, show
-from cachekit.actions.neuron_export import export_cache
-from cachekit.actions.neuron_import import import_cache, known_modules
 from cachekit.cli import app, out
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.errors import StoreError, UsageError
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache, known_modules
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -194,8 +194,8 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
 KILLED = """
 import sys
 from pathlib import Path
-from cachekit.actions.neuron_import import import_cache
-from cachekit.journal import Journal
+from cachekit.verbs.neuron_import import import_cache
+from cachekit.events import Journal
 from cachekit.store import Store
 
 calls = 0

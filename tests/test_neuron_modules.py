@@ -21,12 +21,12 @@ from neuron_trees import (
     tree,
 )
 
-from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import place
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.modules import check_module, restore
 from cachekit.errors import IntegrityError
-from cachekit.record import File, Module
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ import os, sys
 from pathlib import Path
 import msgspec
 from cachekit.compilers.neuron import modules
-from cachekit.record import Module
+from cachekit.store.record import Module
 
 module = msgspec.json.decode(sys.argv[1], type=Module)
 seen = 0

@@ -10,10 +10,10 @@ from neuron_trees import (
     tree,
 )
 
-from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import native
 from cachekit.errors import IntegrityError
-from cachekit.record import File, Module
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_native_modules_of_another_compiler_are_refused(tmp_path, workspace):
 
 @pytest.mark.feature("S7")
 def test_native_archives_with_something_else_are_refused(tmp_path, workspace):
-    from cachekit import archive
+    from cachekit.store import archive
 
     source = tmp_path / "source"
     grow(source)

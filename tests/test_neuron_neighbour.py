@@ -10,7 +10,7 @@ from neuron_cases import machine, name, place  # noqa: F401 - fixtures
 from neuron_machine import Machine
 from neuron_sdk import neuron_host
 
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 
 EVALUATION = ("--set", "training.per_device_eval_batch_size=16")

@@ -15,8 +15,8 @@ from standins import make_record, publish
 from cachekit.cli import app
 from cachekit.compilers.neuron import adapter, host, mounts
 from cachekit.errors import UsageError
-from cachekit.journal import Journal
-from cachekit.key import key_of
+from cachekit.events import Journal
+from cachekit.key.canonical import key_of
 from cachekit.recipe import load
 from cachekit.store import Store
 

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from cachekit import zoo
-from cachekit.actions.prepare import prepare
 from cachekit.cli import app
 from cachekit.compilers.neuron import adapter, facts, host, split
 from cachekit.errors import CompilerUnavailableError
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
+from cachekit.verbs.prepare import prepare
 
 # Name, cores that share a copy, attention.
 RECIPES = [

@@ -20,9 +20,8 @@ import pytest
 from neuron_machine import Machine
 from neuron_sdk import PACKAGES, neuron_host
 
-from cachekit import zoo
 from cachekit.compilers.neuron import facts
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
 from cachekit.training import neuron_trainer
 
 pytestmark = pytest.mark.xla

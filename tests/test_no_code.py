@@ -11,7 +11,7 @@ from msgspec import structs
 from standins import Watched, make_record
 
 from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.ingredients import Fingerprint
+from cachekit.recipe.ingredients import Fingerprint
 
 # What turns bytes into code or objects with code of their own; each import of it would show in the load path.
 BARRED = ("pickle", "_pickle", "cPickle", "dill", "cloudpickle", "shelve", "joblib", "torch")
@@ -23,9 +23,9 @@ for name in {barred!r}:
 
 import builtins, concurrent.futures.thread, marshal  # a restore loads some modules late
 from pathlib import Path
-from cachekit import archive
+from cachekit.store import archive
 from cachekit.compilers import archived
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.compilers.inductor.adapter import Inductor
 

@@ -11,9 +11,9 @@ from real_machine import RECIPE, Machine
 from standins import StandIn, Watched, compiles, memory_folder, recipe, tick
 from tier_processes import serve
 
-from cachekit.actions.plan import plan
-from cachekit.actions.warm import warm
 from cachekit.recipe.schema import Compiler, Parallel
+from cachekit.verbs.plan import plan
+from cachekit.verbs.warm import warm
 
 EDITS = 200
 

@@ -4,10 +4,10 @@ import pytest
 from cli_session import publish
 from standins import StandIn, Watched, recipe
 
-from cachekit.actions.plan import plan
-from cachekit.actions.plan_shared import with_shared
-from cachekit.actions.warm import warm
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.verbs.plan import plan
+from cachekit.verbs.plan_shared import with_shared
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["cli_session"]
 

@@ -14,21 +14,20 @@ from standins import make_record
 from standins import publish as publish_made
 from test_neuron_plan import outside
 
-from cachekit import zoo
-from cachekit.actions.prepare import prepare
-from cachekit.actions.push import push
-from cachekit.actions.session import Session
 from cachekit.cli import app
 from cachekit.cli.plan_text import dollars
 from cachekit.compilers.neuron import host
 from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.config import load as load_config
-from cachekit.journal import Journal
-from cachekit.recipe import load
+from cachekit.events import Journal
+from cachekit.recipe import load, zoo
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.remote import Remote
 from cachekit.store import Store
-from cachekit.tiers.chain import Chain
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.remote import Remote
+from cachekit.verbs.prepare import prepare
+from cachekit.verbs.push import push
+from cachekit.verbs.session import Session
 
 pytest_plugins = ["cli_session"]
 OLD, NEW, MACHINE = "neuron-2.31", "neuron-2.32", "trn1.2xlarge"

@@ -23,7 +23,7 @@ from peer_repo import (  # noqa: F401 - some are fixtures
 from standins import Watched
 
 from cachekit.errors import IntegrityError, RemoteError, UsageError
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
 
 
 @pytest.mark.feature("R3")

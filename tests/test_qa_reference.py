@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from cachekit import tiny, zoo
+from cachekit.recipe import tiny, zoo
 from cachekit.training.data import Split
 from cachekit.training.tasks import question_answering as task
 

@@ -8,9 +8,9 @@ import pytest
 from squad_questions import TASK, questions
 from task_jobs import Watched, job_of
 
-from cachekit import ingredients, rows
+from cachekit.data import rows
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import load_text
+from cachekit.recipe import ingredients, load_text
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 NONE = {"text": [], "answer_start": []}

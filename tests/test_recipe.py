@@ -7,8 +7,7 @@ import json
 import pytest
 from recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
-from cachekit import zoo
-from cachekit.recipe import Recipe, json_schema, tasks
+from cachekit.recipe import Recipe, json_schema, tasks, zoo
 from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.recipe.yamltext import parse

@@ -10,9 +10,9 @@ from cli_session import the_error
 from conftest import real_dir
 from importing_cases import made, whats
 
-from cachekit.actions.new_recipe import new_recipe
 from cachekit.errors import RecipeError
 from cachekit.recipe import load, load_text, tasks
+from cachekit.verbs.new_recipe import new_recipe
 
 pytest_plugins = ["cli_session"]
 GLUE = """\

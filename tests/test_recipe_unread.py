@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cachekit import tiny, zoo
-from cachekit.actions.prepare import prepare
 from cachekit.compilers import select
 from cachekit.errors import RecipeError
-from cachekit.recipe import load, load_text
+from cachekit.recipe import load, load_text, tiny, zoo
+from cachekit.verbs.prepare import prepare
 
 START = "name: toy\ntask: text-classification\nmodel: {id: bert-base-uncased}\n"
 HUB = "data: {id: someone/rows}\n"

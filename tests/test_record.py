@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_cases import HARD, TEXTS, VALUES, body, digest, document, record, refused
 
-from cachekit.key import key_of
-from cachekit.record import SCHEMA, File, Module, Provenance, decode, encode
+from cachekit.key.canonical import key_of
+from cachekit.store.record import SCHEMA, File, Module, Provenance, decode, encode
 
 GOLDEN = Path(__file__).parent / "vectors" / "record-v1.json"
 

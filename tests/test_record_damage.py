@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_cases import HARD, VALUES, body, digest, document, record, refused
 
-from cachekit.key import key_of
-from cachekit.record import SCHEMA, DamagedRecordError, File, Module, Provenance, decode, encode
+from cachekit.key.canonical import key_of
+from cachekit.store.record import SCHEMA, DamagedRecordError, File, Module, Provenance, decode, encode
 
 
 @pytest.fixture(scope="module")

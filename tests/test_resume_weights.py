@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-from cachekit import architecture, tiny, zoo
-from cachekit.ingredients import labels_of
-from cachekit.recipe import load
+from cachekit.recipe import architecture, load, tiny, zoo
+from cachekit.recipe.ingredients import labels_of
 from cachekit.training.job import Job
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own

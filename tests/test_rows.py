@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows_files import COLUMNS, put, read, refused  # noqa: F401 - fixtures
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError
 
 ROWS = [{"text": "fine", "label": "good"}, {"text": "not so", "label": "bad"}]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError
 
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_user import SECRETS, a_library
 
-from cachekit.actions import command_line
-from cachekit.actions.command_line import read, split_options
-from cachekit.actions.prepare_command import prepare_command, shown
 from cachekit.compilers.inductor import elf
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import UsageError
+from cachekit.verbs import command_line
+from cachekit.verbs.command_line import read, split_options
+from cachekit.verbs.prepare_command import prepare_command, shown
 
 # What is in the key
 

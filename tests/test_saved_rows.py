@@ -9,8 +9,9 @@ from cli_session import the_error
 from msgspec import structs
 from task_jobs import Watched, job_of
 
-from cachekit import ingredients, saved_rows
+from cachekit.data import saved_rows
 from cachekit.errors import DataError
+from cachekit.recipe import ingredients
 
 pytest_plugins = ["cli_session"]
 

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cachekit import zoo
 from cachekit.cli import yaml_fold
-from cachekit.recipe import yamltext
+from cachekit.recipe import yamltext, zoo
 
 pytest_plugins = ["cli_session"]
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit import config, secrecy
+from cachekit import config
 from cachekit.compilers.neuron import root
-from cachekit.tiers import chain
+from cachekit.remotes import chain
+from cachekit.text import has_secret, redact
 
 pytest_plugins = ["cli_session"]
 
@@ -65,18 +66,18 @@ def bare(text: str) -> bool:
 @pytest.mark.parametrize("address", SECRET)
 @pytest.mark.parametrize("policy", ["", ":rw"])
 def test_what_may_be_a_secret_is_hidden_and_the_rest_is_not(address, policy):
-    shown = secrecy.address(address + policy)
+    shown = redact(address + policy)
     assert bare(shown)
     assert "***" in shown
     assert shown.endswith(policy or shown[-1])
-    assert secrecy.has_secret(address)
+    assert has_secret(address)
     assert shown[:2] == address[:2] or TOKEN in address or address[0] == "b"
 
 
 @pytest.mark.parametrize("address", FINE)
 def test_an_address_without_one_is_shown_as_it_is(address):
-    assert secrecy.address(address) == address
-    assert not secrecy.has_secret(address)
+    assert redact(address) == address
+    assert not has_secret(address)
     assert [link.address for link in chain.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
 
 
@@ -84,13 +85,13 @@ def test_an_address_without_one_is_shown_as_it_is(address):
 def test_several_with_commas_are_hidden_each(addresses, policy):
     """As a chain is written."""
     words = [f"{address}:{policy}" if policy else address for address in addresses]
-    assert secrecy.address(",".join(words)) == ",".join(map(secrecy.address, words))
+    assert redact(",".join(words)) == ",".join(map(redact, words))
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
 def test_whatever_it_is_hiding_twice_is_hiding_once(text):
-    once = secrecy.address(text)
-    assert secrecy.address(once) == once
+    once = redact(text)
+    assert redact(once) == once
 
 
 @pytest.mark.parametrize("address", SECRET)

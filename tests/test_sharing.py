@@ -6,10 +6,10 @@ from standins import StandIn, Watched, compiles, expected, find, make_record, pu
 from tier_processes import serve
 from watched_tiers import Counted
 
-from cachekit.actions.plan import plan
-from cachekit.actions.push import push
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
+from cachekit.verbs.plan import plan
+from cachekit.verbs.push import push
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 # One warms, the others find
 
@@ -126,7 +126,7 @@ def test_only_what_is_missing_is_fetched(member, tmp_path):
     first = make_record(1, ("a", "b"), size=9000)
     push(ann.session, [first[0]], ann.session.chain.writable)
     found = bob.session.chain.find(first[0].directory, first[0].model_type, first[0].key)
-    from cachekit.actions.pull import pull
+    from cachekit.verbs.pull import pull
 
     done = pull(bob.session, found)
     assert (done.files, done.size, done.present) == (1, 9000, 9000)
@@ -140,7 +140,7 @@ def test_tiny_files_come_with_the_record(member):
     push(ann.session, [made[0]], ann.session.chain.writable)
     tier = Counted(bob.session.chain.readable[0].tier)
     bob.session.chain.readable[0].tier = tier
-    from cachekit.actions.pull import pull
+    from cachekit.verbs.pull import pull
 
     pull(bob.session, bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
     assert "chunks" not in tier.calls

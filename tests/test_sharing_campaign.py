@@ -11,8 +11,8 @@ from sharing_worker import entry, pull_entries, push_entries, serving, told_by, 
 from standins import StandIn, Watched, compiles, module_files, until
 from tier_processes import KINDS, ending, started
 
-from cachekit.tiers import layout
-from cachekit.tiers.card import COLUMNS
+from cachekit.remotes import layout
+from cachekit.remotes.card import COLUMNS
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 # On the other tiers each process is a fresh one, with a client to load: that takes its time.

@@ -10,14 +10,14 @@ import pytest
 from sharing_worker import serving
 from standins import Watched, memory_folder, module_files
 
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.archive import UnsafeArchiveError
 from cachekit.errors import IntegrityError
-from cachekit.key import canonical_json
-from cachekit.tiers import layout
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import Document, Entry
+from cachekit.key.canonical import canonical_json
+from cachekit.remotes import layout
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Document, Entry
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 EVIL_NAMES = [
     "../evil", "../../../../evil", "/tmp/evil", "a/../../evil", ".", "..", "", "a//b", "a\0b", "MODULE_x/..", "~/evil",

@@ -17,8 +17,8 @@ from sharing_worker import entry, note, pull_entries, push_entries, serving, tol
 from standins import RECIPE_YAML, TESTS, Watched, ended, leftovers_of, until
 from tier_processes import KINDS, ending, started
 
-from cachekit.actions.obtain import obtain
-from cachekit.tiers import document
+from cachekit.remotes import document
+from cachekit.verbs.obtain import obtain
 
 # In a process of their own (`make test-slow`): see test_sharing_campaign.
 pytestmark = pytest.mark.slow

@@ -12,16 +12,16 @@ from standins import StandIn, Watched, compiles, expected, find, make_record, pu
 from tier_processes import serve
 from watched_tiers import Broken, Counted
 
-from cachekit.actions.obtain import obtain
-from cachekit.actions.pull_recipes import pull_recipe
-from cachekit.actions.push import push
-from cachekit.actions.push_records import chosen
-from cachekit.actions.warm import warm
 from cachekit.errors import AuthError
-from cachekit.record import encode
-from cachekit.tiers import card, document, layout
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import Change, Write
+from cachekit.remotes import card, document, layout
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Change, Write
+from cachekit.store.record import encode
+from cachekit.verbs.obtain import obtain
+from cachekit.verbs.pull_recipes import pull_recipe
+from cachekit.verbs.push import push
+from cachekit.verbs.push_records import chosen
+from cachekit.verbs.warm import warm
 
 # Nothing wrong is believed
 
@@ -112,7 +112,7 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
 
 def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
     for module in ("draft", "remote"):
-        monkeypatch.setattr(f"cachekit.tiers.{module}.RECORD_LIMIT", 20_000)
+        monkeypatch.setattr(f"cachekit.remotes.{module}.RECORD_LIMIT", 20_000)
     tier, made = make(), make_record()
     tier.commit(Change("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), tier.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
@@ -165,7 +165,7 @@ def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     made = make_record()
     body = json.loads(encode(made[0]))["record"] | {"schema": 2}
-    from cachekit.key import canonical_json
+    from cachekit.key.canonical import canonical_json
 
     raw = json.dumps({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}).encode()
     tier, path = make(), layout.path_of(made[0])

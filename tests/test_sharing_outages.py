@@ -10,16 +10,16 @@ from standins import Watched, expected, find, make_record, publish, recipe, serv
 from tier_processes import serve
 from watched_tiers import Broken, Busy, Counted, Long
 
-from cachekit.actions.plan import plan
-from cachekit.actions.pull import pull
-from cachekit.actions.push import push
-from cachekit.actions.push_records import chosen
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.errors import ConflictError, MissError
+from cachekit.remotes import layout
+from cachekit.remotes.folder import FolderTier
 from cachekit.store.scratch import hold
-from cachekit.tiers import layout
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull
+from cachekit.verbs.push import push
+from cachekit.verbs.push_records import chosen
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 
 @pytest.mark.feature("R4")
@@ -178,9 +178,9 @@ def test_require_warm_fails_where_the_cache_has_it_not(member):
 
 
 def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeypatch):
-    from cachekit.actions.pull import pull
+    from cachekit.verbs.pull import pull
 
-    monkeypatch.setattr("cachekit.actions.push.INLINE", 7000)
+    monkeypatch.setattr("cachekit.verbs.push.INLINE", 7000)
     with serve("folder", tmp_path / "server") as opened:
         ann = Watched(tmp_path / "ann", shared=[(opened(), "rw")])
         made = make_record(1, [f"a{number}" for number in range(10)], size=3000)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 from standins import StandIn, Watched, compiles, make_record, memory_folder, module_files, overwrite, recipe, runs, tree
 
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.compilers import Unwatched
 from cachekit.errors import CompileError, DataError
-from cachekit.record import Help, decode, encode
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.record import Help, decode, encode
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -302,7 +302,7 @@ def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
 
 
 def test_a_shared_neighbour_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
-    monkeypatch.setattr("cachekit.actions.push.TINY", 0)
+    monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     record = warm(ann.session, ann.prepare(recipe())).record
     (tmp_path / "team" / record.modules[0].name / "model.code").unlink()

@@ -11,15 +11,15 @@ from hand_count import by_hand, lines
 from report_store import Written, train, warm
 from standins import PATIENCE, Watched, recipe
 
-from cachekit import zoo
-from cachekit.actions.price import Price, machine, read
-from cachekit.actions.stats import Figures, schema, since_day, stats
-from cachekit.actions.train import train as train_action
-from cachekit.actions.warm import warm as warm_action
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
-from cachekit.journal import Journal
+from cachekit.events import Journal
+from cachekit.recipe import zoo
+from cachekit.remotes.folder import FolderTier
 from cachekit.store.layout import Layout
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.price import Price, machine, read
+from cachekit.verbs.stats import Figures, schema, since_day, stats
+from cachekit.verbs.train import train as train_action
+from cachekit.verbs.warm import warm as warm_action
 
 pytest_plugins = ["cli_session"]
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -100,10 +100,10 @@ def test_parts_add_up_to_the_whole(tmp_path):
         train(tmp_path, name, 1_790_040_000 + number * 90_000, tier="hf://team/cache")
     found = stats(Layout(tmp_path), price=Price(36.0, "USD", "", "me"))
     whole = figures(found.total)
-    for parts in (found.recipes, found.days):
+    for parts in (found.recipes, found.periods):
         for name in set(whole) - {"bypasses"}:
             assert sum(getattr(part.figures, name) for part in parts) == pytest.approx(whole[name]), name
-    assert [part.name for part in found.days] == sorted(part.name for part in found.days)
+    assert [part.name for part in found.periods] == sorted(part.name for part in found.periods)
     assert {part.name: part.figures.hits for part in found.recipes} == {"bert": 2, "vit": 1}
 
 
@@ -161,7 +161,7 @@ def test_an_empty_store_has_no_figures_and_stays_empty(tmp_path, command):
     home = tmp_path / "none"
     document = json.loads(command("stats", "--home", str(home), "-f", "json").out)
     jsonschema.validate(document, schema())
-    assert (document["total"]["runs"], document["last_run"], document["days"]) == (0, None, [])
+    assert (document["total"]["runs"], document["last_run"], document["periods"]) == (0, None, [])
     assert "next: cachekit warm RECIPE" in command("stats", "--home", str(home)).out
     assert not home.exists()
 
@@ -203,7 +203,7 @@ def test_a_clock_that_goes_back_changes_no_figure(tmp_path):
     run.tell(-90_000, "warm.end", recipe="bert", key="k", compiled=0, graphs=2, compile_seconds=60, seconds=1)
     run.end(-90_000)
     found = stats(Layout(tmp_path))
-    assert (found.total.saved_seconds, [part.name for part in found.days]) == (59, ["2026-09-21"])
+    assert (found.total.saved_seconds, [part.name for part in found.periods]) == (59, ["2026-09-21"])
 
 
 def test_hostile_names_stay_words(tmp_path, command):

@@ -8,8 +8,8 @@ from hand_count import by_hand, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.actions.counting import COUNTS, count
-from cachekit.actions.stats import Figures, figures
+from cachekit.verbs.counting import COUNTS, count
+from cachekit.verbs.stats import Figures, figures
 
 NAMES = [*COUNTS, "worker.phase", "unheard.of", "plan.b", ""]
 KEYS = ["a" * 64, "b" * 64, ""]

@@ -14,15 +14,15 @@ import pytest
 from report_store import NOW, Written, train, warm
 from standins import side_by_side
 
-from cachekit.actions import history as module
-from cachekit.actions.history import folder, history, retire
-from cachekit.actions.stats import stats
-from cachekit.actions.timeline import timeline
-from cachekit.actions.why_run import why_run
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
+from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.layout import Layout
+from cachekit.verbs import history as module
+from cachekit.verbs.history import folder, history, retire
+from cachekit.verbs.stats import stats
+from cachekit.verbs.trace import trace
+from cachekit.verbs.why_run import why_run
 
 DAYS = 30
 
@@ -52,7 +52,7 @@ def said(layout):
     """What `stats` answers, but for the rounding of sums that are made in another order."""
     document = stats(layout).as_dict()
     parts = {"total": document["total"]} | {
-        f"{kind} {part['name']}": part["figures"] for kind in ("recipes", "tiers", "days") for part in document[kind]
+        f"{kind} {part['name']}": part["figures"] for kind in ("recipes", "tiers", "periods") for part in document[kind]
     }
     return {
         name: {figure: round(value, 1) if isinstance(value, float) else value for figure, value in found.items()}
@@ -98,7 +98,7 @@ def test_a_pipe_in_a_journals_place_is_told_and_not_waited_for(layout):
     os.mkfifo(pipe)
     assert said(layout) == expected
     assert any("99999999T" in problem and "ordinary" in problem for problem in stats(layout).problems)
-    assert timeline(layout).lanes
+    assert trace(layout, "last")["traceEvents"]
     with pytest.raises(UnknownNameError):  # these runs are none of those that `why` explains
         why_run(Store(layout.root, Journal(None, "test")))
 
@@ -164,7 +164,7 @@ def test_kills_at_any_moment_lose_nothing(layout):
     """Processes that remove journals, a few days more each time, are killed at random moments."""
     expected, rnd = said(layout), random.Random(1)
     script = (
-        "import pathlib, sys\nfrom cachekit.actions.history import retire\nfrom cachekit.store.layout import Layout\n"
+        "import pathlib, sys\nfrom cachekit.verbs.history import retire\nfrom cachekit.store.layout import Layout\n"
         "print('go', flush=True)\n"
         "for days in range(100, -1, -2): retire(Layout(pathlib.Path(sys.argv[1])), days, float(sys.argv[2]))\n"
     )

@@ -9,9 +9,9 @@ import pytest
 from cli_session import the_error
 from report_store import train, warm
 
-from cachekit.actions.history import retire
-from cachekit.actions.stats import stats, week_of
 from cachekit.store.layout import Layout
+from cachekit.verbs.history import retire
+from cachekit.verbs.stats import stats, week_of
 
 pytest_plugins = ["cli_session"]
 
@@ -35,15 +35,15 @@ def filled(tmp_path):
 
 
 @pytest.mark.feature("D2")
-@pytest.mark.parametrize(("period", "form"), [("weeks", "%G-W%V"), ("months", "%Y-%m")])
-def test_periods_are_the_sums_of_their_days(filled, period, form):
-    document = stats(filled).as_dict()
+@pytest.mark.parametrize(("by", "form"), [("week", "%G-W%V"), ("month", "%Y-%m")])
+def test_periods_are_the_sums_of_their_days(filled, by, form):
+    document = stats(filled, by=by).as_dict()
     sums = {}
-    for part in document["days"]:
+    for part in stats(filled).as_dict()["periods"]:
         name = time.strftime(form, time.strptime(part["name"], "%Y-%m-%d"))
         runs, saved = sums.get(name, (0, 0.0))
         sums[name] = (runs + part["figures"]["runs"], saved + part["figures"]["saved_seconds"])
-    found = {part["name"]: (part["figures"]["runs"], part["figures"]["saved_seconds"]) for part in document[period]}
+    found = {part["name"]: (part["figures"]["runs"], part["figures"]["saved_seconds"]) for part in document["periods"]}
     assert {name: runs for name, (runs, _) in found.items()} == {name: runs for name, (runs, _) in sums.items()}
     assert [saved for _, saved in found.values()] == pytest.approx([sums[name][1] for name in found])
     assert list(found) == sorted(found)
@@ -65,8 +65,8 @@ def test_people_get_the_table_that_they_ask_for(filled, command):
         start = next(number for number, line in enumerate(lines) if line.startswith(f"{heading} "))
         assert [line for line in lines[start:] if line.startswith(f"{row} ")]
     assert command("stats", "--home", home).out == command("stats", "--home", home, "--by", "day").out
-    months = json.loads(command("stats", "--home", home, "--format", "json").out)["months"]
-    assert [part["name"] for part in months] == ["2026-11", "2026-12", "2027-01"]
+    months = json.loads(command("stats", "--home", home, "--by", "month", "--format", "json").out)
+    assert (months["by"], [part["name"] for part in months["periods"]]) == ("month", ["2026-11", "2026-12", "2027-01"])
 
 
 def test_another_period_is_a_usage_error(command, home):

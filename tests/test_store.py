@@ -26,8 +26,8 @@ from store_cases import home, store, watched  # noqa: F401 - fixtures
 
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.errors import IntegrityError
-from cachekit.ingredients import Fingerprint
-from cachekit.record import Module, decode, encode
+from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.record import Module, decode, encode
 
 # Publish and find
 

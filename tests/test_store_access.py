@@ -8,13 +8,13 @@ from doctor_cases import another_user, public  # noqa: F401 - a fixture
 from standins import Watched, compiles, make_record
 from standins import publish as publish_made
 
-from cachekit.actions.warm import warm
 from cachekit.errors import StoreError
 from cachekit.store import gate
+from cachekit.verbs.warm import warm
 
 pytest_plugins = ["cli_session"]
 
-VERBS = ["ls", "plan tiny.yaml", "warm tiny.yaml", "stats", "verify --quick", "gc --max-size 0", "pin --list", "report"]
+VERBS = ["ls", "plan tiny.yaml", "warm tiny.yaml", "stats", "verify --quick", "gc --max-size 0", "pin --list"]
 
 
 @pytest.fixture

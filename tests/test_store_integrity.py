@@ -12,11 +12,11 @@ import xxhash
 from standins import Watched, expected, find, make_record, overwrite, publish, served
 from store_cases import home, store, watched  # noqa: F401 - fixtures
 
-from cachekit.actions.verify import verify
 from cachekit.errors import IntegrityError
-from cachekit.key import canonical_json
-from cachekit.record import encode
+from cachekit.key.canonical import canonical_json
+from cachekit.store.record import encode
 from cachekit.store.verify import Verifier
+from cachekit.verbs.verify import verify
 
 
 def record_path(store, record):

@@ -11,8 +11,8 @@ from language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_mac
 from real_machine import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-from cachekit import architecture, ingredients
 from cachekit.errors import DataError, RecipeError
+from cachekit.recipe import architecture, ingredients
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 DECODERS = sorted(set(CONFIGS) - {"bert"})

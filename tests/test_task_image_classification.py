@@ -12,8 +12,8 @@ from real_machine import Machine
 from test_training_model import job as toy
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-from cachekit import ingredients
 from cachekit.errors import DataError, RecipeError
+from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
 from cachekit.recipe.schema import Model as ModelPart
 
@@ -298,8 +298,8 @@ def test_checkpointing_that_a_model_does_not_have_is_refused(tmp_path, kind):
 
 @pytest.mark.feature("K1")
 def test_the_size_is_in_the_key_and_the_images_are_not(tmp_path):
-    from cachekit.actions.prepare import prepare
     from cachekit.compilers import select
+    from cachekit.verbs.prepare import prepare
 
     def hard(data, kind="resnet", **training):
         recipe = image_job(tmp_path, data, kind).recipe

@@ -8,8 +8,8 @@ from language_models import WORDS, dumped, graphs, job, notes, ready, tiny_machi
 from real_machine import Machine, assert_compiled_nothing
 from test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-from cachekit import ingredients
 from cachekit.errors import DataError, RecipeError
+from cachekit.recipe import ingredients
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 NUMBER = {word: 5 + number for number, word in enumerate(WORDS)}

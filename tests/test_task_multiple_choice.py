@@ -11,9 +11,8 @@ from real_machine import Machine
 from task_jobs import Watched, job_of, write
 from test_training_model import minilm
 
-from cachekit import ingredients
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import load_text
+from cachekit.recipe import ingredients, load_text
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 TASK = "multiple-choice"

@@ -228,9 +228,9 @@ def test_tokenizers_that_cannot_serve_are_refused(tmp_path):
 
 @pytest.mark.parametrize("field", ["max_seq_length", "max_target_length"])
 def test_lengths_beyond_the_models_positions_are_refused_before_anything_is_loaded(tmp_path, field):
-    from cachekit import architecture
-    from cachekit.actions.prepare import prepare
     from cachekit.compilers import select
+    from cachekit.recipe import architecture
+    from cachekit.verbs.prepare import prepare
 
     job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)), "bart", **{field: 65})
     assert architecture.resolve(job.recipe).model_type == "bart"

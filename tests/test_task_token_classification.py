@@ -9,8 +9,8 @@ from real_machine import Machine
 from task_jobs import Watched, job_of, write
 from test_training_model import minilm
 
-from cachekit import ingredients
 from cachekit.errors import DataError, RecipeError
+from cachekit.recipe import ingredients
 from cachekit.training.tasks.port import FILLER
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own

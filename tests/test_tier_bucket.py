@@ -16,8 +16,8 @@ from hubserver import HubServer
 from tier_makers.bucket import BUCKET, bucket_hub, make_tier
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
-from cachekit.tiers.bucket import BucketTier
-from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, Limits, UncertainError, Upload, Write
+from cachekit.remotes.bucket import BucketTier
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, Limits, UncertainError, Upload, Write
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
@@ -301,8 +301,8 @@ def test_a_broken_store_behind_the_hub_is_given_up_and_the_process_ends(hub, tmp
     code = f"""
 import hashlib
 from cachekit.errors import RemoteError
-from cachekit.tiers.bucket import BucketTier
-from cachekit.tiers.port import Limits, Upload
+from cachekit.remotes.bucket import BucketTier
+from cachekit.remotes.port import Limits, Upload
 tier = BucketTier("hf://buckets/{BUCKET}", limits=Limits(1, 1, 1), endpoint={hub.endpoint!r}, token={hub.token!r})
 try:
     tier.upload([Upload("a", 3, hashlib.sha256(b"abc").hexdigest(), b"abc")], "", print)

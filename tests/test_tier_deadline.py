@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.errors import RemoteError
-from cachekit.tiers.deadline import Progress, bounded, parallel, streamed
+from cachekit.remotes.deadline import Progress, bounded, parallel, streamed
 
 NEVER = threading.Event()
 
@@ -116,7 +116,7 @@ def test_a_process_ends_whatever_is_still_under_way():
     code = """
 import threading, sys
 from cachekit.errors import RemoteError
-from cachekit.tiers.deadline import bounded, streamed
+from cachekit.remotes.deadline import bounded, streamed
 for call in (lambda: bounded(threading.Event().wait, 0.05, "look"),
              lambda: list(streamed(lambda: iter(threading.Event().wait, None), 0.05, "read"))):
     try:

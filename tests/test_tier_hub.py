@@ -28,8 +28,8 @@ from hub_tier import (  # noqa: F401 - fixtures
 from tier_makers.hub import LIMITS
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.tiers.hub import HubTier, reading
-from cachekit.tiers.port import ABSENT, Change, ConflictError, Tier, Write
+from cachekit.remotes.hub import HubTier, reading
+from cachekit.remotes.port import ABSENT, Change, ConflictError, Tier, Write
 
 
 def test_it_is_a_tier(tier, repo):
@@ -314,7 +314,7 @@ def run_python(code, hub, tmp_path, **environment):
 def test_the_environment_is_honoured_and_the_client_is_imported_late(hub, repo, tmp_path):
     code = f"""
         import sys
-        from cachekit.tiers.hub import HubTier, reading
+        from cachekit.remotes.hub import HubTier, reading
         tier = HubTier({repo.name!r})
         assert not [name for name in sys.modules if name.startswith(("huggingface_hub", "httpx", "requests"))]
         print(tier.revision())
@@ -333,8 +333,8 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     code = f"""
         import hashlib, os
         from cachekit.errors import AuthError, RemoteError
-        from cachekit.tiers.hub import HubTier, reading
-        from cachekit.tiers.port import Limits, Upload
+        from cachekit.remotes.hub import HubTier, reading
+        from cachekit.remotes.port import Limits, Upload
         data = os.urandom(200_000)
         try:
             HubTier({repo.name!r}, limits=Limits(2, 2, 1)).upload(

@@ -24,8 +24,8 @@ from hub_tier import (  # noqa: F401 - fixtures
 from tier_makers.hub import LIMITS
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
-from cachekit.tiers.hub import HubTier, create, look
-from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from cachekit.remotes.hub import HubTier, create, look
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
 
 # What goes wrong
 

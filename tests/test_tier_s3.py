@@ -11,8 +11,8 @@ from s3_server import refusal
 from s3_tier import QUIET, SHORT, name, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
 from cachekit.errors import IntegrityError, RemoteError
-from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
-from cachekit.tiers.s3.tier import REMOVED, SINGLE, S3Tier
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from cachekit.remotes.s3.tier import REMOVED, SINGLE, S3Tier
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"

@@ -13,8 +13,8 @@ from s3_server import KEY, SECRET, refusal
 from s3_tier import QUIET, SHORT, name, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.tiers.port import BusyError, Change, Limits, UncertainError, Write
-from cachekit.tiers.s3.tier import S3Tier
+from cachekit.remotes.port import BusyError, Change, Limits, UncertainError, Write
+from cachekit.remotes.s3.tier import S3Tier
 
 
 def shown(error: CachekitError) -> str:
@@ -71,8 +71,8 @@ def test_a_process_that_waits_for_a_dead_server_ends(server, name):
         hole.listen(8)
         code = f"""
 from cachekit.errors import RemoteError
-from cachekit.tiers.port import Limits
-from cachekit.tiers.s3 import S3Tier
+from cachekit.remotes.port import Limits
+from cachekit.remotes.s3 import S3Tier
 tier = S3Tier({name!r}, limits=Limits(0.2, 0.2, 0.2), endpoint="http://127.0.0.1:{hole.getsockname()[1]}")
 try:
     list(tier.chunks("a", ""))

@@ -10,8 +10,8 @@ import pytest
 from tier_makers.seaweedfs import serve
 
 from cachekit.errors import AuthError, CachekitError
-from cachekit.tiers.port import ABSENT, Change, ConflictError, Upload, Write
-from cachekit.tiers.s3.tier import SINGLE, S3Tier
+from cachekit.remotes.port import ABSENT, Change, ConflictError, Upload, Write
+from cachekit.remotes.s3.tier import SINGLE, S3Tier
 
 pytestmark = pytest.mark.slow
 WRITERS, ROUNDS = 16, 20

@@ -21,7 +21,7 @@ from tier_processes import (
 )
 
 from cachekit.errors import CachekitError
-from cachekit.tiers.port import ABSENT, Change, ConflictError, TooLargeError, Write
+from cachekit.remotes.port import ABSENT, Change, ConflictError, TooLargeError, Write
 
 # Names that are legal, and that some layer could take for something else.
 NAMES = [

@@ -18,8 +18,8 @@ from folder_session import listed, own, read
 from tier_processes import count, ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
 
 from cachekit.errors import CachekitError, RemoteError, UsageError
-from cachekit.tiers.folder import FolderTier, turn
-from cachekit.tiers.port import ABSENT, BusyError, ConflictError, Limits, TooLargeError, UncertainError
+from cachekit.remotes.folder import FolderTier, turn
+from cachekit.remotes.port import ABSENT, BusyError, ConflictError, Limits, TooLargeError, UncertainError
 
 OLD = time.time() - 2 * 3600
 
@@ -198,7 +198,7 @@ class TestWriters:
     def test_a_writer_that_slept_before_it_decided(self, shared, monkeypatch, steps):
         """Its number has become free again meanwhile, and yet it must not believe that it won."""
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.tiers.folder.tier.turn", nobody_waits)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         write(slow, "x.json", b"0", ABSENT)
         token = read(slow, "x.json").token
         real = os.link
@@ -220,7 +220,7 @@ class TestWriters:
     @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
     def test_a_writer_that_slept_after_it_decided(self, shared, monkeypatch, steps):
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.tiers.folder.tier.turn", nobody_waits)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         write(slow, "x.json", b"0", ABSENT)
         token = read(slow, "x.json").token
         real = os.link
@@ -243,7 +243,7 @@ class TestWriters:
     @pytest.mark.parametrize("last", [b"fast", None])
     def test_a_writer_that_slept_before_it_made_the_copy(self, shared, monkeypatch, last):
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.tiers.folder.tier.turn", nobody_waits)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         real = os.rename
 
         def sleep_first(source, target, **kwargs):
@@ -288,7 +288,7 @@ class TestWriters:
 
     @pytest.mark.parametrize("data", [b"from another machine", b"[" * 1024, b'{"host": 1}', b"[]", b'{"pid": "x"}'])
     def test_a_lock_that_another_machine_left(self, tier, shared, monkeypatch, data):
-        monkeypatch.setattr("cachekit.tiers.folder.turn.DEAD", 0.2)
+        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", 0.2)
         (shared / ".cachekit-lock").write_bytes(data)
         write(tier, "x.json", b"x", ABSENT)
         assert not (shared / ".cachekit-lock").exists()
@@ -297,7 +297,7 @@ class TestWriters:
     @pytest.mark.parametrize("buried", [True, False])
     def test_a_lock_that_a_killed_process_left(self, tier, shared, monkeypatch, buried):
         """Known to be dead on its own host: nobody waits for it, which this test would do for ever."""
-        monkeypatch.setattr("cachekit.tiers.folder.turn.DEAD", float("inf"))
+        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", float("inf"))
         child = os.fork()
         if child == 0:
             (shared / ".cachekit-lock").write_bytes(
@@ -361,9 +361,9 @@ def nobody_waits(root, seconds):
 
 
 def count_without_turns(make, path, times):
-    import cachekit.tiers.folder.tier
+    import cachekit.remotes.folder.tier
 
-    cachekit.tiers.folder.turn = nobody_waits
+    cachekit.remotes.folder.turn = nobody_waits
     count(make, path, times)
 
 

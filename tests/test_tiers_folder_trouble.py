@@ -15,8 +15,8 @@ from folder_session import listed, own, read
 from tier_processes import put, title, upload, write
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import ABSENT, Change, Limits, UncertainError, Write
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import ABSENT, Change, Limits, UncertainError, Write
 
 pytest_plugins = ["folder_session"]
 
@@ -54,7 +54,7 @@ class TestTrouble:
         write(tier, "x.json", b"x", ABSENT)
         code = """
 import os, sys
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
 from tier_processes import put, write
 from cachekit.errors import AuthError
 from pathlib import Path
@@ -104,7 +104,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
-            patch.setattr("cachekit.tiers.folder.confined.os.write", fail)
+            patch.setattr("cachekit.remotes.folder.confined.os.write", fail)
             for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"y" * 100, token)):
                 with pytest.raises((RemoteError, AuthError)) as caught:
                     attempt()
@@ -123,7 +123,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             if target != ".cachekit-lock":
                 raise OSError(errno.EIO, "lost")
 
-        monkeypatch.setattr("cachekit.tiers.folder.confined.os.link", lose)
+        monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", lose)
         with pytest.raises(UncertainError):
             write(tier, "x.json", b"x", ABSENT)
         assert read(tier, "x.json").data == b"x"
@@ -135,7 +135,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             real(source, target, **kwargs)
             real(source, target, **kwargs)
 
-        monkeypatch.setattr("cachekit.tiers.folder.confined.os.link", twice)
+        monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", twice)
         write(tier, "x.json", b"x", ABSENT)
         put(tier, {"a": b"a"})
         assert listed(tier) == ["a", "x.json"]
@@ -249,8 +249,8 @@ class TestDeadMounts:
         code = """
 import os, sys, threading
 from pathlib import Path
-from cachekit.tiers.folder import FolderTier
-from cachekit.tiers.port import Limits
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Limits
 from cachekit.errors import RemoteError
 os.open = lambda *args, **kwargs: threading.Event().wait()
 try:

@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 from zoo_user import one_fleet, one_user  # noqa: F401 - fixtures
 
-from cachekit import architecture, tiny, zoo
 from cachekit.errors import RecipeError
-from cachekit.ingredients import check_data, labels_of
-from cachekit.recipe import load, tasks
+from cachekit.recipe import architecture, load, tasks, tiny, zoo
+from cachekit.recipe.ingredients import check_data, labels_of
 
 RECIPES = sorted(zoo.recipes())
 FIRST_OF_TASK: dict[str, str] = {}

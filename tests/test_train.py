@@ -9,10 +9,10 @@ from action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - 
 from msgspec import structs
 from standins import StandIn, Watched, compiles, leftovers_of, module_files, runs, side_by_side
 
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.errors import MissError, TrainingError
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 
 @pytest.mark.feature("F1")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit.architecture import IRRELEVANT
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
+from cachekit.recipe.architecture import IRRELEVANT
 from cachekit.recipe.schema import Data
 from cachekit.recipe.schema import Model as ModelPart
 from cachekit.training.job import Job

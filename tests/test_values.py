@@ -42,7 +42,6 @@ def results(tmp_path):
     yield cachekit.import_bundle("tiny.tar")
     yield cachekit.lock("tiny.yaml")
     yield cachekit.check_lock()
-    yield cachekit.report()
     yield cachekit.doctor()
     yield cachekit.neuron_contract(quick=True)
     yield cachekit.verify()

@@ -5,9 +5,9 @@ import json
 import pytest
 from cli_session import provenance, publish_record, the_error
 
-from cachekit import lockfile
-from cachekit.key import key_of
-from cachekit.record import Record
+from cachekit.key.canonical import key_of
+from cachekit.store import lock_file
+from cachekit.store.record import Record
 
 pytest_plugins = ["cli_session"]
 
@@ -59,7 +59,7 @@ def test_what_plan_means_is_what_the_others_mean(command, machine, shared, words
 def test_a_lock_file_names_the_machine_that_a_target_meant(command, machine, home, work):
     put(command, home, "tiny.yaml", *TRN1)
     command("lock", "tiny.yaml", *TRN1)
-    (entry,) = lockfile.read(work / "cachekit.lock")
+    (entry,) = lock_file.read(work / "cachekit.lock")
     assert (entry.toolchain, entry.instance, entry.tiny) == ("neuron-2.31", "trn1.2xlarge", False)
     before = (work / "cachekit.lock").read_bytes()
     command("lock")
@@ -71,7 +71,7 @@ def test_in_small_and_whole_stand_beside_each_other(command, machine, home, work
     assert whole.key != small.key
     command("lock", "tiny.yaml")
     assert "tiny.yaml --tiny: 1 module" in command("lock", "tiny.yaml", "--tiny").out
-    assert {entry.record.key for entry in lockfile.read(work / "cachekit.lock")} == {whole.key, small.key}
+    assert {entry.record.key for entry in lock_file.read(work / "cachekit.lock")} == {whole.key, small.key}
     (work / "tiny.yaml").write_text((work / "tiny.yaml").read_text() + "  learning_rate: 1.0e-4\n  optim: sgd\n")
     answer = command("lock", "--check", "tiny.yaml", code=3)
     assert "tiny.yaml --tiny: changed" in answer.out

@@ -10,11 +10,11 @@ from neuron_files import make_neff
 from standins import Watched, expected, find, make_record, overwrite, publish, served
 from verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
 
-from cachekit.actions.repair import repair
-from cachekit.actions.verify import failure, verify
-from cachekit.key import key_of
-from cachekit.record import File, Module, encode
+from cachekit.key.canonical import key_of
 from cachekit.store.layout import Layout
+from cachekit.store.record import File, Module, encode
+from cachekit.verbs.repair import repair
+from cachekit.verbs.verify import failure, verify
 
 COMPILER = "neuronxcc-2.16.372.0+4a9b2326"
 

@@ -7,9 +7,9 @@ import pytest
 from standins import Watched, expected, find, make_record, overwrite, publish, served
 from verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
 
-from cachekit.actions.repair import repair
-from cachekit.actions.verify import failure, verify
-from cachekit.record import encode
+from cachekit.store.record import encode
+from cachekit.verbs.repair import repair
+from cachekit.verbs.verify import failure, verify
 
 # Records
 

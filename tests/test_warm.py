@@ -9,11 +9,11 @@ import pytest
 from action_cases import home, log, output, warmed  # noqa: F401 - fixtures
 from standins import RECIPE_YAML, TESTS, StandIn, Watched, compiles, leftovers_of, module_files, recipe, runs, tree
 
-from cachekit.actions.plan import plan
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
 from cachekit.errors import CompileError, MissError, StoreError, TrainingError
-from cachekit.journal import Journal, read
+from cachekit.events import Journal, read
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 
 @pytest.mark.feature("F1")

@@ -13,13 +13,13 @@ from test_cli import steady
 from test_neighbours import fill, made_from, others
 from watched_tiers import Broken, Counted
 
-from cachekit.actions.why import why
 from cachekit.cli import why_text
-from cachekit.journal import Journal
+from cachekit.events import Journal
+from cachekit.remotes import document
+from cachekit.remotes.document import Shared
+from cachekit.remotes.folder import FolderTier
 from cachekit.store import Store
-from cachekit.tiers import document
-from cachekit.tiers.document import Shared
-from cachekit.tiers.folder import FolderTier
+from cachekit.verbs.why import why
 
 pytest_plugins = ["cli_session"]
 
@@ -36,8 +36,8 @@ def shared(tmp_path):
 
 def share(shared, *records):
     """Put records on the shared cache."""
-    from cachekit.tiers import layout
-    from cachekit.tiers.port import Change, Write
+    from cachekit.remotes import layout
+    from cachekit.remotes.port import Change, Write
 
     writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
     FolderTier(shared).commit(Change("share", writes=writes), "")
@@ -166,7 +166,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
 
 
 def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
-    from cachekit.actions import neighbours
+    from cachekit.verbs import neighbours
 
     share(shared, publish(tmp_path / "other"), publish(tmp_path / "other", "training.optim=sgd"))
     monkeypatch.setattr(

@@ -15,15 +15,14 @@ from msgspec import structs
 from standins import PROVENANCE, Watched, make_record, memory_folder, publish
 from test_key_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
 
-from cachekit import zoo
-from cachekit.actions.prepare import Prepared
-from cachekit.actions.why import why
-from cachekit.architecture import GENERIC_DEFAULTS, resolve
 from cachekit.cli.why import human
 from cachekit.errors import RecipeError
-from cachekit.ingredients import build, labels_of
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
+from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
+from cachekit.recipe.ingredients import build, labels_of
 from cachekit.recipe.schema import SOFT_TRAINING, Lora
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.why import why
 
 CONFIG = zoo.architecture_defaults("bert")
 # What one edit of a recipe changes beside the ingredient that it is about, and why.
@@ -159,8 +158,8 @@ def test_each_version_and_each_part_of_the_target(part, name, value):
     ],
 )
 def test_what_is_known_is_said_in_words(name, old, new, words):
-    from cachekit.actions.change_words import words_of
-    from cachekit.key import Change
+    from cachekit.key.canonical import Change
+    from cachekit.verbs.change_words import words_of
 
     assert words in words_of(Change(name, old, new))
 

@@ -11,15 +11,15 @@ from neuron_machine import Machine
 from standins import PROVENANCE, StandIn, Watched, make_record, publish
 from test_run import TRAIN, User
 
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
-from cachekit.actions.why_run import why_run
 from cachekit.cli.why_text import of_run
 from cachekit.compilers.neuron.module_difference import explain
 from cachekit.errors import UnknownNameError
-from cachekit.journal import Journal
-from cachekit.record import File, Module
+from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.store.record import File, Module
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from cachekit.verbs.why_run import why_run
 
 V26 = "neuronxcc-2.26.0.0+6f180f47"
 A = f"{V26}/MODULE_10000000000000000001+aaaaaaaa"

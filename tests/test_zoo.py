@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from zoo_cases import RECIPES, REGISTRY
 
-from cachekit import zoo
 from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
 from cachekit.recipe.tasks import TASKS
 
 

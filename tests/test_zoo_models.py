@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from zoo_cases import REGISTRY
 
-from cachekit import config_spelling, zoo
-from cachekit.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
-from cachekit.config_spelling import GENERATION
-from cachekit.recipe import load
+from cachekit.recipe import aliases, load, zoo
+from cachekit.recipe.aliases import GENERATION
+from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
@@ -188,7 +187,7 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
         theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    follows = {name for name, value in config_spelling.derived(model_type, theirs).items() if theirs.get(name) == value}
+    follows = {name for name, value in aliases.derived(model_type, theirs).items() if theirs.get(name) == value}
     assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
     assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
     theirs |= dict.fromkeys(follows)

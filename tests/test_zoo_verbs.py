@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from zoo_cases import RECIPES, REGISTRY
 
-from cachekit import zoo
-from cachekit.actions.zoo_check import check_zoo
-from cachekit.recipe import load
+from cachekit.recipe import load, zoo
+from cachekit.verbs.zoo_check import check_zoo
 
 pytest_plugins = ["cli_session"]
 
@@ -218,7 +217,7 @@ def test_a_model_that_only_the_hub_knows_is_a_note(command, work, monkeypatch):
     def never(*_):
         raise AssertionError("offline")
 
-    monkeypatch.setattr("cachekit.architecture._download", never)
+    monkeypatch.setattr("cachekit.recipe.architecture._download", never)
     (work / "own.yaml").write_text("name: own\nmodel: {id: someone/something}\ndata: {id: x, labels: [a, b]}\n")
     found = command("zoo", "check", "own.yaml", "-f", "json").json
     assert (found["status"], found["findings"][0]["note"]) == ("ok", True)

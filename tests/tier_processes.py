@@ -16,7 +16,7 @@ import warnings
 
 import tier_makers
 
-from cachekit.tiers.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Upload, Write
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Upload, Write
 
 # The real Hub only for people who ask for it.
 KINDS = sorted(

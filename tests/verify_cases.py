@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from standins import Watched, publish
 
-from cachekit.actions.push import push
-from cachekit.record import encode
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.record import encode
+from cachekit.verbs.push import push
 
 
 @pytest.fixture

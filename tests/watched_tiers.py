@@ -3,7 +3,7 @@
 import time
 
 from cachekit.errors import BusyError, RemoteError
-from cachekit.tiers import layout
+from cachekit.remotes import layout
 
 
 class Counted:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cachekit.actions import open_session as _opening
 from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, source_of
 from cachekit.recipe import Recipe
-from cachekit.record import Record
+from cachekit.store.record import Record
+from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.actions.coverage import Coverage
-    from cachekit.actions.doctor import Diagnosis
-    from cachekit.actions.neuron_contract import Contract
-    from cachekit.actions.plan import Plan
-    from cachekit.actions.session import Session
-    from cachekit.actions.stats import Stats
-    from cachekit.actions.why import Compared, Side, Why
-    from cachekit.actions.why_run import RunWhy
-    from cachekit.page import Page
+    from cachekit.verbs.coverage import Coverage
+    from cachekit.verbs.doctor import Diagnosis
+    from cachekit.verbs.neuron_contract import Contract
+    from cachekit.verbs.plan import Plan
+    from cachekit.verbs.session import Session
+    from cachekit.verbs.stats import Stats
+    from cachekit.verbs.why import Compared, Side, Why
+    from cachekit.verbs.why_run import RunWhy
 
 
 class Asking(Options):
@@ -43,9 +42,9 @@ class Asking(Options):
         Raises:
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
-        from cachekit.actions.plan import plan
-        from cachekit.actions.plan_shared import with_shared
-        from cachekit.ingredients import check_data
+        from cachekit.recipe.ingredients import check_data
+        from cachekit.verbs.plan import plan
+        from cachekit.verbs.plan_shared import with_shared
 
         with self._prepared(
             recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -73,8 +72,8 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`.
         """
-        from cachekit.actions.why import why
-        from cachekit.ingredients import check_data
+        from cachekit.recipe.ingredients import check_data
+        from cachekit.verbs.why import why
 
         with self._prepared(
             recipe, overrides, "why", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -93,7 +92,7 @@ class Asking(Options):
             UnknownNameError: A name is no recipe, and no record's or several records' beginning.
             UsageError: A file holds no record.
         """
-        from cachekit.actions.why import compare
+        from cachekit.verbs.why import compare
 
         with self.session(verb="why") as opened:
             return compare(_side(opened, old), _side(opened, new))
@@ -107,7 +106,7 @@ class Asking(Options):
         Raises:
             UnknownNameError: There is no such run, or there are several.
         """
-        from cachekit.actions.why_run import why_run
+        from cachekit.verbs.why_run import why_run
 
         return why_run(self.open_store(), run)
 
@@ -131,7 +130,7 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`. A shared cache that cannot be asked is among the notes.
         """
-        from cachekit.actions.coverage import coverage
+        from cachekit.verbs.coverage import coverage
 
         with self._prepared(
             recipe, overrides, "coverage", tiny=tiny, toolchain=toolchain, target=target, instance=instance
@@ -139,60 +138,51 @@ class Asking(Options):
             return coverage(opened, prepared)
 
     def stats(
-        self, *, run: str = "", since: str = "", price: float | None = None, instance: str | None = None
+        self,
+        *,
+        run: str = "",
+        since: str = "",
+        by: str = "day",
+        price: float | None = None,
+        instance: str | None = None,
     ) -> Stats:
         """What the cache did, and what that saved. `cachekit stats`.
 
         Args:
             run: Count one run only: `last`, or the beginning of its name.
             since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
+            by: What the table of periods is by: `day`, `week` or `month`.
             price: Dollars for an hour; figures in dollars are made where it or `instance` is given.
             instance: A machine type, whose price is taken from the registry where none is given.
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
-            UsageError: That is no day, or no price; or a run and a day are both given.
+            UsageError: That is no day, no period, or no price; or a run and a day are both given.
         """
-        from cachekit.actions import price as prices
-        from cachekit.actions.stats import stats
+        from cachekit.verbs import price as prices
+        from cachekit.verbs.stats import stats
 
         said = [] if price is None else [repr(price)]
         paid = prices.machine(prices.read(said), instance or "") if said or instance else None
-        return stats(self.open_store().layout, run=run, since=since, price=paid)
+        return stats(self.open_store().layout, run=run, since=since, by=by, price=paid)
 
     def records(self) -> list[Record]:
         """All readable records of the store, youngest first; their files are not checked. `cachekit ls`."""
         found = self.open_store().records()
         return sorted(found, key=lambda record: record.provenance.created, reverse=True)
 
-    def report(
-        self,
-        output: str | Path = "cachekit-report.html",
-        *,
-        run: str = "",
-        price: float | None = None,
-        instance: str | None = None,
-    ) -> Page:
-        """Write a page about the store: when what was compiled, what hit, what that saved. `cachekit report`.
+    def trace(self, run: str = "last") -> dict[str, Any]:
+        """What a run did when, and the runs beside it: a Chrome trace, to be written as JSON. `cachekit stats --trace`.
 
         Args:
-            output: Where the page goes, one file of HTML.
-            run: Whose time line it shows: `last`, or the beginning of a run's name; by default the last that compiled.
-            price: See `stats`; so for `instance`. This machine's price by default, if it is known.
-            instance: See `stats`.
-
-        Returns:
-            Where it is, and as values what it shows.
+            run: `last`, or the beginning of its name.
 
         Raises:
-            UnknownNameError: There is no such run, or machine type.
-            UsageError: The file cannot be written; or that is no price.
+            UnknownNameError: There is no such run, or its journal was removed.
         """
-        from cachekit.actions import price as prices
-        from cachekit.page import write_page
+        from cachekit.verbs.trace import trace
 
-        paid = prices.machine(prices.read([] if price is None else [repr(price)]), instance or "")
-        return write_page(self.open_store(), Path(output), run=run, price=paid)
+        return trace(self.open_store().layout, run)
 
     def doctor(self) -> Diagnosis:
         """What is wrong with this host's set-up, and what mends it. `cachekit doctor`.
@@ -204,8 +194,8 @@ class Asking(Options):
         """
         from contextlib import nullcontext
 
-        from cachekit.actions.doctor import examine
-        from cachekit.actions.doctor_checks import CHECKS
+        from cachekit.verbs.doctor import examine
+        from cachekit.verbs.doctor_checks import CHECKS
 
         # Whether this process may open connections is nothing to be found out: it was said.
         checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
@@ -226,8 +216,8 @@ class Asking(Options):
         Raises:
             StoreError: No temporary folder can be made.
         """
-        from cachekit.actions.neuron_contract import neuron_contract
-        from cachekit.journal import Journal
+        from cachekit.events import Journal
+        from cachekit.verbs.neuron_contract import neuron_contract
 
         journal = Journal(None, "doctor")
         if self.progress is not None:
@@ -236,10 +226,10 @@ class Asking(Options):
 
 
 def _side(session: Session, one: AnyEntry) -> Side:
-    from cachekit.actions import why_sides
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.prepare import prepare
     from cachekit.api.options import load_recipe
+    from cachekit.verbs import why_sides
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.prepare import prepare
 
     if isinstance(one, Record):
         return why_sides.of_record(one)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from cachekit.api.options import AnyEntry, Options, Overrides, listed
 from cachekit.recipe import Recipe
 from cachekit.recipe.edit import override_words
-from cachekit.record import Record
+from cachekit.store.record import Record
 
 if TYPE_CHECKING:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.export_bundle import Bundled
-    from cachekit.actions.import_bundle import Unbundled
-    from cachekit.actions.lock_file import CheckedLock, LockFile
-    from cachekit.actions.neuron_export import Exported
-    from cachekit.actions.neuron_import import Imported
-    from cachekit.actions.pull_recipes import Outcome
-    from cachekit.actions.session import Session
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.export_bundle import Bundled
+    from cachekit.verbs.import_bundle import Unbundled
+    from cachekit.verbs.lock_file import CheckedLock, LockFile
+    from cachekit.verbs.neuron_export import Exported
+    from cachekit.verbs.neuron_import import Imported
+    from cachekit.verbs.pull_recipes import Outcome
+    from cachekit.verbs.session import Session
 
 
 class Carrying(Options):
@@ -55,7 +55,7 @@ class Carrying(Options):
             IntegrityError: A record of the store is not whole.
             UsageError: The file cannot be written, or something else lies there.
         """
-        from cachekit.actions.export_bundle import chosen, export_bundle
+        from cachekit.verbs.export_bundle import chosen, export_bundle
 
         with self._exporting(entries, all_of, toolchain, target, instance) as (opened, keys):
             records = chosen(opened.store, keys, all_of)
@@ -78,7 +78,7 @@ class Carrying(Options):
             UsageError: It cannot be read, or a later cachekit made it.
             StoreError: The store cannot be written, or has no room.
         """
-        from cachekit.actions.import_bundle import import_bundle, opened
+        from cachekit.verbs.import_bundle import import_bundle, opened
 
         with opened(Path(bundle)) as (source, name), self.session(verb="" if dry_run else "import") as session:
             return import_bundle(session, source, name, dry_run=dry_run)
@@ -115,9 +115,9 @@ class Carrying(Options):
             UnknownNameError: A key names no record, or several; there are none of Neuron's.
             UsageError: A record is not of Neuron's, or the folder cannot be written.
         """
-        from cachekit.actions.neuron_export import export_cache
         from cachekit.compilers.neuron.fit import check
         from cachekit.compilers.neuron.root import local_folder
+        from cachekit.verbs.neuron_export import export_cache
 
         place = local_folder(folder)
         with self._exporting(entries, all_of, toolchain, target, instance) as (opened, keys):
@@ -139,9 +139,9 @@ class Carrying(Options):
             UsageError: The folder cannot be read, or holds no Neuron cache.
             StoreError: The store cannot be written.
         """
-        from cachekit.actions.neuron_import import import_into
         from cachekit.compilers.neuron.fit import check
         from cachekit.compilers.neuron.root import local_folder
+        from cachekit.verbs.neuron_import import import_into
 
         place = local_folder(folder)
         with self.session(verb="" if dry_run else "import") as opened:
@@ -179,7 +179,7 @@ class Carrying(Options):
             UsageError: The file cannot be read or written, or locks nothing yet.
             RemoteError, AuthError: A shared cache could not be asked.
         """
-        from cachekit.actions.lock_file import lock_recipes
+        from cachekit.verbs.lock_file import lock_recipes
 
         return lock_recipes(
             *(self.session, _lock_file(lock_file), _names(recipe), override_words(overrides)),
@@ -205,7 +205,7 @@ class Carrying(Options):
             UsageError: The file cannot be read, or locks nothing yet.
             UnknownNameError: It does not lock one of these.
         """
-        from cachekit.actions.lock_file import check_lock
+        from cachekit.verbs.lock_file import check_lock
 
         compiler = self._config().compiler
         return check_lock(self.session, _lock_file(lock_file), _names(*recipes), compiler=compiler)
@@ -227,7 +227,7 @@ class Carrying(Options):
             RemoteError, AuthError: What is locked may be on a cache that could not be asked.
             StoreError: The store cannot be written.
         """
-        from cachekit.actions.lock_file import pull_lock
+        from cachekit.verbs.lock_file import pull_lock
 
         done, failure = pull_lock(self.session, _lock_file(lock_file), _names(*recipes), dry_run=dry_run)
         if failure:
@@ -244,8 +244,8 @@ class Carrying(Options):
         instance: str | None,
     ) -> Iterator[tuple[Session, list[str]]]:
         """A session, and the keys of what is to be exported, which is there where it is a recipe's."""
-        from cachekit.actions.elsewhere import Elsewhere
         from cachekit.errors import UsageError
+        from cachekit.verbs.elsewhere import Elsewhere
 
         if entries and all_of:
             raise UsageError("what to export is not clear", hint="name entries, or all_of")
@@ -254,7 +254,7 @@ class Carrying(Options):
             yield opened, [self._warm_key(opened, entry, machine) for entry in listed(entries)]
 
     def _warm_key(self, opened: Session, entry: AnyEntry, machine: Elsewhere) -> str:
-        from cachekit.actions.export_bundle import check_warm
+        from cachekit.verbs.export_bundle import check_warm
 
         named = self._named(opened.config, entry, machine)
         if named.recipe and not isinstance(entry, Record):
@@ -274,6 +274,6 @@ def _names(*recipes: str | Path | None) -> list[str]:
 
 
 def _lock_file(said: str | Path | None) -> Path:
-    from cachekit.lockfile import nearest
+    from cachekit.store.lock_file import nearest
 
     return Path(said) if said else nearest()

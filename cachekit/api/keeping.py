@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cachekit.actions import open_session as _opening
 from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, listed
+from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.actions.checkup import Checkup
-    from cachekit.actions.gc import Collected
-    from cachekit.actions.pins import Pinned
-    from cachekit.actions.pull_recipes import Outcome
-    from cachekit.actions.push_records import Reported
-    from cachekit.actions.remove import Deleted
+    from cachekit.verbs.checkup import Checkup
+    from cachekit.verbs.gc import Collected
+    from cachekit.verbs.pins import Pinned
+    from cachekit.verbs.pull_recipes import Outcome
+    from cachekit.verbs.push_records import Reported
+    from cachekit.verbs.remove import Deleted
 
 
 class Keeping(Options):
@@ -43,7 +43,7 @@ class Keeping(Options):
             RemoteError, AuthError: A cache has it, and it could not be fetched.
             IntegrityError: What a cache has is not what its record says.
         """
-        from cachekit.actions.pull_recipes import pull_recipe
+        from cachekit.verbs.pull_recipes import pull_recipe
 
         verb = "" if dry_run else "pull"
         with self._prepared(
@@ -77,7 +77,7 @@ class Keeping(Options):
             UsageError: No shared cache may be written.
             UnknownNameError: A key names no record.
         """
-        from cachekit.actions.push_records import chosen, push_records
+        from cachekit.verbs.push_records import chosen, push_records
 
         with self.session(verb="" if dry_run else "push") as opened:
             _opening.need_chain(opened.chain, "written")
@@ -99,7 +99,7 @@ class Keeping(Options):
         Raises:
             StoreError: The store cannot be read; or written, to repair.
         """
-        from cachekit.actions.checkup import checkup
+        from cachekit.verbs.checkup import checkup
 
         with self.session(verb="verify" if repair else "") as opened:
             return checkup(opened, quick=quick, repair=repair)
@@ -132,7 +132,7 @@ class Keeping(Options):
             WaitedTooLongError: Somebody writes to the store all the time.
             StoreError: The store cannot be read or written.
         """
-        from cachekit.actions.gc import Limits, gc
+        from cachekit.verbs.gc import Limits, gc
 
         with self.session(verb="" if dry_run else "gc") as opened:
             return gc(opened, Limits.given(self.home, max_size, max_age, of_compiler), dry_run=dry_run)
@@ -150,7 +150,7 @@ class Keeping(Options):
             UsageError: One is pinned, or in use. Nothing was removed.
             StoreError: The store cannot be written.
         """
-        from cachekit.actions.remove import remove
+        from cachekit.verbs.remove import remove
 
         with self.session(verb="" if dry_run else "rm") as opened:
             keys = [self._named(opened.config, entry).key for entry in entries]
@@ -166,7 +166,7 @@ class Keeping(Options):
             UnknownNameError: Digits fit no record, or several.
             StoreError: The store cannot be written.
         """
-        from cachekit.actions.pins import pin
+        from cachekit.verbs.pins import pin
 
         config = self._config()
         return pin(self.open_store(), [self._named(config, entry) for entry in entries])
@@ -181,13 +181,13 @@ class Keeping(Options):
             UnknownNameError: Digits fit no pin, or several.
             StoreError: The store cannot be written.
         """
-        from cachekit.actions.pins import unpin
+        from cachekit.verbs.pins import unpin
 
         config = self._config()
         return unpin(self.open_store(), [self._named(config, entry) for entry in entries])
 
     def pins(self) -> list[Pinned]:
         """Every pin, in the order of keys. `cachekit pin --list`."""
-        from cachekit.actions.pins import pins
+        from cachekit.verbs.pins import pins
 
         return pins(self.open_store())

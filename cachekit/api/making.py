@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.actions import open_session as _opening
 from cachekit.api.options import AnyRecipe, Options, Overrides
+from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.actions.attach import Attachment
-    from cachekit.actions.check_build import CheckedBuild
-    from cachekit.actions.run import Ran
-    from cachekit.actions.train import Trained
-    from cachekit.actions.warm import Warmed
+    from cachekit.verbs.attach import Attachment
+    from cachekit.verbs.check_build import CheckedBuild
+    from cachekit.verbs.run import Ran
+    from cachekit.verbs.train import Trained
+    from cachekit.verbs.warm import Warmed
 
 
 class Making(Options):
@@ -45,7 +45,7 @@ class Making(Options):
             CompileError: The compiler, or the trial run, failed.
             CachekitError: Anything else; see the table of errors.
         """
-        from cachekit.actions.warm import warm
+        from cachekit.verbs.warm import warm
 
         _opening.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "warm", tiny=tiny) as (opened, prepared):
@@ -64,7 +64,7 @@ class Making(Options):
             IntegrityError: The record's bytes are not those that it names.
             CompileError: The compiler, or the trial run, failed.
         """
-        from cachekit.actions.check_build import check_build
+        from cachekit.verbs.check_build import check_build
 
         with self._prepared(recipe, overrides, "warm", tiny=tiny) as (opened, prepared):
             return check_build(opened, prepared)
@@ -95,7 +95,7 @@ class Making(Options):
             TrainingError: The fine-tune failed.
             CachekitError: As for `warm`.
         """
-        from cachekit.actions.train import train
+        from cachekit.verbs.train import train
 
         _opening.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "train", tiny=tiny) as (opened, prepared):
@@ -133,10 +133,10 @@ class Making(Options):
             MissError: Something would compile, or began to, under `require_warm`.
             UsageError: There is no such program or script.
         """
-        from cachekit.actions import command_line
-        from cachekit.actions.prepare_command import as_recipe, prepare_command
-        from cachekit.actions.run import run
         from cachekit.errors import UsageError
+        from cachekit.verbs import command_line
+        from cachekit.verbs.prepare_command import as_recipe, prepare_command
+        from cachekit.verbs.run import run
 
         if not command:
             raise UsageError("there is no command to run", hint='run(["python", "train.py"])')
@@ -180,8 +180,8 @@ class Making(Options):
         """
         import atexit
 
-        from cachekit.actions.attach import Attachment, this_command, world
-        from cachekit.actions.prepare_command import as_recipe, prepare_command
+        from cachekit.verbs.attach import Attachment, this_command, world
+        from cachekit.verbs.prepare_command import as_recipe, prepare_command
 
         _opening.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)

@@ -9,19 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit.actions import open_session as _opening
 from cachekit.recipe import Recipe
 from cachekit.recipe.edit import edited, override_words
-from cachekit.record import Record
+from cachekit.store.record import Record
+from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.pins import Named
-    from cachekit.actions.prepare import Prepared
-    from cachekit.actions.session import Session
     from cachekit.config import Config
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
     from cachekit.store import Store
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.pins import Named
+    from cachekit.verbs.prepare import Prepared
+    from cachekit.verbs.session import Session
 
 Progress = Callable[[dict[str, Any]], None]
 Overrides = Mapping[str, Any] | Iterable[str]
@@ -46,7 +46,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     if not isinstance(recipe, Recipe):
         return _opening.load_recipe(str(recipe), words, tiny=tiny)[0]
     if tiny:
-        from cachekit import tiny as small
+        from cachekit.recipe import tiny as small
 
         words = small.in_small(words, partial(edited, recipe))
     return edited(recipe, words) if words else recipe
@@ -67,7 +67,7 @@ class Options:
     def session(
         self, recipe: Recipe | None = None, *, verb: str = "", toolchain: str | None = None, instance: str | None = None
     ) -> Iterator[Session]:
-        """The store, the shared caches, the compiler and the journal, for calling `cachekit.actions` oneself.
+        """The store, the shared caches, the compiler and the journal, for calling `cachekit.verbs` oneself.
 
         Args:
             recipe: Chooses the compiler, where the settings leave it open.
@@ -117,8 +117,8 @@ class Options:
         instance: str | None = None,
     ) -> Iterator[tuple[Session, Prepared]]:
         """A recipe on this machine or another one, with the session of a run that is about it."""
-        from cachekit.actions.elsewhere import Elsewhere
-        from cachekit.actions.prepare import prepare
+        from cachekit.verbs.elsewhere import Elsewhere
+        from cachekit.verbs.prepare import prepare
 
         loaded = load_recipe(recipe, overrides, tiny=tiny)
         machine = Elsewhere(toolchain or "", target or "", instance or "").machine(loaded, guess=False)
@@ -127,9 +127,9 @@ class Options:
 
     def _named(self, config: Config, entry: AnyEntry, machine: Elsewhere | None = None) -> Named:
         """The key that somebody means, or its first digits; a recipe's on another machine, where one is said."""
-        from cachekit.actions.pins import Named
-        from cachekit.actions.prepare import prepare
         from cachekit.compilers import select
+        from cachekit.verbs.pins import Named
+        from cachekit.verbs.prepare import prepare
 
         if isinstance(entry, Record):
             return Named(entry.key, entry.recipe)

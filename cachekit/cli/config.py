@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachekit import secrecy
 from cachekit.cli import options, out
+from cachekit.text import redacted
 
 NAME = "config"
 
@@ -24,7 +24,7 @@ def command(
     """
     out.setup(format, quiet=quiet, verbose=verbose)
     settings = options.load_config(home).settings
-    rows = [{"name": s.name, "value": secrecy.shown(s.value), "origin": s.origin, "help": s.help} for s in settings]
+    rows = [{"name": s.name, "value": redacted(s.value), "origin": s.origin, "help": s.help} for s in settings]
     out.data(rows, _human, lambda found: "\n".join(f"{row['name']}={_text(row['value'])}" for row in found))
     return 0
 

@@ -10,8 +10,8 @@ from msgspec import structs
 from cachekit.cli import options, out
 
 if TYPE_CHECKING:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.session import Session
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.session import Session
 
 NAME = "coverage"
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
@@ -52,10 +52,10 @@ def command(
 
     Example:  cachekit coverage --all --cache local:rw,hf://team/cache:r --require-warm
     """
-    from cachekit import zoo
-    from cachekit.actions.coverage import not_covered, summary
-    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.errors import UsageError
+    from cachekit.recipe import zoo
+    from cachekit.verbs.coverage import not_covered, summary
+    from cachekit.verbs.elsewhere import Elsewhere
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if bool(recipes) == everything:
@@ -93,9 +93,9 @@ def _one(
     where: tuple[Any, str | None],
 ) -> dict[str, Any]:
     """A recipe's coverage; of the whole zoo one that cannot be used here does not hide the others."""
-    from cachekit.actions.coverage import coverage, unusable
-    from cachekit.actions.prepare import prepare
     from cachekit.errors import CachekitError
+    from cachekit.verbs.coverage import coverage, unusable
+    from cachekit.verbs.prepare import prepare
 
     try:
         loaded, _ = options.load_recipe(name, overrides, tiny=tiny)

@@ -40,8 +40,8 @@ def command(
         return _contract(quick=quick, whole=verbose > 0)
     if quick:
         raise UsageError("--quick goes with --neuron-contract", hint="cachekit doctor --neuron-contract --quick")
-    from cachekit.actions.doctor import examine
-    from cachekit.actions.doctor_checks import CHECKS
+    from cachekit.verbs.doctor import examine
+    from cachekit.verbs.doctor_checks import CHECKS
 
     found = examine(lambda: options.load_config(home), CHECKS)
     out.data(found.as_dict(), human, _quiet)
@@ -49,7 +49,7 @@ def command(
 
 
 def _contract(*, quick: bool, whole: bool) -> int:
-    from cachekit.actions.neuron_contract import neuron_contract
+    from cachekit.verbs.neuron_contract import neuron_contract
 
     found = neuron_contract(quick=quick, tell=lambda what: out.note(f"  {what} ..."))
     out.data(found.as_dict(), lambda document: contract_human(document, whole=whole), _quiet_contract)

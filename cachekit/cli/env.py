@@ -22,7 +22,7 @@ def command(
 
     Example:  cachekit env --format json
     """
-    from cachekit.actions.environment import env
+    from cachekit.verbs.environment import env
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)

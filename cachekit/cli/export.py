@@ -72,10 +72,10 @@ def command(
 
     Example:  cachekit export /var/tmp/neuron-compile-cache 3f2a91c0
     """
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.export_bundle import check_warm, chosen, export_bundle
     from cachekit.compilers.neuron.root import local_folder
     from cachekit.errors import UsageError
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.export_bundle import check_warm, chosen, export_bundle
 
     out.setup(format, quiet=quiet, verbose=verbose, aside=target == "-")
     if everything + bool(names) + bool(all_of) != 1:
@@ -104,8 +104,8 @@ def command(
 
 
 def _cache(store: Store, folder: Path, keys: list[str], all_of: str | None, *, dry_run: bool) -> int:
-    from cachekit.actions.neuron_export import export_cache
     from cachekit.compilers.neuron.fit import check
+    from cachekit.verbs.neuron_export import export_cache
 
     exported = export_cache(store, folder, check, keys=keys, compiler=all_of or "", dry_run=dry_run)
     problem = exported.error()

@@ -44,7 +44,7 @@ def command(
 
     Example:  cachekit gc --compiler 'neuronxcc-2.2*'
     """
-    from cachekit.actions.gc import Limits, gc
+    from cachekit.verbs.gc import Limits, gc
 
     out.setup(format, quiet=quiet, verbose=verbose)
     limits = Limits.given(home, max_size, max_age, compiler or "")

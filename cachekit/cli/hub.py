@@ -36,7 +36,7 @@ def create(
 
     Example:  cachekit hub create team/neuron-cache
     """
-    from cachekit.actions import hub
+    from cachekit.verbs import hub
 
     out.setup(format, quiet=quiet, verbose=verbose)
     kind = "dataset" if dataset else "model"
@@ -63,7 +63,7 @@ def use(
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """
-    from cachekit.actions import hub
+    from cachekit.verbs import hub
 
     out.setup(format, quiet=quiet, verbose=verbose)
     kind = "dataset" if dataset else "model"
@@ -84,7 +84,7 @@ def ls(
 
     Example:  cachekit hub ls --cache local:rw,hf://team/neuron-cache
     """
-    from cachekit.actions import hub
+    from cachekit.verbs import hub
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache)

@@ -57,9 +57,9 @@ def command(
     path = local_folder(source)
     if path.exists() and not path.is_dir():
         return _bundle(config, path, dry_run=dry_run)
-    from cachekit.actions.neuron_import import import_into
     from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
+    from cachekit.verbs.neuron_import import import_into
 
     if path.suffix == ".tar" and not path.exists():
         raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
@@ -70,7 +70,7 @@ def command(
 
 
 def _bundle(config: Config, path: Path | None, *, dry_run: bool) -> int:
-    from cachekit.actions.import_bundle import import_bundle, opened
+    from cachekit.verbs.import_bundle import import_bundle, opened
 
     with opened(path) as (source, name), options.session(config, None, NAME if not dry_run else "") as session:
         imported = import_bundle(session, source, name, dry_run=dry_run)

@@ -58,8 +58,8 @@ def command(
 
     Example:  cachekit lock --check
     """
-    from cachekit.actions.lock_file import check_lock, lock_recipes
-    from cachekit.lockfile import nearest
+    from cachekit.store.lock_file import nearest
+    from cachekit.verbs.lock_file import check_lock, lock_recipes
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)
@@ -116,6 +116,6 @@ def check_human(document: dict[str, Any]) -> list[str]:
 
 
 def _name(one: dict[str, Any]) -> str:
-    from cachekit.lockfile import words
+    from cachekit.store.lock_file import words
 
     return words(one["recipe"], one["set"], tiny=one["tiny"])

@@ -19,8 +19,8 @@ def command(
 
     Example:  cachekit ls --format json
     """
-    from cachekit.actions.inspect import ls
-    from cachekit.actions.open_session import open_store
+    from cachekit.verbs.inspect import ls
+    from cachekit.verbs.open_session import open_store
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home)

@@ -33,7 +33,7 @@ def command(
 
     Example:  cachekit neff /var/tmp/neuron-compile-cache/*/*/model.neff
     """
-    from cachekit.actions.neff import exit_code, inspect
+    from cachekit.verbs.neff import exit_code, inspect
 
     out.setup(format, quiet=quiet, verbose=verbose)
     found = inspect(files)

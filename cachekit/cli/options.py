@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit.actions.open_session import (
+from cachekit.verbs.open_session import (
     check_contradiction,
     check_output,
     key_of,
@@ -23,10 +23,10 @@ from cachekit.actions.open_session import (
 )
 
 if TYPE_CHECKING:
-    from cachekit.actions.pins import Named
-    from cachekit.actions.session import Session
     from cachekit.config import Config
     from cachekit.recipe import Recipe
+    from cachekit.verbs.pins import Named
+    from cachekit.verbs.session import Session
 
 KEY_DIGITS = 64
 
@@ -38,7 +38,7 @@ __all__ = [
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Names of the zoo for the shell's completion, which adds files by itself where there are none."""
-    from cachekit import zoo
+    from cachekit.recipe import zoo
 
     return [name for name in zoo.recipes() if name.startswith(incomplete)]
 
@@ -62,14 +62,14 @@ def complete_recipe_or_key(incomplete: str) -> list[str]:
 
 def complete_instance(incomplete: str) -> list[str]:
     """Instance types of the registry for the shell's completion."""
-    from cachekit import zoo
+    from cachekit.recipe import zoo
 
     return [name for name in zoo.instances() if name.startswith(incomplete)]
 
 
 def complete_toolchain(incomplete: str) -> list[str]:
     """Toolchains of the registry for the shell's completion."""
-    from cachekit import zoo
+    from cachekit.recipe import zoo
 
     return [name for name in zoo.toolchains() if name.startswith(incomplete)]
 
@@ -198,7 +198,7 @@ def elsewhere(home: Path | None, compiler: str | None = None) -> list[str]:
 
 def named_key(config: Config, name: str, overrides: list[str] | None, *, tiny: bool = False) -> Named:
     """What a person means by a recipe, a key, or the first digits of one; see `key_of`."""
-    from cachekit.actions.pins import Named
+    from cachekit.verbs.pins import Named
 
     key = key_of(config, name, overrides, tiny=tiny)
     return Named(key) if key == name.lower() else Named(key, name)

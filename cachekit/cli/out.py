@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 from cachekit.errors import CachekitError, StoreError, UsageError
-from cachekit.wording import CONTROL, count, duration, moment, plain, size
+from cachekit.text import CONTROL, count, duration, moment, plain, size
 
 if TYPE_CHECKING:
     from cachekit.cli.progress import Progress
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
 
 __all__ = ["count", "duration", "moment", "plain", "size"]  # beside what is made here
 

@@ -42,8 +42,8 @@ def command(
 
     Example:  cachekit pin --list
     """
-    from cachekit.actions.pins import pin, pins
     from cachekit.errors import UsageError
+    from cachekit.verbs.pins import pin, pins
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if not names and not listing:

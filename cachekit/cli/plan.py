@@ -12,14 +12,14 @@ from cachekit.cli import options, out, plan_text
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.forecast import Request
-    from cachekit.actions.plan import Plan
-    from cachekit.actions.prepare import Prepared
-    from cachekit.actions.price import Price, Prices
     from cachekit.compilers import Compiler
     from cachekit.config import Config
     from cachekit.recipe import Recipe
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.forecast import Request
+    from cachekit.verbs.plan import Plan
+    from cachekit.verbs.prepare import Prepared
+    from cachekit.verbs.price import Price, Prices
 
 NAME = "plan"
 
@@ -86,10 +86,10 @@ def command(
 
     Example:  cachekit plan --all --toolchain neuron-2.32
     """
-    from cachekit.actions import price as prices
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.plan import plan
-    from cachekit.actions.plan_shared import with_shared
+    from cachekit.verbs import price as prices
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.plan import plan
+    from cachekit.verbs.plan_shared import with_shared
 
     out.setup(format, quiet=quiet, verbose=verbose)
     priced = prices.read(price or [])
@@ -114,7 +114,7 @@ def command(
 
 def _of_zoo(recipes: list[str] | None, priced: Prices, task: str, model: str, max_price: float | None) -> list[str]:
     """The zoo's recipes of that kind."""
-    from cachekit.actions import zoo_list
+    from cachekit.verbs import zoo_list
 
     if recipes:
         raise UsageError(
@@ -137,7 +137,7 @@ class _Reader:
 
     def load(self, name: str) -> Recipe:
         """A recipe, whose data is looked at where it is here."""
-        from cachekit.ingredients import check_data
+        from cachekit.recipe.ingredients import check_data
 
         loaded, _ = options.load_recipe(name, self._overrides, tiny=self._tiny)
         check_data(loaded, absent_ok=True)
@@ -145,15 +145,15 @@ class _Reader:
 
     def prepare(self, name: str, loaded: Recipe, compiler: Compiler) -> Prepared:
         """What follows from it."""
-        from cachekit.actions.prepare import prepare
+        from cachekit.verbs.prepare import prepare
 
         called = options.named(name, self._overrides, self._home, self._compiler, tiny=self._tiny)
         return prepare(loaded, compiler, called)
 
     def request(self, name: str, priced: Prices) -> Request:
         """A recipe among several."""
-        from cachekit.actions.forecast import Request
-        from cachekit.actions.prepare import again
+        from cachekit.verbs.forecast import Request
+        from cachekit.verbs.prepare import again
 
         def wanted() -> Prepared:
             loaded = self.load(name)
@@ -166,7 +166,7 @@ class _Reader:
 
 
 def _several(requests: list[Request], config: Config, offline: bool, *, require_warm: bool) -> int:
-    from cachekit.actions.forecast import forecast
+    from cachekit.verbs.forecast import forecast
 
     with options.session(config, None, NAME, offline=offline) as session:
         found = forecast(requests, session.store, session.chain)
@@ -184,7 +184,7 @@ def _several(requests: list[Request], config: Config, offline: bool, *, require_
 
 def show(planned: Plan, *, require_warm: bool, price: Price | None = None, modules: bool = False) -> int:
     """Print a plan, for `--dry-run` as well."""
-    from cachekit.actions.plan import miss_error
+    from cachekit.verbs.plan import miss_error
 
     missed = require_warm and not planned.hit
     lines = partial(plan_text.one, modules=modules)

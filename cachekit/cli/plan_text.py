@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachekit.cli import out
-from cachekit.tiers.layout import LOCAL
+from cachekit.remotes.layout import LOCAL
 
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list

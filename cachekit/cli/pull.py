@@ -73,12 +73,12 @@ def command(
 
     Example:  cachekit pull --locked
     """
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.prepare import prepare
-    from cachekit.actions.pull_modules import pull_modules
-    from cachekit.actions.pull_recipes import pull_recipe
     from cachekit.compilers.neuron.fit import check
     from cachekit.errors import MissError, UsageError
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.prepare import prepare
+    from cachekit.verbs.pull_modules import pull_modules
+    from cachekit.verbs.pull_recipes import pull_recipe
 
     out.setup(format, quiet=quiet, verbose=verbose)
     machine = options.machine_words(toolchain, target, instance)
@@ -123,8 +123,8 @@ def command(
 
 
 def _locked(config: Config, recipes: list[str] | None, lock_file: Path | None, dry_run: bool, *, offline: bool) -> int:
-    from cachekit.actions.lock_file import pull_lock
-    from cachekit.lockfile import nearest
+    from cachekit.store.lock_file import nearest
+    from cachekit.verbs.lock_file import pull_lock
 
     opening = partial(options.session, config, offline=offline)
     done, failure = pull_lock(opening, lock_file or nearest(), recipes or [], dry_run=dry_run)

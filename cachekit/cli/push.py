@@ -51,7 +51,7 @@ def command(
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
-    from cachekit.actions.push_records import chosen, push_records
+    from cachekit.verbs.push_records import chosen, push_records
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler, cache=cache)

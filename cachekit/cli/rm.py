@@ -28,7 +28,7 @@ def command(
 
     Example:  cachekit rm 3f2a91c0 --dry-run
     """
-    from cachekit.actions.remove import remove
+    from cachekit.verbs.remove import remove
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)

@@ -60,10 +60,10 @@ def command(
 
     Example:  cachekit run -- torchrun --nproc_per_node 2 train.py --lr 1e-4
     """
-    from cachekit.actions import command_line
-    from cachekit.actions.plan import plan
-    from cachekit.actions.prepare_command import as_recipe, prepare_command
-    from cachekit.actions.run import not_warm, ready, run
+    from cachekit.verbs import command_line
+    from cachekit.verbs.plan import plan
+    from cachekit.verbs.prepare_command import as_recipe, prepare_command
+    from cachekit.verbs.run import not_warm, ready, run
 
     out.setup(format, quiet=quiet, verbose=verbose, aside=not dry_run)
     options.check_contradiction(require_warm=require_warm, recache=recache)

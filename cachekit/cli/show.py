@@ -35,7 +35,7 @@ def command(
 
     Example:  cachekit show 3f2a91c0
     """
-    from cachekit.actions.inspect import show
+    from cachekit.verbs.inspect import show
 
     out.setup(format, quiet=quiet, verbose=verbose)
     with options.session(options.load_config(home), None, NAME) as session:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
-from cachekit.wording import dollars
+from cachekit.text import dollars
+from cachekit.verbs.stats import PERIODS
 
 NAME = "stats"
-PERIODS = ("day", "week", "month")
 SHOWN = 8  # rows of a table, for people
 
 RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Of one run only, by its name or a part of it.")]
@@ -21,7 +22,7 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="day|week|month",
-        help="The last table, by these; JSON has them all.",
+        help="By what the last table is.",
         autocompletion=lambda incomplete: [one for one in PERIODS if one.startswith(incomplete)],
     ),
 ]
@@ -30,6 +31,13 @@ Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In do
 OwnPrice = Annotated[
     Optional[list[str]],
     typer.Option("--price", metavar="[TYPE=]DOLLARS", help="In dollars, at what you pay for an hour. Repeatable."),
+]
+Html = Annotated[
+    Optional[Path], typer.Option("--html", metavar="FILE", help="Write it as a page, too, with small charts.")
+]
+Trace = Annotated[
+    Optional[Path],
+    typer.Option("--trace", metavar="FILE", help="Write what --run did when as a Chrome trace, for ui.perfetto.dev."),
 ]
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the answer.")]
 
@@ -41,6 +49,8 @@ def command(
     cost: Cost = False,
     instance: Instance = "",
     price: OwnPrice = None,
+    html: Html = None,
+    trace: Trace = None,
     schema: Schema = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
@@ -57,13 +67,17 @@ def command(
     Example:  cachekit stats --since 12w --by week
 
     Example:  cachekit stats --run last --format json
+
+    Example:  cachekit stats --html stats.html
+
+    Example:  cachekit stats --run last --trace trace.json
     """
-    from cachekit.actions import stats
     from cachekit.errors import UsageError
+    from cachekit.verbs import stats
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    if by not in PERIODS:
-        raise UsageError(f"--by {by[:40]}: no such table", hint=f"one of {', '.join(PERIODS)}")
+    if trace and not run:
+        raise UsageError("--trace is of one run", hint="--run last, or the beginning of a run's name")
     if schema:
         out.text(json.dumps(stats.schema(), indent=2))
         return 0
@@ -72,29 +86,40 @@ def command(
 
     paid = None
     if cost or instance or price:
-        from cachekit.actions import price as prices
+        from cachekit.verbs import price as prices
 
         paid = prices.machine(prices.read(price or []), instance)
     layout = Layout(options.load_config(home).home)
     check_open(layout)
-    found = stats.stats(layout, run=run, since=since, price=paid)
+    found = stats.stats(layout, run=run, since=since, by=by, price=paid)
     for problem in found.problems:
         out.warning(f"not counted: {problem}")
+    document = found.as_dict()
+    if html:
+        from cachekit.cli import stats_page
+
+        page = stats_page.page(document, summary(document), tables(document, whole=True))
+        stats_page.write(html, page, stats_page.PAGE)
+        out.note(f"wrote {html}: {html.absolute().as_uri()}")
+    if trace:
+        from cachekit.cli import stats_page
+        from cachekit.verbs.trace import trace as made
+
+        stats_page.write(trace, json.dumps(made(layout, run)), stats_page.TRACE)
+        out.note(f"wrote {trace}; open it at https://ui.perfetto.dev or chrome://tracing")
     out.data(
-        found.as_dict(),
-        lambda said: human(said, by=by, whole=verbose > 0),
+        document,
+        lambda said: [*summary(said), *tables(said, whole=verbose > 0)],
         lambda said: str(said["total"]["saved_seconds"]),
     )
     return 0
 
 
-def human(document: dict[str, Any], *, by: str = "day", whole: bool = False) -> list[str]:
-    """The figures for people.
+def summary(document: dict[str, Any]) -> list[str]:
+    """The figures of all runs and of the last one, for people.
 
     Args:
         document: What `stats` answered.
-        by: Of what time there is a table: one of `PERIODS`.
-        whole: Leave no row of a table out.
     """
     total, last, scope = document["total"], document["last_run"], document["scope"]
     if not total["runs"]:
@@ -113,10 +138,23 @@ def human(document: dict[str, Any], *, by: str = "day", whole: bool = False) -> 
         lines += ["", *_columns(columns)]
     if document["price"]:
         lines += out.labelled("", _price_words(document["price"]))
-    if not scope["run"]:
-        for heading in ("recipes", "tiers", f"{by}s"):
-            if document[heading]:
-                lines += ["", *_parts(heading, document[heading], whole=whole)]
+    return lines
+
+
+def tables(document: dict[str, Any], *, whole: bool) -> list[str]:
+    """The figures by recipe, remote and period, for people; of one run, and of no run, there are none.
+
+    Args:
+        document: What `stats` answered.
+        whole: Leave no row of a table out.
+    """
+    if document["scope"]["run"] or not document["total"]["runs"]:
+        return []
+    lines = []
+    headed = {"recipe": document["recipes"], "tier": document["tiers"], document["by"]: document["periods"]}
+    for heading, parts in headed.items():
+        if parts:
+            lines += ["", *_parts(heading, parts, whole=whole)]
     return lines
 
 
@@ -165,11 +203,11 @@ def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 
 def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
-    timed = heading.removesuffix("s") in PERIODS
+    timed = heading in PERIODS
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
     money = any(part["figures"]["saved_dollars"] is not None for part in shown)
     columns: list[tuple[str, Any]] = [("runs", lambda f: f["runs"]), ("hits", lambda f: f["hits"])]
-    if heading == "tiers":
+    if heading == "tier":
         columns = [("hits", lambda f: f["hits"]), ("graphs", lambda f: f["graphs_found"])]
         columns += [
             ("fetched", lambda f: out.size(f["bytes_fetched"])),
@@ -182,7 +220,7 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     if money:
         columns.append(("money", lambda f: dollars(f["saved_dollars"])))
     rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
-    lines = _aligned(rows, [heading.removesuffix("s"), *(name for name, _ in columns)])
+    lines = _aligned(rows, [heading, *(name for name, _ in columns)])
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
 
@@ -200,4 +238,4 @@ def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
 def _name(heading: str, name: str) -> str:
     if not name:
         return "(none)"
-    return name if heading.removesuffix("s") in PERIODS or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004
+    return name if heading in PERIODS or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004

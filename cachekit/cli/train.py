@@ -60,14 +60,14 @@ def command(
 
     Example:  cachekit train recipes/bert.yaml --resume auto
     """
-    from cachekit.actions.last import recall
-    from cachekit.actions.plan import plan
-    from cachekit.actions.prepare import prepare
-    from cachekit.actions.train import train
     from cachekit.compilers import Node
-    from cachekit.ingredients import check_data
-    from cachekit.journal import Journal
+    from cachekit.events import Journal
+    from cachekit.recipe.ingredients import check_data
     from cachekit.store import Store
+    from cachekit.verbs.last import recall
+    from cachekit.verbs.plan import plan
+    from cachekit.verbs.prepare import prepare
+    from cachekit.verbs.train import train
 
     out.setup(format, quiet=quiet, verbose=verbose)
     options.check_contradiction(require_warm=require_warm, recache=recache)

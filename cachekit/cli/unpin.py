@@ -24,7 +24,7 @@ def command(
 
     Example:  cachekit unpin bert
     """
-    from cachekit.actions.pins import unpin
+    from cachekit.verbs.pins import unpin
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, compiler)

@@ -34,7 +34,6 @@ VERBS = {
     "ls": Verb("ls", "List the records of the store, youngest first."),
     "show": Verb("show", "Show a record: its ingredients, its modules, who made it."),
     "stats": Verb("stats", "Say what the cache did and what it saved: all runs, beside the last one."),
-    "report": Verb("report", "Write a page about the store: when what was compiled, what hit, what that saved."),
     "verify": Verb("verify", "Check every record and every file of the store."),
     "gc": Verb("gc", "Remove what nobody needs from the store."),
     "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit gc` has."),

@@ -34,7 +34,7 @@ def command(
 
     Example:  cachekit verify --repair --cache local:rw,hf://team/cache:r
     """
-    from cachekit.actions.checkup import checkup
+    from cachekit.verbs.checkup import checkup
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache)

@@ -14,9 +14,9 @@ from cachekit.cli import plan as plan_verb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachekit.actions.matrix import Entry
-    from cachekit.actions.prepare import Prepared
-    from cachekit.actions.session import Session
+    from cachekit.verbs.matrix import Entry
+    from cachekit.verbs.prepare import Prepared
+    from cachekit.verbs.session import Session
 
 NAME = "warm"
 SHOWN = 12  # parts that differ, for people
@@ -67,13 +67,13 @@ def command(
 
     Example:  cachekit warm --matrix shapes.json --dry-run
     """
-    from cachekit.actions.last import Last, remember
-    from cachekit.actions.plan import plan
-    from cachekit.actions.prepare import prepare
-    from cachekit.actions.warm import warm
     from cachekit.compilers import Node
     from cachekit.errors import UsageError
-    from cachekit.ingredients import check_data
+    from cachekit.recipe.ingredients import check_data
+    from cachekit.verbs.last import Last, remember
+    from cachekit.verbs.plan import plan
+    from cachekit.verbs.prepare import prepare
+    from cachekit.verbs.warm import warm
 
     out.setup(format, quiet=quiet, verbose=verbose)
     options.check_contradiction(require_warm=require_warm, recache=recache)
@@ -126,7 +126,7 @@ def command(
 
 
 def _checked(session: Session, prepared: Prepared) -> int:
-    from cachekit.actions.check_build import check_build
+    from cachekit.verbs.check_build import check_build
 
     done = check_build(session, prepared)
     problem = done.error()
@@ -155,8 +155,8 @@ def human_checked(document: dict[str, Any]) -> list[str]:
 
 
 def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> int:
-    from cachekit.actions import warm_matrix
-    from cachekit.actions.matrix import read
+    from cachekit.verbs import warm_matrix
+    from cachekit.verbs.matrix import read
 
     entries = read(matrix)
     outcomes = warm_matrix.warm_matrix(

@@ -9,10 +9,10 @@ import typer
 from cachekit.cli import options, out
 
 if TYPE_CHECKING:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.session import Session
-    from cachekit.actions.why import Side
     from cachekit.config import Config
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.session import Session
+    from cachekit.verbs.why import Side
 
 NAME = "why"
 
@@ -68,8 +68,8 @@ def command(
 
     Example:  cachekit why --run last
     """
-    from cachekit.actions.elsewhere import Elsewhere
     from cachekit.errors import UsageError
+    from cachekit.verbs.elsewhere import Elsewhere
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if run is not None and (recipe or overrides or tiny or toolchain or target or instance):
@@ -105,9 +105,9 @@ def _recipe(
     tiny: bool,
     offline: bool,
 ) -> int:
-    from cachekit.actions.prepare import prepare
-    from cachekit.actions.why import why
-    from cachekit.ingredients import check_data
+    from cachekit.recipe.ingredients import check_data
+    from cachekit.verbs.prepare import prepare
+    from cachekit.verbs.why import why
 
     loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
     check_data(loaded, absent_ok=True)
@@ -126,7 +126,7 @@ def _recipe(
 
 
 def _key(config: Config, beginning: str, *, offline: bool) -> int:
-    from cachekit.actions.why_sides import with_nearest
+    from cachekit.verbs.why_sides import with_nearest
 
     with options.session(config, None, NAME, offline=offline) as session:
         old, new = with_nearest(session, beginning)
@@ -134,7 +134,7 @@ def _key(config: Config, beginning: str, *, offline: bool) -> int:
 
 
 def _compared(old: Side, new: Side) -> int:
-    from cachekit.actions.why import compare
+    from cachekit.verbs.why import compare
 
     out.data(
         compare(old, new).as_dict(),
@@ -155,9 +155,9 @@ def _two(
     tiny: bool,
     offline: bool,
 ) -> int:
-    from cachekit.actions.elsewhere import Elsewhere
-    from cachekit.actions.why_sides import is_file_of_one
     from cachekit.errors import UsageError
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.why_sides import is_file_of_one
 
     if (overrides or tiny or machine) and (is_file_of_one(second) or _record(second)):
         raise UsageError(
@@ -171,7 +171,7 @@ def _two(
 
 
 def _record(name: str) -> bool:
-    from cachekit.actions.why_sides import is_record
+    from cachekit.verbs.why_sides import is_record
 
     return is_record(name)
 
@@ -187,8 +187,8 @@ def _side(
 ) -> Side:
     from pathlib import Path
 
-    from cachekit.actions import why_sides
-    from cachekit.actions.prepare import prepare
+    from cachekit.verbs import why_sides
+    from cachekit.verbs.prepare import prepare
 
     if why_sides.is_file_of_one(name):
         return why_sides.of_file(Path(name).expanduser())
@@ -199,8 +199,8 @@ def _side(
 
 
 def _run(config: Config, name: str) -> int:
-    from cachekit.actions.why_run import why_run
     from cachekit.cli.why_text import of_run
+    from cachekit.verbs.why_run import why_run
 
     with options.session(config, None, NAME) as session:
         found = why_run(session.store, name)

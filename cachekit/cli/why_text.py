@@ -14,7 +14,7 @@ CHOSEN = frozenset({"recache", "tier-offline", "tier-read-only", "tier-write-onl
 
 def of_recipe(document: dict[str, Any]) -> list[str]:
     """Why a recipe misses."""
-    from cachekit.tiers.layout import LOCAL
+    from cachekit.remotes.layout import LOCAL
 
     name, key = document["recipe"], document["key"][:16]
     if document["status"] == "hit":
@@ -83,7 +83,7 @@ def bypassed(document: dict[str, Any]) -> list[str]:
 
 
 def _bypass(reason: str, count: int) -> str:
-    from cachekit.bypass import REASONS
+    from cachekit.events import REASONS
 
     times = "" if count == 1 else f"{count} times: "
     return f"{reason}: {times}{REASONS.get(reason, 'a reason of another cachekit')}"

@@ -71,7 +71,7 @@ def ls(
 
     Example:  cachekit zoo ls models --model roberta
     """
-    from cachekit.actions import zoo_list
+    from cachekit.verbs import zoo_list
 
     out.setup(format, quiet=quiet, verbose=verbose)
     wanted = zoo_list.Filter(task, model, instance, max_price, _prices(price))
@@ -116,7 +116,7 @@ def show(
 
     Example:  cachekit zoo show bert --price trn1.2xlarge=0.40
     """
-    from cachekit.actions import zoo_list
+    from cachekit.verbs import zoo_list
 
     out.setup(format, quiet=quiet, verbose=verbose)
     document = zoo_list.show(name, zoo_list.Filter(prices=_prices(price)))
@@ -138,8 +138,8 @@ def check(
 
     Example:  cachekit zoo check my-recipe.yaml
     """
-    from cachekit import zoo
-    from cachekit.actions import zoo_check
+    from cachekit.recipe import zoo
+    from cachekit.verbs import zoo_check
 
     out.setup(format, quiet=quiet, verbose=verbose)
     paths = [zoo.recipe_path(str(file)) for file in files or ()]

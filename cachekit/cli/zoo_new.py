@@ -41,8 +41,8 @@ def command(
 
     Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """
-    from cachekit.actions.new_recipe import new_recipe
     from cachekit.recipe.importing.draft import grouped
+    from cachekit.verbs.new_recipe import new_recipe
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if target is not None and target.exists() and not force:

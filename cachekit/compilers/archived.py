@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from cachekit import archive
 from cachekit.compilers.port import Harvest
-from cachekit.record import File, Module
+from cachekit.store import archive
+from cachekit.store.record import File, Module
 
 
 def harvest(root: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:

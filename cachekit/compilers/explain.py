@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.record import Record
+from cachekit.store.record import Record
 
 FLAGS = "compiler.flags"
 SIDES = ("that record", "this recipe")

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from cachekit.ingredients import Fingerprint
 from cachekit.recipe import Recipe
-from cachekit.record import Module
+from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.record import Module
 
 Sink = Callable[[dict[str, Any]], None]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from cachekit.errors import IntegrityError
 from cachekit.ordinary import opened
-from cachekit.record import File
+from cachekit.store.record import File
 from cachekit.store.index import Index, Whole, state_of
 from cachekit.store.layout import Layout
 

@@ -11,9 +11,9 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from cachekit.journal import Journal
-from cachekit.record import Record, twins
+from cachekit.events import Journal
 from cachekit.store.layout import Layout
+from cachekit.store.record import Record, twins
 
 HERE = "local"
 MOST = 20  # notes that are kept of a key, the youngest

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cachekit.key import canonical_json, key_of
+from cachekit.key.canonical import canonical_json, key_of
 from cachekit.ordinary import opened
-from cachekit.record import SCHEMA, DamagedRecordError, Record, decode
+from cachekit.store.record import SCHEMA, DamagedRecordError, Record, decode
 from cachekit.store.layout import Layout
 from cachekit.store.nearest import Folder, Near, Nearest, group_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cachekit.key import canonical_json, weight
+from cachekit.key.canonical import canonical_json, weight
 
 if TYPE_CHECKING:
     from cachekit.store.index import Row

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import structs
 
 from cachekit.errors import IntegrityError
-from cachekit.journal import Journal
-from cachekit.record import File
+from cachekit.events import Journal
+from cachekit.store.record import File
 from cachekit.store.layout import Layout
 from cachekit.store.blobs import MISSING, Blobs
 

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cachekit import ordinary
-from cachekit.bypass import bypass
+from cachekit.events import bypass
 from cachekit.errors import StoreError
-from cachekit.journal import Journal
-from cachekit.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
+from cachekit.events import Journal
+from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
 from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.gate import Gate, Holds

@@ -15,7 +15,7 @@ from msgspec import Struct, structs, to_builtins
 
 from cachekit import ordinary
 from cachekit.errors import IntegrityError
-from cachekit.record import File, Module, Record
+from cachekit.store.record import File, Module, Record
 from cachekit.store.blobs import MISSING, Depth
 from cachekit.store.garbage import garbage, quarantined
 from cachekit.store.gc import scanned

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cachekit import image_folders, rows, saved_rows
+from cachekit.data import images, rows, saved_rows
 from cachekit.errors import DataError
-from cachekit.gated import gated
 from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.gated import gated
 
 # Columns of texts that a model learns from: where all are empty, another one is meant. Language models say so already.
 TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column", "prompt_column"})
@@ -150,9 +150,9 @@ def _from_files(recipe: Recipe) -> dict[str, Any]:
     data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
     options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
     options |= {"delimiter": data.delimiter, "encoding": data.encoding}
-    if folders := image_folders.of(recipe):
+    if folders := images.of(recipe):
         image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
-        return {name: image_folders.read(folder, image, label) for name, folder in folders.items()}
+        return {name: images.read(folder, image, label) for name, folder in folders.items()}
     if saved := saved_rows.of(data.path):
         return {name: _saved(folder, columns) for name, folder in saved.items()}
     if data.path:

@@ -10,9 +10,9 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
-from cachekit.architecture import NO_EFFECT
 from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.gated import gated
+from cachekit.recipe.architecture import NO_EFFECT
+from cachekit.recipe.gated import gated
 from cachekit.training import lora
 from cachekit.training.job import Job
 from cachekit.training.tasks.port import Task

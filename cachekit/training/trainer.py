@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
 from cachekit.errors import DataError
-from cachekit.ingredients import eval_batch
+from cachekit.recipe.ingredients import eval_batch
 from cachekit.recipe.schema import Training
 from cachekit.training import lora
 from cachekit.training.backend import Outcome

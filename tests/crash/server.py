@@ -20,11 +20,11 @@ if __name__ == "__main__":
 
 from standins import StandIn, Watched, find, make_record, publish, recipe
 
-from cachekit.actions.gc import Limits, gc
-from cachekit.actions.pins import Named, pin
-from cachekit.actions.remove import remove
-from cachekit.actions.train import train
-from cachekit.actions.warm import warm
+from cachekit.verbs.gc import Limits, gc
+from cachekit.verbs.pins import Named, pin
+from cachekit.verbs.remove import remove
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
 
 # The work, by name
 

@@ -11,8 +11,8 @@ import pytest
 from hubserver import HubServer
 from one_hub import one_hub
 
-from cachekit.tiers.bucket import BucketTier
-from cachekit.tiers.port import Limits, Tier
+from cachekit.remotes.bucket import BucketTier
+from cachekit.remotes.port import Limits, Tier
 
 BUCKET = "team/cache"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from cachekit.tiers.folder import FolderTier
+from cachekit.remotes.folder import FolderTier
 
 
 @contextmanager

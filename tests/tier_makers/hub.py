@@ -9,8 +9,8 @@ import huggingface_hub.constants
 import pytest
 from one_hub import one_hub
 
-from cachekit.tiers.hub import HubTier
-from cachekit.tiers.port import Limits
+from cachekit.remotes.hub import HubTier
+from cachekit.remotes.port import Limits
 
 NAMES = count()
 LIMITS = Limits(connect=3.0, read=10.0, commit=20.0)

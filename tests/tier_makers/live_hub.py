@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cachekit.tiers.hub import HubTier, create
+from cachekit.remotes.hub import HubTier, create
 
 from .hub import online
 

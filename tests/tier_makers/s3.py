@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from s3_server import s3_server, use
 
-from cachekit.tiers.port import Tier
-from cachekit.tiers.s3 import S3Tier
+from cachekit.remotes.port import Tier
+from cachekit.remotes.s3 import S3Tier
 
 
 @contextmanager

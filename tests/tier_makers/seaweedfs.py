@@ -19,8 +19,8 @@ import pytest
 from s3_server import KEY, SECRET, make_bucket, use
 
 from cachekit import leash
-from cachekit.tiers.port import Limits, Tier, Upload
-from cachekit.tiers.s3 import S3Tier
+from cachekit.remotes.port import Limits, Tier, Upload
+from cachekit.remotes.s3 import S3Tier
 
 STARTS = 120.0  # seconds at most
 

@@ -19,11 +19,11 @@ from msgspec import structs
 from cachekit.compilers.inductor import facts, flags, host
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink, Watch
 from cachekit.errors import RecipeError
-from cachekit.ingredients import Fingerprint, worker_variables
-from cachekit.key import canonical_json
+from cachekit.key.canonical import canonical_json
 from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
-from cachekit.record import Module
+from cachekit.store.record import Module
 
 if TYPE_CHECKING:
     from cachekit.compilers.inductor.watch import CommandWatch
@@ -197,8 +197,8 @@ class Inductor:
 
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. Its live root is a run's own: nothing stands in the way."""
-        from cachekit import archive
         from cachekit.compilers import archived
+        from cachekit.store import archive
 
         archived.check(module)
         return Restored(archive.unpack(files[0].location, live_root, files[0].through))

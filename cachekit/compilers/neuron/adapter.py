@@ -31,9 +31,9 @@ from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, UsageError
-from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
-from cachekit.record import Module
+from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.store.record import Module
 
 CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
 # Of these a recipe may set none: cachekit does.

@@ -25,12 +25,12 @@ from typing import Any
 from cachekit import leash
 from cachekit.compilers.neuron import facts, fit, locks, modules, place
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
-from cachekit.compilers.neuron.compiler_log import read_compiler_log
 from cachekit.compilers.neuron.entries import Entry, read_entry
 from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
 from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
+from cachekit.compilers.neuron.log.compiler import read_compiler_log
 from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import look
 from cachekit.errors import CompileError

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.host import Host
 from cachekit.errors import UsageError
-from cachekit.ingredients import worker_variables
 from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import worker_variables
 
 _PART = re.compile(r"\s*(?P<first>\d{1,5})\s*(?:-\s*(?P<last>\d{1,5})\s*)?")
 

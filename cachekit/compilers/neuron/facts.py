@@ -55,7 +55,7 @@ COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment
 PARALLEL_COMPILE = "neuron_parallel_compile"
 NPC_PARALLEL_OPTION = "--num_parallel"
 NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
-NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
+NEURON_LS = presence.NEURON_LS  # likewise
 NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
 # Processes that show that something compiles on this host [LOG; ON cleanup.py looks for the first].
 COMPILER_PROCESSES = ("neuronx-cc", "walrus_driver", "hlo2penguin", "neuron_parallel_compile")
@@ -358,43 +358,44 @@ LOG_PREFIX = re.compile(
 MODULE_IN_TEXT = re.compile(r"(?P<module>MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_])")
 COMPILER_IN_TEXT = re.compile(r"(?:neuronxcc|(?:USER_)?neuroncc)-\d[^/\s]*")
 
-# What the wrapper (libneuronxla), npc, optimum-neuron and torchrun say: kind of event -> pattern with its fields. A
-# pattern that ends in `.*` takes the rest of its line, which may quote an older log [sdk#881].
+# What the wrapper (libneuronxla), npc, optimum-neuron and torchrun say: kind of event -> pattern with its fields:
+# `path`, `text`, and numbers. A pattern that ends in `.*` takes the rest of its line, which may quote an older log
+# [sdk#881].
 LOG_WORDS = {
     "hit": re.compile(
         r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"
     ),
     "cached-failure": re.compile(
-        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<rest>.*)"
+        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<text>.*)"
     ),  # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
     "extracted": re.compile(r"Extracting graphs \((?P<path>[^()]{1,4096})\) for ahead-of-time parallel compilation"),
     "waiting": re.compile(
         r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"
     ),
-    "completed": re.compile(r"Compilation Successfully Completed for (?P<what>\S{1,4096})"),
+    "completed": re.compile(r"Compilation Successfully Completed for (?P<path>\S{1,4096})"),
     "exiting": re.compile(r"Exiting with a successfully compiled graph"),  # to SDK 2.7 or so
-    "failed": re.compile(r"Failed compilation with (?P<command>\[.{0,16384}?['\"]\]|\S{1,4096}):?\s?(?P<rest>.*)"),
+    "failed": re.compile(r"Failed compilation with (?P<command>\[.{0,16384}?['\"]\]|\S{1,4096}):?\s?(?P<text>.*)"),
     "gave-up": re.compile(
         r"Compilation failed for (?P<path>\S{0,4096}MODULE_\S{1,512})(?: after (?P<retries>\d+) retries)?"
     ),
-    "command": re.compile(r"Call compiler with cmd: (?P<command>.*)"),
+    "command": re.compile(r"Call compiler with cmd: (?P<text>.*)"),
     "started": re.compile(r"Cache dir for the neff: (?P<path>\S{1,4096})"),  # before SDK 2.8: a compile follows
     "miss": re.compile(r"No candidate found under (?P<path>\S{1,4096})"),
     "cache-path": re.compile(r"Compile cache path: (?P<path>\S{1,4096})"),
-    "status": re.compile(r"Compiler status:? (?P<status>PASS|FAIL|ERROR)"),
+    "status": re.compile(r"Compiler status:? (?P<text>PASS|FAIL|ERROR)"),
     "not-found": re.compile(  # optimum-neuron's Hub cache; asked for model.done, then for model.log
-        r"(?<!\S)(?P<path>\S+/model\.\w+(?:\.\w+)?) not found in (?P<repository>\S{1,400}?): "
+        r"(?<!\S)(?P<path>\S+/model\.\w+(?:\.\w+)?) not found in (?P<text>\S{1,400}?): "
         r"the corresponding graph will be recompiled"
     ),
-    "trial-run": re.compile(r"executing trial run cmd: (?P<command>.*)"),
+    "trial-run": re.compile(r"executing trial run cmd: (?P<text>.*)"),
     "graph-list": re.compile(r"New graph list from script:\s?(?P<path>\S{0,4096})"),
     "worker-started": re.compile(
-        r"Worker (?P<worker>\d+)(?:/\w+)? starting (?:dynamic|static) scheduling for (?P<graphs>\d+)"
+        r"Worker (?P<worker>\d{1,9})(?:/\w+)? starting (?:dynamic|static) scheduling for (?P<graphs>\d+)"
     ),
     "worker-done": re.compile(
-        r"[Ww]orker (?P<worker>\d+) (?:completed: (?P<tasks>\d+) tasks?|finished with num of tasks (?P<old>\d+))"
+        r"[Ww]orker (?P<worker>\d{1,9}) (?:completed: |finished with num of tasks )(?P<tasks>\d+)"
     ),
-    "worker-exception": re.compile(r"sub-process (?P<worker>\d+) got exception: (?P<rest>.*)"),
+    "worker-exception": re.compile(r"sub-process (?P<worker>\d{1,9}) got exception: (?P<text>.*)"),
     "remaining": re.compile(
         r"Current remaining items are (?P<items>\d+), locked are (?P<locked>\d+), failed are (?P<failed>\d+), "
         r"done are (?P<done>\d+), total is (?P<total>\d+)"
@@ -407,8 +408,8 @@ LOG_WORDS = {
     ),
     "export-seconds": re.compile(r"\[Compilation Time\] (?P<seconds>[\d.]+) seconds"),  # optimum-neuron's export
     "exported": re.compile(r"Model cached in: (?P<path>\S{1,4096}MODULE_\w+)"),
-    "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d+) \(local_rank: \d+\)"),  # torchrun's report of a failure
-    "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"),
+    "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
+    "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
 }
 SKIPPING = re.compile(r"Will skip")  # what follows of a cached failure that is not retried [LOG]
 RETRYING = re.compile(r"With er+or log|Retrying")  # "With eror log" is their spelling [SDK]

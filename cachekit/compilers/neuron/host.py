@@ -15,14 +15,15 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 
-from cachekit import zoo
-from cachekit.compilers.neuron import device_output, devices, facts
+from cachekit.compilers.neuron import device_output, devices, facts, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
-from cachekit.zoo import Instance
+from cachekit.recipe import zoo
+from cachekit.recipe.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
 INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
+INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,26 @@ def native_available() -> bool:
     return is_native(versions()) and available(NATIVE)
 
 
+def unusable_devices() -> CompilerUnavailableError | None:
+    """The error of a machine that has Neuron devices and lacks the packages for them; None on every other machine."""
+    if not presence.may_have_devices() or native_available() or available():
+        return None
+    nodes = presence.device_nodes()
+    seen = None if nodes else _devices()
+    if not nodes and (seen is None or not seen.count):
+        return None  # an image with Neuron's tools, on a machine without devices
+    try:
+        this_host(NATIVE if is_native(versions()) else REQUIRED)
+    except CompilerUnavailableError as error:
+        return CompilerUnavailableError(
+            f"this machine has Neuron devices ({nodes[0] if nodes else 'neuron-ls lists them'}), "
+            "and the packages for them cannot be used",
+            cause=error.message,
+            hint=error.hint if INSTEAD in error.hint else f"{error.hint}; {INSTEAD}",
+        )
+    return None
+
+
 def native_host() -> Host:
     """TorchNeuron and the devices of this machine.
 
@@ -201,7 +222,7 @@ def this_host(required: Sequence[str] = REQUIRED) -> Host:
         raise CompilerUnavailableError(
             f"the Neuron compiler is not available: {', '.join(missing)} is not installed",
             cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            hint=f"{_install(required)}; or --compiler inductor runs the same recipe with PyTorch's own compiler",
+            hint=f"{_install(required)}; {INSTEAD}",
         )
     if empty := without_code(found):
         raise CompilerUnavailableError(

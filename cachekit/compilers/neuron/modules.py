@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.entries import Entry, classify, read_entry
 from cachekit.compilers.neuron.fit import Check, Claim, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest
 from cachekit.errors import IntegrityError
-from cachekit.record import File, Module
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module
 
 CHUNK = 1 << 20
 

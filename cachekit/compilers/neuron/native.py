@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from cachekit import archive
 from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.fit import Check, Claim
 from cachekit.compilers.neuron.modules import Skipped
 from cachekit.compilers.port import Harvest
 from cachekit.errors import IntegrityError
-from cachekit.record import Module
+from cachekit.store import archive
+from cachekit.store.record import Module
 
 PREFIX = "torchneuron-"
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")

@@ -23,9 +23,9 @@ from cachekit.compilers.neuron.native_watch import NativeWatch
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink
 from cachekit.errors import CompileError, RecipeError, UsageError
-from cachekit.ingredients import Fingerprint, worker_variables
 from cachekit.recipe import Recipe
-from cachekit.record import Module
+from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.store.record import Module
 
 # Of these a recipe may set none: cachekit does.
 OURS = frozenset({facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, *facts.NATIVE_DISABLE})

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cachekit import archive
-from cachekit.archive import UnsafeArchiveError
 from cachekit.compilers.neuron import facts, native
 from cachekit.compilers.neuron.fit import Claim, misfit
 from cachekit.compilers.neuron.neff import Limits, NeffError, Part, read
+from cachekit.store import archive
+from cachekit.store.archive import UnsafeArchiveError
 
 # There may be thousands, so a tiny one may not become as much as a file of its own may.
 LIMITS = Limits(inflated_base=256 << 10)

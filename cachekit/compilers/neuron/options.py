@@ -10,8 +10,8 @@ from typing import Any
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.host import Host
 from cachekit.errors import RecipeError
-from cachekit.ingredients import worker_variables
 from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import worker_variables
 
 NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
 EXECUTION, COMPILE, EAGER = "execution", "compile", "eager"  # TorchNeuron's

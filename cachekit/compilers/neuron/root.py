@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from cachekit import secrecy
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.mounts import UNKNOWN, FileSystem, file_system
 from cachekit.errors import UsageError
+from cachekit.text import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     path, more = local_path(url, cwd)
     warnings += more
     if said and variable and (path or url) != (local_path(variable, cwd)[0] or variable):
-        both = (secrecy.address(said), secrecy.address(variable))
+        both = (redact(said), redact(variable))
         warnings.append(
             f"{facts.CC_FLAGS} says {facts.CACHE_DIR_FLAG} {both[0]} and {facts.CACHE_URL} says {both[1]}: "
             f"the flag wins, but other tools read the variable; let both name the same folder"
@@ -72,7 +72,7 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     if not caching:
         warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
     if path is None:
-        return Root(secrecy.address(url), None, origin, caching, warnings=tuple(warnings))
+        return Root(redact(url), None, origin, caching, warnings=tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
     nested = path / facts.NESTED_ROOT
@@ -141,7 +141,7 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
             warnings.append(f"file://{rest} names a host; it is taken for file://{url}: write three slashes")
     elif separator:
         if scheme.lower() == facts.BUCKET_SCHEME:
-            shown = secrecy.address(url)
+            shown = redact(url)
             return None, [f"{shown} is a bucket, no local folder: use it as a tier, and a local disk as the live root"]
         return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
     if url.startswith("~"):
@@ -165,7 +165,7 @@ def local_folder(text: str | Path) -> Path:
     url = str(text) if "://" in str(text) else str(text).replace(":", "://", 1)
     path, why = local_path(url)
     if path is None:
-        said = secrecy.address(str(text))
+        said = redact(str(text))
         raise UsageError(
             f"{said} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{said} for one here"
         )

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cachekit import architecture, zoo
 from cachekit.compilers.neuron import cores, facts
 from cachekit.compilers.neuron.host import Host, placeholders, public, release
 from cachekit.errors import CompilerUnavailableError, RecipeError
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, architecture, zoo
 from cachekit.recipe.schema import Parallel, Training
 
 BACKEND = "cachekit.training.neuron_trainer"  # what trains a split model, in the worker

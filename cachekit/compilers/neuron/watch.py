@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import compile_entries, facts, locks, options
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import Entry, scan
 from cachekit.compilers.neuron.failure_memory import FailureMemory
@@ -20,10 +19,11 @@ from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
-from cachekit.compilers.neuron.logs import LogReader
+from cachekit.compilers.neuron.log.event import Event, module_in
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import EXACT, Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.neuron.run_log import EXACT, RunLog
 from cachekit.compilers.port import Node, Observed, Sink
 from cachekit.errors import CachekitError, CompileError, MissError
 from cachekit.recipe import Recipe
@@ -68,14 +68,14 @@ class NeuronWatch:
         self._trial, self._found, self._strict = trial, found, strict
         self._restored = restored or {}
         self._clock = clock
-        self._reader, self._log = LogReader(), RunLog()
+        self._reader, self._log = LogReader(), Log()
         self._phase = ""
         self._begun: set[str] = set()
         self._compiled_in: dict[str, str] = {}
         self._told = (0, 0, 0)
         self._last_words = clock()
         self._done = False
-        self._busy: set[int] = set()
+        self._busy: set[float] = set()
         self._listed = False
         self._locked: set[str] = set()
         self._free_since: dict[tuple[str, int, int], float] = {}
@@ -121,31 +121,32 @@ class NeuronWatch:
             )
         return told
 
-    def _tell(self, event: ev.Event) -> list[Mapping[str, Any]]:
-        match event:
-            case ev.CompileCommand(module=module):
+    def _tell(self, event: Event) -> list[Mapping[str, Any]]:
+        module = event.module
+        match event.kind:
+            case "command":
                 self._begun.add(module)
-            case ev.Compiled(module=module) if module not in self._begun:
+            case "compiled" if module not in self._begun:
                 self._compiles(module)
-            case ev.Listed():
+            case "listed":
                 self._listed = True
-            case ev.WorkerStarted(number=number):
-                self._busy.add(number)
-            case ev.WorkerDone(number=number):
-                self._busy.discard(number)
+            case "worker-started":
+                self._busy.add(event.numbers["worker"])
+            case "worker-done":
+                self._busy.discard(event.numbers["worker"])
                 self._listed = False
-            case ev.Summary():
+            case "summary":
                 self._busy.clear()
                 self._listed = False
-            case ev.Remaining(locked=locked) if locked:
+            case "remaining" if event.numbers.get("locked"):
                 # npc does not say which: whatever of the trial's is locked now.
                 self._locked |= {entry.name for entry in self._entries() if entry.locks}
-            case ev.Waiting(module=module, minutes=minutes):
+            case "waiting":
                 self._locked.add(module)
-                return [{"event": "lock", "module": module, "minutes": minutes}]
-            case ev.CachedFailure(module=module) if not self._trial:
+                return [{"event": "lock", "module": module, "minutes": event.numbers.get("minutes", 0.0)}]
+            case "cached-failure" if not self._trial:
                 raise self._failed_before(module)
-            case ev.CachedFailure(module=module):
+            case "cached-failure":
                 return [{"event": "failed-before", "module": module}]
             case _:
                 pass
@@ -196,7 +197,7 @@ class NeuronWatch:
         self._compiles_begun()
         if not self._trial and now - self._looked >= LOOK:
             self._looked = now
-            seen = {next(filter(None, map(ev.module_in, command)), "") for command in compiles_below(pid)}
+            seen = {next(filter(None, map(module_in, command)), "") for command in compiles_below(pid)}
             self._begun |= seen - set(self._compiled_in)
         if not self._locked or now - self._looked_at_locks < LOOK_LOCKS:
             return []

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from cachekit.errors import DataError
-from cachekit.ingredients import image_size
 from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.ingredients import image_size
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job

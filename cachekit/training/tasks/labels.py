@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError
 
 MANY = 5  # labels that a sentence lists

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError
-from cachekit.ingredients import choices_of
 from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.ingredients import choices_of
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cachekit import rows
+from cachekit.data import rows
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import tasks
 from cachekit.training import data

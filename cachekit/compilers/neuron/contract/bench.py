@@ -16,10 +16,10 @@ from pathlib import Path
 
 from cachekit import leash
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.check import UnknownError
-from cachekit.compilers.neuron.logs import LogReader
-from cachekit.compilers.neuron.run_log import RunLog
+from cachekit.compilers.neuron.log.event import Event
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import Log
 
 # The kernel ends what runs under it when this process ends, however it does.
 LEASH = leash.COMMAND
@@ -48,14 +48,14 @@ class Run:
     err: str
 
     @cached_property
-    def events(self) -> tuple[ev.Event, ...]:
+    def events(self) -> tuple[Event, ...]:
         """What our reader of logs makes of both streams."""
         return (*read(self.out), *read(self.err))
 
     @cached_property
-    def log(self) -> RunLog:
+    def log(self) -> Log:
         """The sum of the events."""
-        return RunLog().add_all(self.events)
+        return Log().add_all(self.events)
 
     @property
     def end(self) -> str:
@@ -68,17 +68,17 @@ class Run:
         lines = [line for line in self.out.splitlines() if line.startswith(front)]
         return lines[-1].removeprefix(front) if lines else None
 
-    def stream(self, kind: type[ev.Event]) -> str:
+    def stream(self, kind: str) -> str:
         """Which stream has events of a kind: stdout, stderr, or both; empty for none."""
         there = [
             name
             for name, text in (("stdout", self.out), ("stderr", self.err))
-            if any(isinstance(event, kind) for event in read(text))
+            if any(event.kind == kind for event in read(text))
         ]
         return " and ".join(there)
 
 
-def read(text: str) -> list[ev.Event]:
+def read(text: str) -> list[Event]:
     """The events of a text."""
     reader = LogReader()
     return reader.feed(text) + reader.close()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cachekit import zoo
 from cachekit.compilers.neuron import device_output, devices, facts, flags, host, neff
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract import installed
 from cachekit.compilers.neuron.contract.bench import Run
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import FLAGS, Lab
 from cachekit.compilers.neuron.entries import Entry
 from cachekit.errors import UsageError
+from cachekit.recipe import zoo
 
 _COMPILE = "a script of three lines, in an empty root"
 _AGAIN = "the same script once more"
@@ -183,7 +182,7 @@ def neff_name(lab: Lab) -> Seen:
 def log_compiled(lab: Lab) -> Seen:
     """Every module that was compiled is told."""
     told, made = lab.first.log.compiled, {entry.name for entry in lab.compiled}
-    where = lab.first.stream(ev.Compiled)
+    where = lab.first.stream("compiled")
     words = f"{len(told)} of {len(made)} modules told{f', on {where}' if where else ''}"
     return Seen(set(told) == made, words if told else f"{words}; {_sample(lab.first)}")
 
@@ -197,7 +196,7 @@ def log_compiled(lab: Lab) -> Seen:
 def log_hit(lab: Lab) -> Seen:
     """Every module that is there is told as found, and nothing as compiled."""
     hits, made = set(lab.second.log.hits), {entry.name for entry in lab.compiled}
-    where = lab.second.stream(ev.Hit)
+    where = lab.second.stream("hit")
     words = f"{len(hits & made)} of {len(made)} modules found{f', on {where}' if where else ''}"
     fits = hits == made and not lab.second.log.compiled
     return Seen(fits, words if hits else f"{words}; {_sample(lab.second)}")
@@ -211,7 +210,7 @@ def log_hit(lab: Lab) -> Seen:
 )
 def log_header(lab: Lab) -> Seen:
     """A hit's line tells when, and who."""
-    hits = [event for event in lab.second.events if isinstance(event, ev.Hit)]
+    hits = [event for event in lab.second.events if event.kind == "hit"]
     if not hits:
         raise UnknownError("no hit was told")
     return Seen(all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cachekit.compilers.neuron import facts, modules, neff
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.cached import read_neff
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
@@ -40,7 +39,7 @@ def extraction_line(lab: Lab) -> Seen:
     """Every extracted graph is told: warm takes its list from these lines."""
     run = lab.extracted
     made = {entry.name for entry in lab.entries(lab.root("extracted"))}
-    told, where = set(run.log.extracted), run.stream(ev.Extracted)
+    told, where = set(run.log.extracted), run.stream("extracted")
     return Seen(told == made, f"{len(told & made)} of {len(made)} graphs told{f', on {where}' if where else ''}")
 
 
@@ -128,15 +127,15 @@ def npc_lines(lab: Lab) -> Seen:
     """All that warm reads of its output is understood."""
     log = lab.parallel.log
     made = {entry.name for entry in lab.entries(lab.root("npc"))}
-    total = log.summary.total if log.summary else None
+    total = log.summary.get("total")
     lacking = [
         what
         for what, there in (
-            ("trial run", any(isinstance(event, ev.TrialRun) for event in lab.parallel.events)),
+            ("trial run", any(event.kind == "trial-run" for event in lab.parallel.events)),
             ("extracted graphs", set(log.extracted) == made),
             ("compiled graphs", set(log.compiled) == made),
-            ("workers", any(isinstance(event, ev.WorkerStarted) for event in lab.parallel.events)),
-            ("what remains", log.remaining is not None),
+            ("workers", any(event.kind == "worker-started" for event in lab.parallel.events)),
+            ("what remains", bool(log.remaining)),
             ("summary", total == len(made)),
         )
         if not there

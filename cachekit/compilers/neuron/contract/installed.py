@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cachekit import zoo
 from cachekit.compilers.neuron import device_output, devices, facts, host
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
+from cachekit.recipe import zoo
 
 _IMPORTS = "python -c 'import …', one process"
 _LS = "runs neuron-ls and neuron-monitor"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import facts, host, locks, processes
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract import asked
 from cachekit.compilers.neuron.contract.asked import Packages
 from cachekit.compilers.neuron.contract.bench import Bench, Run, Running
@@ -340,7 +339,7 @@ class Lab:
         lock.touch()
         self.may("a run that meets the lock of a killed one")
         with self._started(left.root) as running:
-            running.until(lambda: any(isinstance(e, ev.Waiting) for e in running.so_far().events), self._wait)
+            running.until(lambda: any(e.kind == "waiting" for e in running.so_far().events), self._wait)
             run = running.so_far()
             own = set(running.tree())
             uses = [one.uses_cache for one in processes.look().processes if one.pid in own]

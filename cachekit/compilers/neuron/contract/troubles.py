@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cachekit.compilers.neuron import facts, locks
-from cachekit.compilers.neuron import log_events as ev
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
@@ -50,7 +49,7 @@ def lock_waited_for(lab: Lab) -> Seen:
     found = lab.waited
     waits = found.run.log.waits
     if waits:
-        words = f"{max(waits.values()):g} min waited, on {found.run.stream(ev.Waiting)}"
+        words = f"{max(waits.values()):g} min waited, on {found.run.stream('waiting')}"
         return Seen(lab.killed.entry.name in waits, words)
     return Seen(fits=False, words=f"no such line; {found.run.end if found.early else 'it waited without a word'}")
 
@@ -127,21 +126,21 @@ def failure_remembered(lab: Lab) -> Seen:
     run, entry = lab.failed_again, lab.failed[1]
     if entry.state != "failed":
         raise UnknownError("no failure is remembered to begin with")
-    skipped = entry.name in run.log.cached_failures and not run.log.compiled
-    return Seen(skipped, f"told on {run.stream(ev.CachedFailure)}" if skipped else run.end)
+    skipped = entry.name in run.log.remembered and not run.log.compiled
+    return Seen(skipped, f"told on {run.stream('cached-failure')}" if skipped else run.end)
 
 
 @check(
     "npc-hides-failures",
     "{PARALLEL_COMPILE} ends with 0 and counts no failure, whatever it remembers; `failed are N` has it",
-    where=("LOG_WORDS", "run_log.RunLog"),
+    where=("LOG_WORDS", "log.summary.Log"),
     how="neuron_parallel_compile on a root with a remembered failure",
 )
 def npc_hides_failures(lab: Lab) -> Seen:
     """Why warm judges by the files."""
     run = lab.parallel_failed
     log = run.log
-    own = log.summary.failed if log.summary else None
+    own = log.summary.get("failed")
     words = f"exit code {run.code}, {own} failed in its summary, {log.failed_before} remembered"
     return Seen(run.code == 0 and not own and log.failed_before > 0, words)
 

@@ -1,0 +1,162 @@
+"""The compiler's own log, `log-neuron-cc.txt`: command, flags, version, exit code, errors, duration.
+
+A log may hold several compiles, one after another (the file is appended to) or at once. A compile begins with the
+command in a line of `[root]` and ends with `Subcommand returned with exitcode=N` of the same process; what other
+processes write in between belongs to the one that began last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime, timezone
+
+from msgspec import Struct
+
+from cachekit.compilers.neuron.facts import (
+    COMPILER_LOG_COMMAND,
+    COMPILER_LOG_EXIT,
+    COMPILER_LOG_LINE,
+    COMPILER_LOG_PEOPLE,
+    COMPILER_LOG_ROOT,
+    COMPILER_VERSION,
+    CRASH_CODE,
+    ERROR_CODE,
+    OLD_ERROR_CODE,
+)
+from cachekit.compilers.neuron.failures import Failure, classify
+from cachekit.compilers.neuron.log.command import Command, parse_command
+
+_LINE = 1 << 16  # characters of a line that are read
+_ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
+_BAD = frozenset({"ERROR", "CRITICAL", "FATAL"})
+_PEOPLE = "USER"  # the level of what a person should read: progress, and the reason of a failure
+
+
+class CompilerRun(Struct, frozen=True):
+    """One compile as the compiler's log tells it.
+
+    Attributes:
+        command: Its command line; None where the log begins later.
+        version: The compiler's full version; empty where the log does not say.
+        exit_code: None where the log breaks off: the compile still runs, or was killed.
+        codes: The error codes it gave, each once.
+        errors: The lines of errors and for people, without their beginnings, bounded.
+        started: Time of its first line, UTC where the log has a time zone (all since 2023).
+        ended: Time of its last line.
+    """
+
+    command: Command | None
+    version: str
+    exit_code: int | None
+    codes: tuple[str, ...]
+    errors: str
+    started: datetime | None
+    ended: datetime | None
+
+    @property
+    def module(self) -> str:
+        """The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name."""
+        return self.command.module if self.command else ""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What follows `--output` on the command line."""
+        return self.command.flags if self.command else ()
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first to the last line; the log counts whole seconds."""
+        return (self.ended - self.started).total_seconds() if self.started and self.ended else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The class of its failure; None for a compile that ended well or has not ended and names no error."""
+        if self.exit_code == 0 or (self.exit_code is None and not self.codes):
+            return None
+        return classify(self.errors, exit_code=self.exit_code)
+
+
+class _Open:
+    """A compile whose lines are being read."""
+
+    def __init__(self, pid: str, command: Command | None, started: datetime | None) -> None:
+        self.pid, self.command, self.started = pid, command, started
+        self.ended: datetime | None = None
+        self.version = ""
+        self.exit_code: int | None = None
+        self.codes: dict[str, None] = {}
+        self.errors: deque[str] = deque()
+        self.size = 0
+        self.bad = False  # the last line was an error's, and lines without a beginning go on with it
+
+    def note(self, line: str, error: str) -> None:
+        """Keep what matters of a line: the version, error codes, and the text of errors."""
+        if not self.version and (version := COMPILER_VERSION.search(line)):
+            self.version = version["version"]
+        if "[" in line and "WARN" not in line:
+            for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+                for found in pattern.finditer(line):
+                    self.codes[found["code"]] = None
+                    error = error or line
+        if error.strip(" *"):
+            self.errors.append(error[:_ERRORS])
+            self.size += len(self.errors[-1])
+            while self.size > _ERRORS:
+                self.size -= len(self.errors.popleft())
+
+    def closed(self) -> CompilerRun:
+        return CompilerRun(
+            self.command,
+            self.version,
+            self.exit_code,
+            tuple(self.codes),
+            "\n".join(self.errors),
+            self.started,
+            self.ended,
+        )
+
+
+def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
+    """Read a log, line by line, so that one of any size may be given as an open file.
+
+    Returns:
+        Its compiles in the order of their beginnings; none for a text that is no such log.
+    """
+    runs: list[_Open] = []
+    current: _Open | None = None
+    for raw in lines:
+        line = raw[:_LINE].rstrip("\r\n")
+        parsed = COMPILER_LOG_LINE.search(line)
+        if not parsed:
+            if current:
+                current.note(line, line if current.bad else "")
+            continue
+        pid, text = parsed["pid"] or "", parsed["text"]
+        at = _time(parsed["time"])
+        root = parsed["who"] == COMPILER_LOG_ROOT
+        command = COMPILER_LOG_COMMAND.match(text) if root else None
+        if command or current is None:
+            current = _Open(pid, parse_command(command["command"]) if command else None, at)
+            runs.append(current)
+        # The end is written by the process that got the command, also when another compile began since.
+        run = current
+        if root:
+            run = next((run for run in reversed(runs) if run.pid == pid and run.exit_code is None), current)
+        run.ended = at or run.ended
+        level = parsed["level"]
+        run.bad = level in _BAD or (level == _PEOPLE and bool(COMPILER_LOG_PEOPLE.search(parsed["who"])))
+        if not command:
+            run.note(line, text if run.bad else "")
+        if root and (found := COMPILER_LOG_EXIT.search(text)):
+            run.exit_code = int(found["code"])
+    return [run.closed() for run in runs]
+
+
+def _time(text: str) -> datetime | None:
+    for form in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S", "%m/%d/%Y %I:%M:%S %p"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=timezone.utc)
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,295 @@
+"""Read what a Neuron run prints, while it prints: hits, compiles with seconds, waits, failures, summaries.
+
+    reader = LogReader()
+    for chunk in process_output:
+        for event in reader.feed(chunk):
+            ...
+    rest = reader.close()
+
+The stream comes from several processes at once, cut anywhere, with progress bars and dots, colours, launchers' prefixes
+and lines of other programs between and inside the lines that matter. The events do not depend on where it was cut.
+Nothing here reads or writes a file. The words of the lines stand in `facts.LOG_WORDS`: what a pattern calls `path` and
+`text` are the event's, and everything else that it names is a number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from cachekit.compilers.neuron.facts import (
+    CRASH_CODE,
+    ERROR_CODE,
+    LOG_FRACTION_IS_MILLISECONDS,
+    LOG_HEADER,
+    LOG_PREFIX,
+    LOG_WORDS,
+    MODULE_PREFIX,
+    NPC_REPORT_TOKEN,
+    OLD_ERROR_CODE,
+    RETRYING,
+    SKIPPING,
+)
+from cachekit.compilers.neuron.log.command import parse_command
+from cachekit.compilers.neuron.log.event import Event, module_in
+from cachekit.compilers.neuron.log.timing import Timing
+
+LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
+_HALF = LONGEST // 2
+_TEXT = 4000  # characters of a quoted message that an event carries
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of its groups
+_WORDS = frozenset({"path", "text", "command"})  # what a pattern names that is no number
+
+
+class LogReader:
+    """A parser that is fed with pieces of the stream and gives events.
+
+    Lines longer than `LONGEST` bytes lose their middle; memory is bounded whatever is fed.
+    """
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cut = False
+        self._timing = Timing()
+        self._listing = False  # inside the list of graphs that npc prints over several lines
+        self._failing = ""  # the module whose failure the lines without header are about
+        self._quoted = ""  # the same, where the failure is an old one
+        self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
+        self._child: int | None = None  # the rank that torchrun's report is about
+
+    def feed(self, chunk: bytes | str) -> list[Event]:
+        """Take the next piece of the stream; gives the events of the lines that it completes."""
+        data = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk
+        events: list[Event] = []
+        # A carriage return ends a line as well: a progress bar that is drawn over, with the next line glued to it.
+        *ended, rest = re.split(rb"[\r\n]", data)
+        for piece in ended:
+            self._keep(piece)
+            events += self._line()
+        self._keep(rest)
+        return events
+
+    def close(self) -> list[Event]:
+        """The stream has ended: the events of an unfinished line, and what can only be told now."""
+        events = self._line()
+        return events + self._timing.close()
+
+    def _keep(self, piece: bytes) -> None:
+        room = _HALF - len(self._head)
+        self._head += piece[:room]
+        if len(piece) > room:
+            self._tail += piece[room:]
+            if len(self._tail) > 2 * _HALF:
+                del self._tail[:-_HALF]
+                self._cut = True
+
+    def _line(self) -> list[Event]:
+        if len(self._tail) > _HALF:
+            del self._tail[:-_HALF]
+            self._cut = True
+        raw = bytes(self._head) + (b"\x00" if self._cut else b"") + bytes(self._tail)
+        self._head, self._tail, self._cut = bytearray(), bytearray(), False
+        text = _ANSI.sub("", raw.decode("utf-8", "replace"))
+        return list(self._events(text)) if text.strip() else []
+
+    def _events(self, line: str) -> Iterator[Event]:
+        source, start = _prefix(line)
+        headers = list(LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
+        first = headers[0].start() if headers else len(line)
+        yield from self._loose(line[start:first], source)
+        for index, header in enumerate(headers):
+            end = headers[index + 1].start() if index + 1 < len(headers) else len(line)
+            said = replace(source, at=_time(header), pid=int(header["pid"]) if header["pid"] else source.pid)
+            self._listing, self._failing, self._quoted, self._report = False, "", "", {}
+            found = list(self._words(line[header.end() : end], said))
+            yield from self._timing.before(said, found)
+            yield from found
+            self._timing.after(said)
+
+    def _loose(self, text: str, source: Event) -> Iterator[Event]:
+        """A line, or what stands before its first header: it belongs to what came before it."""
+        if self._listing and (module := module_in(text)) and len(text.split()) == 1:
+            yield replace(source, kind="listed", module=module, path=text.strip())
+            return
+        self._listing = self._listing and not text.strip(" .\t")
+        yield from self._words(text, source)
+
+    def _words(self, text: str, source: Event) -> Iterator[Event]:
+        """The events in a text of one source, in their order."""
+        yield from self._report_entries(text, source)
+        place = 0
+        # The next place of each pattern; only those that an event has run over are sought again.
+        ahead = {name: match for name, word in LOG_WORDS.items() if (match := word.search(text))}
+        while ahead:
+            name = min(ahead, key=lambda name: ahead[name].start())
+            match = ahead[name]
+            place = max(match.end(), place + 1)
+            if event := self._event(name, match.groupdict(), source):
+                yield event
+            for passed in [name for name, found in ahead.items() if found.start() < place]:
+                if again := LOG_WORDS[passed].search(text, place):
+                    ahead[passed] = again
+                else:
+                    del ahead[passed]
+        yield from self._errors(text, source)
+
+    def _event(self, name: str, said: Said, source: Event) -> Event | None:
+        path = (said.get("path") or "").lstrip(".")
+        event = replace(
+            source,
+            kind=_KINDS.get(name, name),
+            module=module_in(path),
+            path=path,
+            text=(said.get("text") or "").strip()[:_TEXT],
+            numbers=_numbers(said),
+        )
+        followed = self._FOLLOWED.get(name)
+        return followed(self, event, said) if followed else event
+
+    # What follows from an event for the lines after it, or from earlier lines for the event
+
+    def _listed(self, event: Event, _: Said) -> Event | None:
+        self._listing = True
+        return event if event.path else None
+
+    def _skipped(self, event: Event, _: Said) -> Event:
+        self._failing = self._quoted = event.module
+        retried = RETRYING.search(event.text) and not SKIPPING.search(event.text)
+        return replace(event, kind="retrying") if retried else event
+
+    def _failed(self, event: Event, said: Said) -> Event:
+        self._failing = module_in(said.get("command") or event.path)
+        event = replace(event, module=self._failing)
+        if event.module and event.module == self._quoted:
+            return replace(event, kind="quoted")
+        self._timing.failed(event)
+        return event
+
+    def _called(self, event: Event, said: Said) -> Event:
+        event = replace(event, module=parse_command(said["text"] or "").module)
+        self._timing.started(event)
+        return event
+
+    def _started(self, event: Event, _: Said) -> None:
+        self._timing.started(event)
+
+    def _completed(self, event: Event, _: Said) -> Event:
+        return self._timing.completed(event)
+
+    def _status(self, event: Event, _: Said) -> Event:
+        if event.text == "PASS":
+            self._timing.passed(event)
+        return event
+
+    def _worker(self, event: Event, _: Said) -> Event:
+        self._timing.worker(event)
+        return event
+
+    def _child_rank(self, _: Event, said: Said) -> None:
+        self._child = int(said["rank"] or 0)
+
+    def _child_exit(self, event: Event, said: Said) -> Event:
+        return replace(event, pid=int(said["pid"] or 0), rank=self._child)
+
+    def _report_entries(self, text: str, source: Event) -> Iterator[Event]:
+        """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
+        if not self._report and MODULE_PREFIX not in text:
+            return
+        for token in NPC_REPORT_TOKEN.finditer(text):
+            if token["path"]:
+                self._report = {"path": token["path"]}
+            elif token["field"] and self._report:
+                self._report[token["field"]] = token["value"]
+            elif token["end"] and "status" in self._report:
+                path, numbers = self._report["path"], {"success": int(self._report["status"] == "true")}
+                figures = {"retries": self._report.get("retry"), "seconds": self._report.get("compile_time")}
+                yield replace(
+                    source, kind="report", module=module_in(path), path=path, numbers={**numbers, **_numbers(figures)}
+                )
+                self._report = {}
+
+    def _errors(self, text: str, source: Event) -> Iterator[Event]:
+        if "[" not in text:
+            return
+        for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+            for found in pattern.finditer(text):
+                if "WARN" in text[max(0, found.start() - 80) : found.start()]:
+                    continue
+                said = text[found.start() : found.start() + _TEXT].strip()
+                yield replace(source, kind="error", module=self._failing, text=said)
+
+    # By the name of the pattern.
+    _FOLLOWED: ClassVar[dict[str, Callable[[LogReader, Event, Said], Event | None]]] = {
+        "graph-list": _listed,
+        "cached-failure": _skipped,
+        "failed": _failed,
+        "gave-up": _failed,
+        "command": _called,
+        "started": _started,
+        "completed": _completed,
+        "exiting": _completed,
+        "status": _status,
+        "worker-started": _worker,
+        "child-rank": _child_rank,
+        "child-exit": _child_exit,
+    }
+
+
+# The kind of an event where it is not the name of its pattern.
+_KINDS = {
+    "graph-list": "listed",
+    "miss": "missed",
+    "gave-up": "failed",
+    "completed": "compiled",
+    "exiting": "compiled",
+    "summary-success": "summary",
+    "summary-failed": "summary",
+    "summary-short": "summary",
+}
+
+
+def _prefix(line: str) -> tuple[Event, int]:
+    """Who a launcher says has written the line, and where the line proper begins."""
+    place, rank, pid, worker = 0, None, None, ""
+    while found := LOG_PREFIX.match(line, place):
+        number = found["rank"] or found["mpi"] or found["label"]
+        rank = int(number) if number else rank
+        pid = int(found["pid"]) if found["pid"] else pid
+        worker = found["worker"] or worker
+        place = found.end()
+    return Event(kind="", pid=pid, rank=rank, worker=worker), place
+
+
+def _time(header: re.Match[str]) -> datetime | None:
+    if not header["time"]:
+        return None
+    try:
+        at = datetime.fromisoformat(header["time"])
+    except ValueError:
+        return None
+    digits = header["fraction"] or "0"
+    if len(digits) == 6 and int(digits) < LOG_FRACTION_IS_MILLISECONDS:  # noqa: PLR2004
+        return at + timedelta(milliseconds=int(digits))
+    return at + timedelta(microseconds=int(digits.ljust(9, "0")[:6]))
+
+
+def _numbers(said: Said) -> dict[str, float]:
+    """The figures that a pattern has found; what is no finite number is left out."""
+    found: dict[str, float] = {}
+    for name, text in said.items():
+        if text is None or name in _WORDS:
+            continue
+        try:
+            number = float(text)
+        except ValueError:
+            continue
+        if math.isfinite(number):
+            found[name] = int(number) if number.is_integer() else number
+    return found

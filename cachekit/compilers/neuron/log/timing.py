@@ -1,0 +1,110 @@
+"""From the log's own times to the seconds of each compile.
+
+What a log offers differs by version: a command and a completion line (a debug level), only completion lines (SDK 2.31),
+only commands with an unnamed `Compiler status PASS` (SDK 2.9 to 2.2x), or commands and an unnamed completion (older).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from cachekit.compilers.neuron.log.event import Event
+
+
+class Timing:
+    """Follows the compiles of every process of a run."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, datetime] = {}
+        self._open: dict[str, dict[str, datetime | None]] = {}
+        self._workers: set[str] = set()
+        # "PASS" lines that no compile was found for yet, by the rank in front of them.
+        self._passes: dict[int | None, int] = {}
+
+    def started(self, event: Event) -> None:
+        """The compiler was called for a module."""
+        if event.module:
+            self._open.setdefault(event.process, {})[event.module] = event.at
+
+    def worker(self, event: Event) -> None:
+        """The process of this event does nothing but compile from now on."""
+        self._workers.add(event.process)
+
+    def passed(self, event: Event) -> None:
+        """Some compile ended well."""
+        self._passes[event.rank] = self._passes.get(event.rank, 0) + 1
+
+    def failed(self, event: Event) -> None:
+        """The compile of a module ended badly."""
+        self._take(event.process, event.module)
+
+    def completed(self, event: Event) -> Event:
+        """A compile ended well; where no module is named, it is the only one that the process compiles, if it is one.
+
+        Returns:
+            The event with its module, its seconds and their basis.
+        """
+        process, module = event.process, event.module
+        if not module and len(self._open.get(process, {})) == 1:
+            module = next(iter(self._open[process]))
+        begun, known = self._take(process, module)
+        basis = "command"
+        if not known:
+            begun, basis = self._last.get(process), "worker" if process in self._workers else "gap"
+        self._spend(event.rank)
+        return _compiled(event, module, begun, basis)
+
+    def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
+        """A process writes a new line, so that its only open compile has ended, if a PASS was seen meanwhile.
+
+        Args:
+            source: The line's time and process.
+            found: What the line says.
+        """
+        busy = self._open.get(source.process, {})
+        begun = [event.module for event in found if event.kind == "command"]
+        waiting = [module for module in busy if module not in begun]
+        if len(waiting) != 1 or not self._spend(source.rank):
+            return []
+        module = waiting[0]
+        return [_compiled(source, module, busy.pop(module), "next-line")]
+
+    def after(self, source: Event) -> None:
+        """The process has written a line at this time."""
+        if source.at is not None:
+            self._last[source.process] = source.at
+
+    def close(self) -> list[Event]:
+        """At the end: if there are as many PASS lines as open compiles, each of them ended well."""
+        names = [module for busy in self._open.values() for module in busy]
+        if not names or sum(self._passes.values()) < len(names):
+            return []
+        self._open = {}
+        return [Event(kind="compiled", module=module) for module in names]
+
+    def _spend(self, rank: int | None) -> bool:
+        """Take one PASS that this rank, or nobody in particular, has said."""
+        for name in (rank, None):
+            if self._passes.get(name, 0):
+                self._passes[name] -= 1
+                return True
+        return False
+
+    def _take(self, process: str, module: str) -> tuple[datetime | None, bool]:
+        """Close a compile; gives its begin and whether it was open."""
+        if not module:
+            return None, False
+        for name in (process, *self._open):
+            if module in self._open.get(name, {}):
+                return self._open[name].pop(module), True
+        return None, False
+
+
+def _compiled(event: Event, module: str, begun: datetime | None, basis: str) -> Event:
+    if begun is None or event.at is None or event.at < begun:  # a clock that was set back tells nothing
+        return replace(event, kind="compiled", module=module, path="")
+    seconds = (event.at - begun).total_seconds()
+    return replace(event, kind="compiled", module=module, path="", text=basis, numbers={"seconds": seconds})

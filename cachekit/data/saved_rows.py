@@ -1,0 +1,139 @@
+"""A data set that the package `datasets` saved on disk: its splits, columns and classes, read without that package.
+
+`DatasetDict.save_to_disk` writes a folder a split; `Dataset.save_to_disk` one split, into any folder. Each holds
+`state.json`, and `dataset_info.json` with the columns' types [datasets 5.2: arrow_dataset.py, dataset_dict.py].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cachekit.data import rows
+from cachekit.errors import DataError
+
+LARGEST = 32 << 20  # bytes; names of a million classes fit
+
+
+def of(path: str | None) -> dict[str, Path]:
+    """The folders of a recipe's splits; empty where its data has another form.
+
+    Args:
+        path: The recipe's `data.path`.
+
+    Raises:
+        DataError: It was saved by `datasets`, and has no training split, or a split twice; or it cannot be read.
+    """
+    if not path or not Path(path).is_dir():
+        return {}
+    whole = Path(path)
+    try:
+        if _is_split(whole):
+            return {"train": whole}
+        folders = sorted(folder for folder in whole.iterdir() if _is_split(folder))
+    except OSError as error:
+        raise DataError(
+            f"data.path {path} cannot be read", cause=error.strerror or str(error), hint="may this user read it?"
+        ) from error
+    found = by_split(path, folders)
+    if folders and "train" not in found:
+        raise DataError(
+            f"data.path {path} is a saved data set without training rows",
+            cause=f"its splits are {', '.join(folder.name for folder in folders)}",
+            hint="name the folder of one of them with data.path, or save it with a split called train",
+        )
+    return found
+
+
+def by_split(path: str, folders: Sequence[Path]) -> dict[str, Path]:
+    """Those of some folders that are called as a split is.
+
+    Args:
+        path: Where they lie, for words.
+        folders: The folders.
+
+    Raises:
+        DataError: Two are called as one split is.
+    """
+    found: dict[str, Path] = {}
+    for split, names in rows.SPLIT_NAMES.items():
+        named = [folder for folder in folders if folder.name.lower() in names]
+        if len(named) > 1:
+            raise DataError(
+                f"{path} has more than one {split} folder",
+                cause=", ".join(folder.name for folder in named),
+                hint="keep one of them",
+            )
+        if named:
+            found[split] = named[0]
+    return found
+
+
+def _is_split(folder: Path) -> bool:
+    return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+
+
+def check(folder: Path, columns: Mapping[str, str]) -> None:
+    """Look whether a split has the columns that a task reads.
+
+    Args:
+        folder: Of the split.
+        columns: Each with the field of `data` that names it.
+
+    Raises:
+        DataError: It lacks one.
+    """
+    have = list(_features(folder))
+    missing = [name for name in columns if name not in have]
+    if missing and "input_ids" in have:
+        raise DataError(
+            f"{folder}: no column {missing[0]!r}: these rows are tokenized already",
+            cause=f"columns are {', '.join(have)}",
+            hint="save the data set before it is tokenized: a recipe's task does that, in one shape",
+        )
+    if have:  # else whoever saved it left them out
+        rows.require(folder, have, columns)
+
+
+def classes(folder: Path, column: str) -> list[str]:
+    """The names that a saved data set gives its two or more classes, in the order of their numbers; else none.
+
+    Args:
+        folder: Of a split.
+        column: Of a class, or of a list of them.
+
+    Raises:
+        DataError: The split's description cannot be read.
+    """
+    for kind in _kinds(_features(folder).get(column)):
+        names = kind.get("names")
+        if kind.get("_type") != "ClassLabel" or not isinstance(names, list) or len(names) < 2:  # noqa: PLR2004
+            continue
+        if all(isinstance(name, str) for name in names):
+            return names
+    return []
+
+
+def _kinds(kind: Any) -> Iterator[Mapping[str, Any]]:
+    """A column's type, and that of a list's items: `{"feature": {...}, "_type": "List"}`, or in a list of one."""
+    for _ in range(2):
+        if isinstance(kind, list) and len(kind) == 1:
+            kind = kind[0]
+        if not isinstance(kind, dict):
+            return
+        yield kind
+        kind = kind.get("feature")
+
+
+def _features(folder: Path) -> Mapping[str, Any]:
+    path = folder / "dataset_info.json"
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path} is too large", cause=f"{path.stat().st_size:,} bytes")
+        document = json.loads(path.read_bytes().decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read", cause=str(error)[:200], hint="save the data set again") from error
+    features = document.get("features") if isinstance(document, dict) else None
+    return features if isinstance(features, dict) else {}

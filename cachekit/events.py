@@ -1,0 +1,198 @@
+"""What happened in a run: one JSON line an event, for statistics later, and for the screen now.
+
+A journal never makes a run fail: on a full disk or a read-only store it goes on in memory and says so once.
+
+Why a run went without the cache, or without a part of it, is one table of reasons, counted by name. Each time is an
+event, `cache.bypass`, with `reason` (a name of the table) and `detail`. It is not the place where people are told: what
+they must know is told as it happens, by the event that belongs to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from cachekit import ordinary
+
+SECOND = 10**9  # ns
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+BYPASS = "cache.bypass"
+
+REASONS = {
+    "recache": "the user asked to compile although a record was there (--recache)",
+    "caching-off": "the compiler kept nothing of what it compiled: its own cache is switched off",
+    "compiler-bypass": "the compiler's own cache refused a graph",
+    "compiler-not-keyed": "the compiler cannot be looked at, so there is no key",
+    "store-unreadable": "the key's record in the store cannot be read",
+    "store-damaged": "the key's record in the store, or a file of it, is damaged or missing",
+    "store-schema": "the key's record in the store is one that only another cachekit reads",
+    "store-not-writable": "the store cannot be written: read-only, no permission, or no space",
+    "not-kept": "what compiled could not be kept, for a reason of its own",
+    "live-root-unusable": "the place where the compiler should look cannot be used",
+    "restore-refused": "the record could not be restored",
+    "module-left": "a module of the record was not restored: what stands in its place must not be touched",
+    "tier-offline": "a shared cache was not asked: no connection may be opened",
+    "tier-failed": "a shared cache could not be reached, or gave up",
+    "tier-skipped": "a shared cache was left alone, as it had failed a moment ago",
+    "tier-refused": "a shared cache did not let us in",
+    "tier-damaged": "what a shared cache has for the key is not what it should be",
+    "tier-write-only": "a shared cache was not asked, as the chain says only to write there",
+    "tier-read-only": "what compiled was not put on a shared cache, as the chain says only to read there",
+    "push-failed": "what compiled could not be put on a shared cache",
+}
+
+
+class Journal:
+    """The events of one run.
+
+    Args:
+        folder: Where journals live; None keeps the events in memory only.
+        verb: The command of the run.
+
+    Attributes:
+        run: The run's identity: its start, in UTC, to the second and then in hex, and four random digits. Names sort by
+            time.
+    """
+
+    def __init__(self, folder: Path | None, verb: str) -> None:
+        self.run = _name(time.time_ns())
+        self._verb = verb
+        self._file: TextIO | None = None
+        self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
+        self._listeners: list[Listener] = []
+        self._closed = False
+        self._counts: dict[str, Counter[str]] = {}
+        self.failure: str = ""
+
+    @property
+    def path(self) -> Path | None:
+        """Where the events are written; None in memory-only mode."""
+        return self._path
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` with each event from now on."""
+        self._listeners.append(listener)
+
+    def emit(self, event: str, **fields: Any) -> Event:
+        """Write one event and tell the listeners.
+
+        Args:
+            event: Its name, dotted: `warm.start`, `store.damaged`.
+            **fields: JSON values.
+        """
+        line: Event = {"event": event, "time": round(time.time(), 3), "run": self.run, **fields}
+        self._write(line)
+        for listener in self._listeners:
+            listener(line)
+        return line
+
+    def count(self, what: str, name: str) -> None:
+        """Count something by name, for the run's summary."""
+        self._counts.setdefault(what, Counter())[name] += 1
+
+    def counted(self, what: str) -> dict[str, int]:
+        """What was counted so far, by name."""
+        return dict(sorted(self._counts.get(what, Counter()).items()))
+
+    def show(self, event: str, **fields: Any) -> None:
+        """Tell the listeners of something too frequent to write down: a training step, a second of waiting."""
+        for listener in self._listeners:
+            listener({"event": event, "time": time.time(), "run": self.run, **fields})
+
+    def _write(self, line: Event) -> None:
+        if self._path is None or self._closed:
+            return
+        try:
+            if self._file is None:
+                # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self._path.open("a", encoding="utf-8", buffering=1)
+                start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
+                start |= {"pid": os.getpid(), "host": os.uname().nodename}
+                self._file.write(json.dumps(start) + "\n")
+            self._file.write(_encoded(line))
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            self._path = None
+
+    def close(self) -> None:
+        """Say that the run has come to its end, and close the file; later events stay in memory."""
+        if self._file is not None:
+            self._write({"event": "run.end", "time": round(time.time(), 3), "run": self.run})
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.failure = error.strerror or str(error)
+            self._file = None
+        self._closed = True
+
+
+def bypass(journal: Journal, reason: str, detail: str = "") -> None:
+    """Note that this run goes without the cache, or a part of it.
+
+    Args:
+        journal: The run's; it counts.
+        reason: A name of `REASONS`.
+        detail: What in particular: a shared cache's name, a path, a cause.
+    """
+    assert reason in REASONS, reason
+    journal.count(BYPASS, reason)
+    journal.emit(BYPASS, reason=reason, detail=detail)
+
+
+def bypassed(journal: Journal) -> dict[str, int]:
+    """How often in this run, by reason."""
+    return journal.counted(BYPASS)
+
+
+def _encoded(line: Event) -> str:
+    # ASCII: no other character that somebody takes for the end of a line, and no name that is not UTF-8, gets through.
+    try:
+        return json.dumps(line, default=str) + "\n"
+    except (TypeError, ValueError):
+        return json.dumps({name: str(value) for name, value in line.items()}) + "\n"
+
+
+def prune(folder: Path, days: int, now: float | None = None) -> int:
+    """Remove files of a journal or log folder that are older than `days`; returns how many. Never fails a run."""
+    oldest = (time.time() if now is None else now) - days * 86_400
+    removed = 0
+    for path in folder.rglob("*") if folder.is_dir() else ():
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime < oldest:
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def read(path: Path) -> list[Event]:
+    """Read a journal back, leaving out a torn last line.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    events = []
+    for text in ordinary.read(path).decode(errors="replace").split("\n"):
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            continue  # the line that a killed run was writing
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def _name(now: int) -> str:
+    seconds, rest = divmod(now, SECOND)
+    # Two runs of a script begin in one second, too.
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(seconds))}-{rest * 65536 // SECOND:04x}{os.urandom(2).hex()}"

@@ -1,0 +1,1 @@
+"""Keys: canonical form and digest of named ingredients; needs no recipe."""

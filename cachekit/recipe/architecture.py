@@ -1,0 +1,367 @@
+"""The architecture of a model: its config, found without network where that is possible, and what of it matters.
+
+Two models whose configs differ only in fields that reach no graph (names, label names, paths, the library's version)
+share a key: a fine-tune of a model compiles to the same graphs as the model itself.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import threading
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import Recipe, aliases, model_config, model_folder, zoo
+from cachekit.recipe.gated import gated
+
+PATIENCE = 5.0  # seconds that the Hub gets to give a config.json: a page of text
+
+# Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
+IRRELEVANT = {
+    "_attn_implementation_autoset": "a note of the library to itself",
+    "_commit_hash": "where it came from",
+    "_name_or_path": "where it came from",
+    "architectures": "which head the weights had; the task chooses ours",
+    "dtype": "dtype of the stored weights; the worker loads fp32",
+    "finetuning_task": "what it was fine-tuned for",
+    "gradient_checkpointing": "old place of a training argument, which is an ingredient of its own",
+    "id2label": "names of labels; their number is an ingredient of its own",
+    "init_std": "scale of random weights",
+    "initializer_factor": "scale of random weights",
+    "initializer_range": "scale of random weights",
+    "label2id": "names of labels",
+    "license": "no number",
+    "num_labels": "an ingredient of its own, from the data",
+    "pooler_fc_size": "a TensorFlow note of the first BERTs",
+    "pooler_num_attention_heads": "a TensorFlow note of the first BERTs",
+    "pooler_num_fc_layers": "a TensorFlow note of the first BERTs",
+    "pooler_size_per_head": "a TensorFlow note of the first BERTs",
+    "pooler_type": "a TensorFlow note of the first BERTs",
+    "directionality": "a TensorFlow note of the first BERTs",
+    "tie_weights_": "read by nothing; tie_word_embeddings is",
+    "problem_type": "set by the task",
+    "return_dict": "set by the worker",
+    "task_specific_params": "generation settings",
+    "tokenizer_class": "the tokenizer runs on the host",
+    "torch_dtype": "old name of dtype",
+    "transformers_version": "version that wrote the file; ours is an ingredient of its own",
+    "use_cache": "past keys and values, which training does not use",
+}
+# Of these, what reaches no graph but through the weights that training starts from.
+SCALES = frozenset({"init_std", "initializer_factor", "initializer_range"})
+# Of these a recipe says what it means in a place of its own; said here, nothing would come of it.
+ELSEWHERE = {
+    "dtype": "training.bf16",
+    "gradient_checkpointing": "training.gradient_checkpointing",
+    "id2label": "data.labels",
+    "label2id": "data.labels",
+    "num_labels": "data.num_labels",
+    "problem_type": "task",
+    "torch_dtype": "training.bf16",
+}
+NO_EFFECT = IRRELEVANT.keys() - SCALES
+# Fields that every config has, with the value that means "nothing special": left out when they have it.
+GENERIC_DEFAULTS: dict[str, Any] = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "output_attentions": False,
+    "output_hidden_states": False,
+    "output_past": True,
+    "pruned_heads": {},
+    "tie_encoder_decoder": False,
+    "tie_word_embeddings": True,
+    "torchscript": False,
+    "use_bfloat16": False,
+}
+
+
+class Architecture(Struct, frozen=True):
+    """A model's config, and where it was found.
+
+    Attributes:
+        config: As in `config.json`, the recipe's overrides applied.
+        source: For people: a path, `registry`, `Hub cache`, `Hub`.
+    """
+
+    config: Mapping[str, Any]
+    source: str
+
+    @property
+    def model_type(self) -> str:
+        """Transformers' name of the architecture's family, `bert`."""
+        return str(self.config["model_type"])
+
+
+def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
+
+    So are those that only repeat others (`config_spelling`). A null is left out where it says nothing, and kept where
+    the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
+    """
+    merged = aliases.rotary({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
+    left_out = aliases.repeated(str(config.get("model_type", "")), merged)
+    left_out |= aliases.GENERATION if merged.get("is_encoder_decoder") else set()
+    return {
+        name: value
+        for name, value in sorted(merged.items())
+        if name not in IRRELEVANT
+        and name not in left_out
+        and name != "model_type"
+        and not (value is None and {**GENERIC_DEFAULTS, **defaults}.get(name) is None)
+        and not (name in GENERIC_DEFAULTS and value == GENERIC_DEFAULTS[name])
+    }
+
+
+def resolve(recipe: Recipe) -> Architecture:
+    """Find the architecture of a recipe's model: its folder, the registry, the Hub cache, and last the Hub.
+
+    Where a package gives the weights, the key is the same with and without it: what `model.id` says of the registry is
+    compared with the package's own config, and nobody else is asked for a config in its place.
+
+    Raises:
+        RecipeError: The model's files are not where the recipe says, its config is no config, or a package's config is
+            another than that of `model.id`.
+        UnknownNameError: Nobody knows the model.
+    """
+    model = recipe.model
+    folder = model_folder.of(recipe)
+    entry = zoo.model(model.id) if model.id is not None else None
+    if folder is not None:
+        config = model_config.read(folder / "config.json")
+        if model.package and entry is not None:
+            _check_same(recipe, config, entry.config)
+        return _with_overrides(recipe, config, str(folder))
+    if entry is not None:
+        return _with_overrides(recipe, entry.config, "registry")
+    if model.package or model.id is None:
+        unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
+        raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
+    cached = _hub_cache(model.id, model.revision)
+    if cached is not None:
+        return _with_overrides(recipe, model_config.read(cached), "Hub cache")
+    return _with_overrides(recipe, model_config.read(_download(model.id, model.revision)), "Hub")
+
+
+def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse a package whose model is another than the one that `model.id` names, on machines without the package."""
+    found = []
+    for config in (own, known):
+        kind = model_config.model_type(config, str(recipe.model.package))
+        found.append({"model_type": kind, **graph_fields(config, zoo.architecture_defaults(kind))})
+    differ = [name for name in sorted({**found[0], **found[1]}) if found[0].get(name) != found[1].get(name)]
+    if differ:
+        name = differ[0]
+        raise RecipeError(
+            f"model.package {recipe.model.package} holds another model than model.id {recipe.model.id}",
+            cause=f"{name} is {found[0].get(name)} and {found[1].get(name)}"
+            + (f", and {len(differ) - 1} more differ" if len(differ) > 1 else ""),
+            hint="remove model.id, or name the model that the package holds",
+        )
+
+
+def positions(found: Architecture, field: str = "max_seq_length") -> int | None:
+    """The tokens that a model has positions for; None where it says no number.
+
+    Args:
+        found: The model's.
+        field: Of `training`: what it calls a target is the decoder's.
+    """
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    half = "decoder" if field == "max_target_length" else "encoder"
+    usual = merged.get("max_position_embeddings") or merged.get("n_positions")
+    number = merged.get(f"max_{half}_position_embeddings", usual)
+    # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
+    offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
+    return number - offset if isinstance(number, int) else None
+
+
+def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:
+    """Refuse a length that the model has no positions for, before anything is loaded.
+
+    Args:
+        found: The model's.
+        length: In tokens.
+        field: Of `training`, that asks for it; see `positions`.
+
+    Raises:
+        RecipeError: It is too long.
+    """
+    most = positions(found, field)
+    if most is not None and length > most:
+        raise RecipeError(
+            f"training.{field} is {length}, the model has {most} positions", hint=f"--set training.{field}={most}"
+        )
+
+
+def check_task(recipe: Recipe, found: Architecture) -> None:
+    """Refuse a model of images for texts, the reverse, and one that cannot write or judge what the task asks it to.
+
+    Of an architecture that the registry does not have, the worker asks Transformers.
+
+    Raises:
+        RecipeError: The model cannot do the task.
+    """
+    known = zoo.architecture_defaults(found.model_type)
+    if not known:
+        return
+    why, sees = "", "num_channels" in known and "vocab_size" not in known
+    if sees != (recipe.task == "image-classification"):
+        why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
+    elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
+        why = f"a {found.model_type} model has no decoder beside its encoder"
+    merged = {**known, **found.config}
+    if not why and recipe.task == "text-classification" and merged.get("pad_token_id", 0) is None:
+        raise RecipeError(
+            "model.config.pad_token_id is missing",
+            cause=f"a {found.model_type} model reads a text's class off its last word, and must know what is padding",
+            hint="--set model.config.pad_token_id=NUMBER, that of the tokenizer's padding token",
+        )
+    if why:
+        field = next(name for name in ("id", "path", "package") if getattr(recipe.model, name))
+        raise RecipeError(
+            f"model.{field} {getattr(recipe.model, field)} is not for the task {recipe.task}",
+            cause=why,
+            hint="change one of them; `cachekit zoo models` says what each model is for",
+        )
+
+
+def check_heads(found: Architecture) -> None:
+    """Refuse a width that its attention heads cannot share, before anything is loaded.
+
+    Raises:
+        RecipeError: It does not divide.
+    """
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in merged), "")
+    heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in merged), "")
+    shared = merged.get("num_key_value_heads")
+    if heads and isinstance(shared, int) and isinstance(merged[heads], int) and (shared < 1 or merged[heads] % shared):
+        raise RecipeError(
+            f"model.config: {heads} {merged[heads]} cannot share num_key_value_heads {shared}",
+            hint=f"make model.config.{heads} a multiple of model.config.num_key_value_heads",
+        )
+    if not width or not heads or merged.get("head_dim"):
+        return
+    size, number = merged[width], merged[heads]
+    if isinstance(size, int) and isinstance(number, int) and (number < 1 or size % number):
+        raise RecipeError(
+            f"model.config: {width} {size} cannot be shared by {heads} {number}",
+            hint=f"make model.config.{width} a multiple of model.config.{heads}",
+        )
+
+
+def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
+    merged = {**config, **recipe.model.config}
+    model_type = model_config.model_type(merged, source)
+    defaults = zoo.architecture_defaults(model_type)
+    for name in recipe.model.config:
+        if name in NO_EFFECT:
+            elsewhere = ELSEWHERE.get(name)
+            raise RecipeError(
+                f"model.config.{name} has no effect",
+                cause=IRRELEVANT[name],
+                hint=f"say {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
+            )
+    known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
+    if defaults:
+        for name in recipe.model.config:
+            if name in aliases.GENERATION and merged.get("is_encoder_decoder"):
+                raise RecipeError(f"model.config.{name} has no effect", cause="evaluation writes greedily")
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                raise RecipeError(
+                    f"model.config.{name}: a {model_type} config has no such field",
+                    hint=f"did you mean model.config.{near[0]}?" if near else "see the model's config.json",
+                )
+    changes = {name: value for name, value in recipe.model.config.items() if name not in IRRELEVANT}
+    model_config.check(config, changes, {**GENERIC_DEFAULTS, **defaults}, source)
+    return Architecture(merged, source)
+
+
+def _hub_cache(model_id: str, revision: str | None) -> Path | None:
+    """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
+    try:
+        repo = Path(hub).expanduser() / f"models--{model_id.replace('/', '--')}"
+        ref = repo / "refs" / (revision or "main")
+        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
+        config = repo / "snapshots" / commit / "config.json"
+        return config if commit and config.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _why(error: Exception) -> str:
+    """The first line of an error; of the one behind it where that says more (offline mode is told there)."""
+    behind = error.__cause__ or error
+    return textwrap.shorten((str(behind).strip().splitlines() or [type(behind).__name__])[0], 200, placeholder=" ...")
+
+
+def _download(model_id: str, revision: str | None) -> Path:
+    try:
+        return _within(PATIENCE, lambda: _fetch(model_id, revision))
+    except Exception as error:  # the client's errors differ by version and have no common root
+        if closed := gated(error, "model.id", model_id):
+            raise closed from error
+        near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
+        raise UnknownNameError(
+            f"model.id {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
+            cause=_why(error),
+            hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
+            if near
+            else "check model.id, your network and HF_TOKEN, or give model.path",
+        ) from error
+
+
+def _fetch(model_id: str, revision: str | None) -> Path:
+    import logging
+
+    from huggingface_hub import hf_hub_download, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    told = logging.getLogger("huggingface_hub")
+    level = told.level
+    told.setLevel(logging.CRITICAL)  # the error says it once
+    try:
+        # A download tries six times, for half a minute, where there is no network; this tries once, in all versions.
+        address = hf_hub_url(model_id, "config.json", revision=revision)
+        answer = get_session().head(address, headers=build_hf_headers(), timeout=PATIENCE / 2)
+        if answer.status_code >= 400:  # noqa: PLR2004 - a redirect is as good as the file
+            hf_raise_for_status(answer)
+        return Path(hf_hub_download(model_id, "config.json", revision=revision))
+    finally:
+        told.setLevel(level)
+
+
+def _within(seconds: float, work: Callable[[], Path]) -> Path:
+    """Do something in a thread that is left behind when it takes longer: looking a host's name up has no time limit.
+
+    Raises:
+        TimeoutError: It took longer.
+    """
+    found: list[Path] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if failed:
+        raise failed[0]
+    if not found:
+        raise TimeoutError(f"no answer within {seconds:.0f} s")
+    return found[0]

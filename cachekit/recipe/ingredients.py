@@ -1,0 +1,358 @@
+"""From a recipe to the named values behind its key: architecture, shapes, precision, layout, compiler, target.
+
+Nothing here imports torch or transformers, and nothing is read from the network: a key must cost milliseconds, on any
+machine. What is hard and what is soft is decided here and in `recipe.schema.SOFT_TRAINING`, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from cachekit.data import images, rows, saved_rows
+from cachekit.errors import DataError, RecipeError
+from cachekit.key.canonical import Ingredients
+from cachekit.recipe import Recipe, tasks, zoo
+from cachekit.recipe.architecture import Architecture, graph_fields
+from cachekit.recipe.schema import SOFT_TRAINING
+
+# The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
+WORKER_SCHEMA = 1
+
+# Pixels a side that nearly all models were trained with whose config says nothing of it (ResNet).
+IMAGE_SIZE = 224
+
+# Variables of a recipe's `environment` that reach no graph: name to reason.
+SOFT_VARIABLES = {
+    "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
+    "HF_DATASETS_CACHE": "where data lies",
+    "HF_ENDPOINT": "where models come from",
+    "HF_HOME": "where models and data lie",
+    "HF_HUB_OFFLINE": "whether models are fetched",
+    "MALLOC_ARENA_MAX": "memory allocator",
+    "OMP_NUM_THREADS": "where threads reach a graph, their number is an ingredient of its own",
+    "PYTHONHASHSEED": "set by cachekit for every worker",
+    "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
+    "TORCHDYNAMO_VERBOSE": "logging",
+    "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once",
+    "TORCHINDUCTOR_WORKER_START": "how compile processes start",
+    "TORCH_LOGS": "logging",
+    "TQDM_DISABLE": "progress bars",
+    "WANDB_DISABLED": "reporting",
+    "WANDB_MODE": "reporting",
+    "WANDB_PROJECT": "reporting",
+}
+# Who does it reaches no graph either, and must not be written down: records are shared.
+SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|KEY_ID|CREDENTIALS)$", re.IGNORECASE)
+
+
+class Fingerprint(Struct, frozen=True):
+    """What a compiler is on this machine, found without importing it.
+
+    Attributes:
+        compiler: Its name.
+        directory: The folder its records and modules lie under: name and version.
+        toolchain: Versions that reach the graphs or the code, by package.
+        target: What the code is built for, and what it may assume: instruction set, threads, device.
+        soft: Versions recorded beside the key.
+        bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
+        instance: Machine type, where the compiler knows it.
+        elsewhere: It is not this machine that was looked at.
+        soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
+        workers: Worker processes that `data_parallel_size: auto` means here.
+        lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
+            is none that a host has), with a sentence for people.
+    """
+
+    compiler: str
+    directory: str
+    toolchain: dict[str, str]
+    target: dict[str, Any]
+    soft: dict[str, str]
+    bf16: bool
+    workers: int = 1
+    instance: str = ""
+    elsewhere: bool = False
+    soft_variables: frozenset[str] = frozenset()
+    lacks: dict[str, str] = {}
+
+
+def labels_of(recipe: Recipe) -> list[str]:
+    """The names of the classes, in the order of their numbers; none for a task without classes.
+
+    From the recipe where it says them, else from the local training file, or from what was saved with a data set.
+
+    Raises:
+        DataError: They can be had from neither.
+    """
+    data = recipe.data
+    if not tasks.fields(recipe).has_classes:
+        return []
+    if data.labels:
+        return list(data.labels)
+    if data.num_labels:
+        return [str(number) for number in range(data.num_labels)]
+    if folders := images.of(recipe):
+        return images.classes(folders["train"])
+    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
+    if (saved := saved_rows.of(data.path)) and (names := saved_rows.classes(saved["train"], column)):
+        return list(names)
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say its labels",
+            cause="their number shapes the model's head, and can be read from local text files only",
+            hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
+        )
+    options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
+    values = [row[column] for row in rows.read(path, {column: "label_column"}, **options)]
+    if "label_column" in fields.nested:  # one for each word
+        if values and not any(values):
+            raise DataError(
+                f"{path} has no labels: every list in {column!r} is empty",
+                hint="is it another column? say data.label_column",
+            )
+        values = [value for row in values for value in row]
+    return rows.label_names(values, str(path))
+
+
+def choices_of(recipe: Recipe) -> int:
+    """How many choices each row of a multiple-choice recipe has: it shapes the batch.
+
+    From the recipe where it says so, else from the first row of the local training file.
+
+    Raises:
+        DataError: It can be had from neither.
+    """
+    data = recipe.data
+    if data.choices_columns and len(data.choices_columns) > 1:
+        return len(data.choices_columns)
+    if data.num_choices:
+        return data.num_choices
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say how many choices a row has",
+            cause="their number shapes the batch, and can be read from local text files only",
+            hint="add data.num_choices, or name a column each with data.choices_columns",
+        )
+    (column,) = data.choices_columns or ("choices",)
+    nested = tasks.nested(recipe)
+    first = next(rows.read(path, {column: "choices_columns"}, nested=nested, encoding=data.encoding), None)
+    if first is None:
+        raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+    return len(rows.choices(first[column], column, f"{path}, row 1")[0])
+
+
+def train_file(recipe: Recipe) -> Path | None:
+    """The local training file; None where the data comes from the Hub, or from a data set that was saved on disk.
+
+    Raises:
+        DataError: The folder has none, or the recipe names no data at all.
+    """
+    data = recipe.data
+    if data.train_file:
+        return Path(data.train_file)
+    if data.id or saved_rows.of(data.path):
+        return None
+    if data.path:
+        return rows.split_files(Path(data.path))["train"]
+    raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
+
+
+def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
+    """Look whether local data can be read at all, before a worker spends its start-up on finding out.
+
+    Args:
+        recipe: The recipe.
+        absent_ok: Say nothing of data that is not here: a plan may be made on another machine.
+
+    Raises:
+        DataError: A file is missing, empty, not of its format, or lacks a column.
+    """
+    if absent_ok:
+        named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
+        if not all(Path(name).exists() for name in named if name):
+            return
+    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
+    if folders := images.of(recipe):
+        _check_read(recipe, folders)
+        images.classes(folders["train"])
+        return
+    if saved := saved_rows.of(data.path):
+        _check_read(recipe, saved)
+        for folder in saved.values():
+            saved_rows.check(folder, columns)
+        return
+    if train_file(recipe) is None:
+        return
+    if data.path:
+        files = rows.split_files(Path(data.path))
+        _check_read(recipe, files)
+    else:
+        given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+        files = {name: Path(path) for name, path in given.items() if path}
+    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
+    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
+    for split, path in files.items():
+        field = "data.path" if data.path else f"data.{split}_file"
+        if not path.exists():
+            raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
+        if path.suffix.lower() != ".parquet":
+            table = rows.read(path, columns, **options)
+            if next(table, None) is None:
+                raise DataError(f"{path} has no rows", hint=f"check {field}")
+
+
+def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:
+    """Refuse what a recipe says of its rows and what lies in `data.path` puts out of use.
+
+    `recipe.unread` knows what the recipe alone tells; what is in a folder is known where the folder is.
+    """
+    data, suffixes = recipe.data, {path.suffix.lower() for path in found.values()}
+    unread = {
+        "validation_fraction": data.validation_fraction if "validation" in found else None,
+        "delimiter": data.delimiter if not suffixes & rows.DELIMITED else None,
+        "encoding": data.encoding if data.encoding != "utf-8" and not suffixes - {"", ".parquet"} else None,
+    }
+    why = f"the rows come from {', '.join(path.name for path in found.values())} of data.path"
+    for name, value in unread.items():
+        if value is not None:
+            raise DataError(f"data.{name} is {value!r}, and means nothing here", cause=why, hint=f"remove data.{name}")
+
+
+def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:
+    """`model.config.*`: each field that may reach a graph, defaults filled in."""
+    defaults = zoo.architecture_defaults(architecture.model_type)
+    return {f"model.config.{name}": value for name, value in graph_fields(architecture.config, defaults).items()}
+
+
+def precision(recipe: Recipe, bf16: bool) -> str:
+    """`bf16` or `fp32`, with `auto` resolved for the target."""
+    wanted = recipe.training.bf16
+    return "bf16" if (bf16 if wanted == "auto" else wanted) else "fp32"
+
+
+def build(
+    recipe: Recipe,
+    architecture: Architecture,
+    num_labels: int,
+    fingerprint: Fingerprint,
+    compiler: Mapping[str, Any],
+) -> Ingredients:
+    """Collect the ingredients of a recipe for one compiler and target.
+
+    Args:
+        recipe: The recipe.
+        architecture: The model's architecture, overrides applied.
+        num_labels: Size of the head.
+        fingerprint: The compiler and target.
+        compiler: The compiler's canonical flags and options, and whatever else in its environment shapes graphs.
+    """
+    # What other tasks read is no part of this one: a new task must not change anybody's key.
+    foreign = tasks.not_read(recipe.task)["training"]
+    training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
+    if "lora" in training:
+        training |= flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
+    if "image_size" in training:
+        training["image_size"] = image_size(recipe, architecture.config)
+    training["per_device_eval_batch_size"] = eval_batch(recipe)
+    training["precision"] = precision(recipe, fingerprint.bf16)
+    del training["bf16"]
+    parallel = structs.asdict(recipe.parallel)
+    if parallel["data_parallel_size"] == "auto":
+        groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
+        parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
+    variables = {name: value for name, value in worker_variables(recipe).items() if not SECRET.search(name)}
+    soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
+    hard: dict[str, Any] = {
+        "task": recipe.task,
+        "worker": WORKER_SCHEMA,
+        "model.type": architecture.model_type,
+        **_of_task(recipe, num_labels),
+        **architecture_ingredients(architecture),
+        **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
+        **{f"parallel.{name}": value for name, value in parallel.items()},
+        **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
+        "compiler.name": fingerprint.compiler,
+        **flat("compiler", compiler),
+        **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
+        **{f"target.{name}": value for name, value in fingerprint.target.items()},
+    }
+    soft = {
+        **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING & training.keys() - {"output_dir"})},
+        **{f"environment.{name}": value for name, value in variables.items() if name in soft_variables},
+        **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
+        "model.name": recipe.model.id or "",
+        "data.name": recipe.data.id or "",
+    }
+    return Ingredients(hard, soft)
+
+
+def _of_task(recipe: Recipe, num_labels: int) -> dict[str, Any]:
+    """What else shapes the graphs of a task: of the data, and of the packages."""
+    shapes: dict[str, Any] = {"model.num_labels": num_labels} if tasks.fields(recipe).has_classes else {}
+    if recipe.task == "text-classification":
+        shapes["data.text_pair"] = recipe.data.text_pair_column is not None
+    if recipe.task == "multiple-choice":
+        shapes["data.num_choices"] = choices_of(recipe)
+    if recipe.training.lora is not None:
+        shapes["toolchain.peft"] = _peft()
+    return shapes
+
+
+def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
+    """Pixels a side of the images that a model is given: its config's, else the recipe's, else `IMAGE_SIZE`.
+
+    Never its image processor's: that one is loaded with the weights, and a key needs no network.
+
+    Raises:
+        RecipeError: The recipe says another size than the config, or the config one that is no square's.
+    """
+    merged = {**zoo.architecture_defaults(str(config["model_type"])), **config}
+    size, wanted = merged.get("image_size"), recipe.training.image_size
+    if isinstance(size, list) and len(set(size)) == 1:
+        size = size[0]
+    if size is None:
+        return wanted or IMAGE_SIZE
+    if not isinstance(size, int):
+        raise RecipeError(f"model.config.image_size is {size}", cause="only images as wide as high can be made")
+    if wanted not in {None, size}:
+        raise RecipeError(
+            f"training.image_size is {wanted}, the model's config says {size}",
+            hint=f"remove it, or say model.config.image_size={wanted}",
+        )
+    return size
+
+
+def _peft() -> str:
+    """The version of what puts adapters into a model; empty where there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # late: only some recipes need it, and it is slow
+
+    try:
+        return version("peft")
+    except PackageNotFoundError:
+        return ""
+
+
+def eval_batch(recipe: Recipe) -> int:
+    """Rows in an evaluation batch; as many as in a training batch where the recipe doesn't say."""
+    return recipe.training.per_device_eval_batch_size or recipe.training.per_device_train_batch_size
+
+
+def worker_variables(recipe: Recipe) -> dict[str, str]:
+    """The recipe's `environment`, as text, `$NAME` expanded: what the worker gets, and what the key is made from."""
+    return {name: os.path.expandvars(str(value)) for name, value in recipe.environment.items()}
+
+
+def flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"options": {"a": 1}}` as `{"<prefix>.options.a": 1}`, so that a difference names the one thing that differs."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(f"{prefix}.{name}", value) if isinstance(value, Mapping) else {f"{prefix}.{name}": value}
+    return found

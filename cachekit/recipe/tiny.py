@@ -1,0 +1,149 @@
+"""A recipe in small: the same architecture and task, few layers, short rows, a few rows of its own, random weights.
+
+`--tiny` runs any recipe of the zoo on a laptop in a minute, without the Hub: to see it work, and to test it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cachekit.recipe import Recipe, architecture, tasks, zoo
+from cachekit.recipe.load import said_by
+
+VOCABULARY = 512
+POSITIONS = 96
+LENGTH = 32
+TARGET_LENGTH = 16
+STEPS = 60
+BATCH = 8
+IMAGE_SIZE = 16
+IMAGES = "image-classification"
+CHOICES = 4
+
+# What makes a model small, by the names that configs give it; a config gets those that it has.
+SIZES: dict[str, Any] = {
+    **dict.fromkeys(("hidden_size", "dim", "d_model", "n_embd", "embedding_size"), 32),
+    **dict.fromkeys(("intermediate_size", "hidden_dim", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner"), 64),
+    **dict.fromkeys(("num_hidden_layers", "n_layers", "n_layer", "num_layers", "num_decoder_layers"), 2),
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_attention_heads", "n_heads", "n_head", "num_heads", "num_key_value_heads"), 2),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("head_dim", "d_kv"), 16),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), POSITIONS),
+    **dict.fromkeys(("vocab_size", "decoder_vocab_size"), VOCABULARY),
+    "image_size": IMAGE_SIZE,
+    "patch_size": 4,
+    "pooler_output_size": 32,
+}
+# Convolutional networks count in lists, one number a stage.
+OF_TYPE: dict[str, dict[str, Any]] = {
+    "resnet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
+    "efficientnet": {
+        "image_size": IMAGE_SIZE,
+        "width_coefficient": 1.0,
+        "depth_coefficient": 1.0,
+        "hidden_dim": 1280,  # what its last convolution has, whatever its config says
+        "in_channels": [32, 16],
+        "out_channels": [16, 24],
+        "kernel_sizes": [3, 3],
+        "strides": [1, 2],
+        "depthwise_padding": [],
+        "num_block_repeats": [1, 1],
+        "expand_ratios": [1, 2],
+    },
+}
+# Numbers of words with a meaning: those of the tiny tokenizer, where a config has one.
+WORDS = {
+    "pad_token_id": "[PAD]",
+    "bos_token_id": "[CLS]",
+    "eos_token_id": "[SEP]",
+    "sep_token_id": "[SEP]",
+    "forced_eos_token_id": "[SEP]",
+    "forced_bos_token_id": "[CLS]",
+    "decoder_start_token_id": "[PAD]",
+}
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # the first words of the tiny tokenizer
+
+
+# Where rows come from: of these a recipe names the first that fits, and the last two go with `train_file`.
+PLACES = ("id", "path", "train_file")
+BESIDE = ("validation_file", "test_file")
+
+
+def in_small(words: Sequence[str], read: Callable[[list[str]], Recipe]) -> list[str]:
+    """What makes a recipe small, with what a user sets on top of it.
+
+    A user who names rows means those, in the columns that the recipe says, in place of the few that come along.
+
+    Args:
+        words: What the user sets, as `--set` says it.
+        read: Reads the recipe, with overrides.
+
+    Raises:
+        CachekitError: The recipe cannot be read so, or see `overrides`.
+    """
+    named = {
+        path[1] for path, value in map(said_by, words) if len(path) > 1 and path[0] == "data" and value is not None
+    }
+    if not named.intersection(PLACES):
+        return [*overrides(read(list(words))), *words]
+    words = [*(f"data.{name}=null" for name in (*PLACES, *BESIDE) if name not in named), *words]
+    return [*(word for word in overrides(read(words)) if not word.startswith("data=")), *words]
+
+
+def overrides(recipe: Recipe) -> list[str]:
+    """What makes a recipe small, as `--set` says it.
+
+    Raises:
+        CachekitError: The model's architecture is not known; see `architecture.resolve`.
+    """
+    found = architecture.resolve(recipe)
+    known = {**zoo.architecture_defaults(found.model_type), **found.config}
+    config = {name: value for name, value in SIZES.items() if known.get(name) is not None}
+    config |= OF_TYPE.get(found.model_type, {})
+    config |= {name: SPECIAL.index(word) for name, word in WORDS.items() if isinstance(known.get(name), int)}
+    training, read = recipe.training, tasks.fields(recipe).training
+    lengths = {"max_seq_length": LENGTH, "max_target_length": TARGET_LENGTH, "doc_stride": LENGTH // 4}
+    if "image_size" in read and known.get("image_size") is None:
+        lengths["image_size"] = IMAGE_SIZE
+    said: dict[str, Any] = {
+        "name": f"{recipe.name}-tiny",
+        "model.from_config": True,
+        "model.config": {**recipe.model.config, **config},
+        "model.tokenizer": str(zoo.tiny() / (recipe.task if recipe.task == IMAGES else "tokenizer")),
+        "data": _data(recipe),
+        "training.per_device_train_batch_size": BATCH,
+        "training.per_device_eval_batch_size": BATCH,
+        "training.gradient_accumulation_steps": min(2, training.gradient_accumulation_steps),
+        "training.max_steps": STEPS,
+        "training.learning_rate": 3e-3,
+        "training.warmup_steps": 0,
+        "training.lr_scheduler_type": "linear",
+        "training.logging_steps": 10,
+        "training.eval_strategy": "no",
+        **{f"training.{name}": value for name, value in lengths.items() if name in read},
+        "parallel": {},
+        "compiler": {"name": recipe.compiler.name},
+        "environment": {},
+        "expect": [],
+    }
+    return [f"{name}={json.dumps(value)}" for name, value in said.items()]
+
+
+def _data(recipe: Recipe) -> dict[str, Any]:
+    """The task's own rows, in the columns that the recipe's rows have too."""
+    data: dict[str, Any] = {"path": str(zoo.tiny() / recipe.task)}
+    if recipe.data.text_pair_column:
+        data["text_pair_column"] = "pair"
+    if recipe.task == IMAGES:
+        data["labels"] = ["bars", "cross", "disc", "square"]
+    if recipe.task == "multiple-choice":
+        data["context_column"] = "context"
+        data["choices_columns"] = [f"ending{number}" for number in range(CHOICES)]
+    if recipe.task == "translation":
+        data |= {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
+    if recipe.data.source_prefix:
+        data["source_prefix"] = recipe.data.source_prefix
+    return data

@@ -1,0 +1,271 @@
+"""Recipes and registry entries by name: what comes along with cachekit, found from anywhere.
+
+In a checkout they are the top-level folders `recipes/` and `registry/`; an installed package has them beside the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import yamltext
+from cachekit.recipe.schema import TaskName
+
+NotNegative = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+Said = Annotated[str, Meta(min_length=3)]  # a source, or terms: no mere dash
+
+
+class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A model that is known by name, so that its key needs no network.
+
+    Attributes:
+        id: Hub id.
+        licence: SPDX id, or what the Hub calls it.
+        parameters: Their number, without what a task puts on top; of a model that writes texts with its own last layer.
+        tasks: What people fine-tune it for, by the names of a recipe's tasks.
+        config: Its `config.json`, but for fields that reach no graph.
+        source: Where the config was read.
+        aliases: Other ids of the same weights or architecture.
+        compilers: Which of our compilers are known to compile it, and where that is said.
+    """
+
+    id: str
+    licence: str
+    parameters: Annotated[int, Meta(ge=1)]
+    tasks: Annotated[tuple[TaskName, ...], Meta(min_length=1)]
+    config: dict[str, Any]
+    source: Said
+    aliases: tuple[str, ...] = ()
+    compilers: dict[str, str] = {}
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an hour costs, where, on which day, and who says so; data, for a user to override.
+
+    None of it may be missing: a price that nobody can look up again is none.
+    """
+
+    per_hour: Annotated[float, Meta(gt=0)]
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+    region: Annotated[str, Meta(pattern=r"^[a-z]{2,}(-[a-z]+)+-\d$")]
+    terms: Said
+    source: Said
+    date: Annotated[str, Meta(pattern=r"^20\d{2}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?$")]
+
+
+class Instance(Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine type that can be rented.
+
+    Attributes:
+        accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name.
+        target: The compiler's name for it (`trn1`, `trn2`, `inf2`); empty where no Neuron compiler applies.
+        chips: Accelerators on the instance; `cores` are what a worker process drives.
+        device_memory_gib: Over all chips.
+        price: None where no dated source quotes one.
+    """
+
+    accelerator: str
+    chips: Annotated[int, Meta(ge=1)]
+    cores: Annotated[int, Meta(ge=1)]
+    device_memory_gib: NotNegative
+    source: Said
+    target: str = ""
+    vcpus: Count | None = None
+    host_memory_gib: NotNegative | None = None
+    network_gbps: NotNegative | None = None
+    price: Price | None = None
+
+
+class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
+    """A release of a compiler's SDK.
+
+    Attributes:
+        released: Year and month.
+        packages: Versions, with their `+<commit>` where it is known.
+        open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
+            A key that is made from such a toolchain is no host's.
+        targets: What it compiles for.
+    """
+
+    compiler: Literal["neuron", "neuron-native"]
+    released: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}$")]
+    packages: Annotated[dict[str, str], Meta(min_length=1)]
+    targets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    source: Said
+    open: dict[str, str] = {}
+
+
+T = TypeVar("T")
+
+
+@cache
+def _root() -> Path:
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "_zoo"
+    return installed if installed.is_dir() else package.parent
+
+
+def recipes() -> dict[str, Path]:
+    """The recipes that come along: name to file."""
+    return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"))}
+
+
+def tiny() -> Path:
+    """The folder of the rows and the tokenizer that `--tiny` takes, a folder for each task."""
+    return _root() / "recipes" / "tiny"
+
+
+def recipe_path(name: str) -> Path:
+    """The file of a recipe given as a path or as a name of the zoo.
+
+    Raises:
+        UnknownNameError: It is neither.
+    """
+    known = recipes()
+    try:
+        path = Path(name).expanduser()
+        is_file, is_there = path.is_file(), bool(name) and path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UnknownNameError(
+            f"{name[:80]!r} is no path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
+        ) from error
+    explicit = len(path.parts) > 1 or name.startswith(".")
+    if path.suffix in {".yaml", ".yml"} or is_file or explicit or (name not in known and is_there):
+        # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
+        if not path.exists() and path.parts[:1] == ("recipes",) and path.stem in known:
+            return known[path.stem]
+        return path
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
+    raise UnknownNameError(
+        f"no recipe is called {name!r}",
+        cause=f"`cachekit zoo` lists the {len(known)} that there are",
+        hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
+    )
+
+
+def _document(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(
+            f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again"
+        ) from error
+    return yamltext.parse(text, str(path))[0]
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    return _fitting(_document(path), kind, str(path))
+
+
+def _fitting(document: Any, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise RecipeError(f"{where} does not fit the registry's schema", cause=str(error)) from error
+
+
+def _list(path: Path, kind: type[T]) -> dict[str, T]:
+    """A file with an entry a name; an error says whose."""
+    document = _fitting(_document(path), dict[str, Any], str(path))
+    return {name: _fitting(entry, kind, f"{path}: {name}") for name, entry in document.items()}
+
+
+def model_files() -> Iterator[Path]:
+    """The files of the registry's models."""
+    yield from sorted((_root() / "registry" / "models").glob("*.yaml"))
+
+
+def read_model(path: Path) -> ModelEntry:
+    """One of them.
+
+    Raises:
+        RecipeError: It does not fit the schema.
+    """
+    return _read(path, ModelEntry)
+
+
+def models() -> dict[str, ModelEntry]:
+    """All models of the registry by id."""
+    entries = (_read(path, ModelEntry) for path in model_files())
+    return {entry.id: entry for entry in entries}
+
+
+def model(name: str) -> ModelEntry | None:
+    """The entry of a Hub id or alias; None where the registry has none."""
+    wanted = f"{name.replace('/', '--')}.yaml"
+    for path in model_files():
+        if path.name == wanted:
+            return _read(path, ModelEntry)
+    for path in model_files():
+        # Parsing every file would cost more than plan may take; most of them don't even hold the name.
+        if name in path.read_text(encoding="utf-8"):
+            entry = _read(path, ModelEntry)
+            if name in entry.aliases:
+                return entry
+    return None
+
+
+def architecture_defaults(model_type: str) -> dict[str, Any]:
+    """What a config of this model type means where it says nothing; empty for an unknown type.
+
+    From the configuration classes of Transformers; see `registry/architectures/`. Null is a default like another: it
+    names a field that exists.
+    """
+    return dict(_architecture(model_type))
+
+
+@cache
+def _architecture(model_type: str) -> dict[str, Any]:
+    path = _root() / "registry" / "architectures" / f"{model_type}.yaml"
+    return _read(path, dict[str, Any]) if path.is_file() else {}
+
+
+def instances() -> dict[str, Instance]:
+    """All instance types of the registry by name."""
+    return _list(_root() / "registry" / "instances.yaml", Instance)
+
+
+def instance(name: str) -> Instance:
+    """An instance type by name.
+
+    Raises:
+        UnknownNameError: The registry has none of that name.
+    """
+    return _named(name, instances(), "instance", "cachekit zoo instances")
+
+
+def toolchains() -> dict[str, Toolchain]:
+    """All toolchains of the registry by name, oldest first."""
+    return _list(_root() / "registry" / "toolchains.yaml", Toolchain)
+
+
+def toolchains_for(target: str, compiler: str = "") -> list[str]:
+    """The names of those that compile for a target, oldest first; of one compiler, or of any."""
+    return [name for name, one in toolchains().items() if target in one.targets and compiler in {"", one.compiler}]
+
+
+def toolchain(name: str) -> Toolchain:
+    """A toolchain by name.
+
+    Raises:
+        UnknownNameError: The registry has none of that name.
+    """
+    return _named(name, toolchains(), "toolchain", "cachekit zoo toolchains")
+
+
+def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, 1, 0.5)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise UnknownNameError(f"no {what} is called {name!r}", hint=f"{meant}`{where}` lists them")

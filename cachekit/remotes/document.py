@@ -1,0 +1,120 @@
+"""A record as it lies on a tier: with its tiny files inside, and what lies elsewhere; and the union of two of them.
+
+    {"record": {...}, "sha256": "…", "inline": {"<sha256>": "<base64>"}, "places": {"<sha256>": "<path>"}}
+
+A Neuron module has flags of a few hundred bytes and an empty marker beside its NEFF: fetched alone, each would cost as
+much time as the NEFF. So whoever has the record has those already. They lie at their own paths as well, for the
+compiler's own tools.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from cachekit.remotes import layout
+from cachekit.store.record import DamagedRecordError, File, Record, from_document, parse, serialise, to_document
+
+RECORD_LIMIT = 64 << 20  # bytes of a document that are read
+TINY = 4096  # bytes of a file that travels inside of the record
+INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A record on a tier.
+
+    Attributes:
+        record: The record.
+        inline: Tiny files' bytes, by SHA-256; checked.
+        places: Paths of files that do not lie at their own, because other bytes do, by SHA-256.
+    """
+
+    record: Record
+    inline: Mapping[str, bytes] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def paths(self) -> dict[str, tuple[File, str]]:
+        """Each file, once, and the path where it lies, by SHA-256."""
+        return {
+            file.sha256: (file, self.places.get(file.sha256) or layout.file_path(module, file))
+            for module in self.record.modules
+            for file in module.files
+        }
+
+
+def write(shared: Shared) -> bytes:
+    """The document's bytes; equal ones for equal records."""
+    document = to_document(shared.record)
+    wanted = {file.sha256 for file in shared.record.files}
+    inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in shared.inline.items() if sha256 in wanted}
+    places = {sha256: path for sha256, path in shared.places.items() if sha256 in wanted}
+    return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
+
+
+def read(raw: bytes) -> Shared | None:
+    """Read a document of a tier, which anybody may have written.
+
+    Returns:
+        The record with its tiny files; None where its schema is another, which is a miss.
+
+    Raises:
+        DamagedRecordError: It is no record, or a tiny file is not what the record says, or a place is no path.
+    """
+    document = parse(raw)
+    inline, places = document.pop("inline", {}), document.pop("places", {})
+    record = from_document(document)
+    if record is None:
+        return None
+    if not isinstance(inline, dict) or not isinstance(places, dict):
+        raise DamagedRecordError("its files are no mapping")
+    sizes = {file.sha256: file.size for file in record.files}
+    for sha256, path in places.items():
+        # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
+        if sha256 not in sizes or path != layout.blob_path(sha256):
+            raise DamagedRecordError("it names a place that is none")
+    return Shared(record, _inline(inline, sizes), places)
+
+
+def _inline(inline: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str, bytes]:
+    contents = {}
+    for sha256, text in inline.items():
+        try:
+            raw = base64.b64decode(str(text), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise DamagedRecordError("a file inside of it is not readable") from error
+        if sizes.get(sha256) != len(raw) or hashlib.sha256(raw).hexdigest() != sha256:
+            raise DamagedRecordError("a file inside of it is not what it says")
+        contents[sha256] = raw
+    return contents
+
+
+def merge(ours: Shared, theirs: Shared | None) -> Shared:
+    """What a tier should hold for a key that both have.
+
+    Nothing of either is lost where a compiler names its modules: then the union, and of two builds of one module the
+    one that is there already, which others may have fetched. An archive has no name but its digest: of two that do not
+    contain each other, the one that is there stays.
+    """
+    if theirs is None:
+        return ours
+    mine = {module.name: module for module in ours.record.modules}
+    there = {module.name: module for module in theirs.record.modules}
+    if mine.keys() <= there.keys():
+        return theirs
+    if not there.keys() <= mine.keys() and any(map(layout.is_archive, (*mine.values(), *there.values()))):
+        return theirs
+    modules = tuple(module for _, module in sorted({**mine, **there}.items()))
+    # The larger record's figures stand for the whole.
+    base = ours.record if len(mine) >= len(there) else theirs.record
+    graphs = max(ours.record.graphs, theirs.record.graphs)
+    return Shared(
+        structs.replace(base, modules=modules, graphs=graphs),
+        {**ours.inline, **theirs.inline},
+        {**ours.places, **theirs.places},
+    )

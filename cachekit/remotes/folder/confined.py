@@ -1,0 +1,180 @@
+"""Files below one folder, and never outside of it: each step is opened by itself, and no link is followed.
+
+Paths come from records that others wrote. Every function works on the open folder above a file, so that nothing can
+be put in between.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachekit.errors import UsageError
+from cachekit.remotes import paths
+
+OURS = ".cachekit-"  # how the names start of what is cachekit's own business
+SCRATCH = f"{OURS}tmp"
+STALE = 3600.0  # seconds, by the file system's own clock, after which a file of a writer is taken for abandoned
+_SWEPT = 256  # files that one sweep looks at, chosen by chance: it must not take long on a slow mount
+ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ESTALE)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def steps_of(path: str) -> tuple[str, ...]:
+    """The steps of a path that may be used.
+
+    Raises:
+        UsageError: It is absolute, goes up, or is a name that cachekit keeps for itself.
+    """
+    paths.check([path])
+    steps = tuple(path.split("/"))
+    if any(step.startswith(OURS) for step in steps):
+        raise UsageError(
+            f"{path[:200]!r} cannot be the path of a file in a shared folder",
+            cause=f"cachekit keeps names that begin with {OURS} for itself",
+            hint="rename it",
+        )
+    return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The folder.
+
+    Attributes:
+        path: Where it is; may itself be a link. It is never made: where a mount is missing, nothing may be written to
+            the disk below it.
+    """
+
+    path: Path
+
+    @contextmanager
+    def folder(self, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
+        """Open a folder; yields its descriptor.
+
+        Args:
+            steps: From the root on.
+            make: Make what is missing, with the root's own permissions: a team's folder stays a team's.
+
+        Raises:
+            OSError: It is not there, or one step is a link or a file.
+        """
+        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            mode = stat.S_IMODE(os.fstat(handle).st_mode)
+            for step in steps:
+                below = _enter(handle, step, mode if make else None)
+                os.close(handle)
+                handle = below
+            yield handle
+        finally:
+            os.close(handle)
+
+    def file_mode(self, handle: int, *, fixed: bool) -> None:
+        """Give an open new file the permissions of the root; nobody may write to it where it is `fixed`."""
+        mode = self.path.stat().st_mode & (0o444 if fixed else 0o666)
+        with suppress(PermissionError):  # some servers decide that themselves
+            os.fchmod(handle, mode)
+
+
+def _enter(above: int, step: str, mode: int | None) -> int:
+    try:
+        return os.open(step, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if mode is None:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(step, 0o777, dir_fd=above)
+        # Not what a person's umask says: the others of the team must be able to write here too.
+        with suppress(PermissionError):
+            os.chmod(step, mode & 0o2777, dir_fd=above)
+        os.fsync(above)
+    return os.open(step, _FOLDER, dir_fd=above)
+
+
+def is_absent(error: OSError) -> bool:
+    """Whether the error means that no such file is there (a link counts as none)."""
+    return error.errno in ABSENT_ERRNOS
+
+
+def open_file(folder: int, name: str) -> int:
+    """Open a regular file for reading.
+
+    Raises:
+        OSError: It is not there; a link, a pipe or a folder is no file.
+    """
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError(errno.ENOENT, "not a file", name)
+    return handle
+
+
+def read_all(handle: int, limit: int) -> bytes:
+    """What is left of an open file, at most `limit` bytes."""
+    pieces = []
+    while limit > 0 and (piece := os.read(handle, min(limit, 4 << 20))):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
+
+
+def write_all(handle: int, data: bytes | memoryview) -> None:
+    """Write everything; a write may take less than it was given."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def new_file(folder: int) -> tuple[str, int]:
+    """A new file under a name that nobody else has; returns both."""
+    name = f"{OURS}new-{uuid.uuid4().hex}"
+    return name, os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+
+
+def link_new(source: int, source_name: str, target: int, target_name: str) -> bool:
+    """Give a finished file a second name that was free; False where it was not.
+
+    A link is the one exclusive create that shows a file whole, and that NFS keeps exclusive.
+
+    Raises:
+        OSError: It cannot be linked.
+    """
+    try:
+        os.link(source_name, target_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except FileExistsError:
+        # An answer that was lost on its way makes NFS ask again, and say that it was there already.
+        mine = os.stat(source_name, dir_fd=source, follow_symlinks=False)
+        with suppress(FileNotFoundError):
+            return os.path.samestat(mine, os.stat(target_name, dir_fd=target, follow_symlinks=False))
+        return False
+    return True
+
+
+def remove(folder: int, name: str) -> None:
+    """Remove a file, if it is there and may be removed."""
+    with suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def sweep(folder: int, now: float, prefix: str = "") -> None:
+    """Remove files that writers left who were killed.
+
+    Args:
+        folder: Where.
+        now: The file system's time: that of a file just written there. Clocks of other machines are not asked.
+        prefix: Of the names.
+    """
+    names = [name for name in os.listdir(folder) if name.startswith(prefix)]
+    for name in random.sample(names, min(len(names), _SWEPT)):
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode) and now - found.st_mtime > STALE:
+                os.unlink(name, dir_fd=folder)

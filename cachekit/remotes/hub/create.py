@@ -1,0 +1,93 @@
+"""Make a cache repo, or look whether it is there and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cachekit.errors import AuthError, UsageError
+from cachekit.remotes.hub.client import Client
+from cachekit.remotes.port import Limits
+
+KINDS = ("model", "dataset")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repo on the Hub.
+
+    Attributes:
+        repo: `team/cache`.
+        kind: `model` or `dataset`.
+        url: For people.
+        private: Only its owners see it.
+        new: It was made just now.
+    """
+
+    repo: str
+    kind: str
+    url: str
+    private: bool
+    new: bool = False
+
+
+def look(
+    repo: str,
+    *,
+    kind: str = "model",
+    endpoint: str | None = None,
+    token: str | None = None,
+    limits: Limits | None = None,
+) -> Place | None:
+    """The repo; None where it is not there, or where this token may not see it: the Hub answers both alike.
+
+    Raises:
+        RemoteError, AuthError: As the port has them.
+    """
+    client = Client(repo, kind, endpoint, token, limits or Limits())
+    try:
+        info = client.ask(lambda api: api.repo_info(repo, repo_type=kind, expand=["private"]))
+    except AuthError as error:
+        if error.cause.startswith("404"):
+            return None
+        raise
+    return Place(repo, kind, client.page, private=bool(info.private))
+
+
+def create(
+    repo: str,
+    *,
+    kind: str = "model",
+    private: bool = True,
+    endpoint: str | None = None,
+    token: str | None = None,
+    limits: Limits | None = None,
+) -> Place:
+    """Make the repo, if it is not there; one that is there stays as it is, also if it is public.
+
+    Raises:
+        UsageError: The name or the kind cannot be.
+        RemoteError, AuthError: As the port has them.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
+    client = Client(repo, kind, endpoint, token, limits or Limits())
+
+    def make(api: Any) -> Place | None:
+        from huggingface_hub.errors import HfHubHTTPError
+
+        try:
+            url = api.create_repo(repo, repo_type=kind, private=private)
+        except HfHubHTTPError as error:
+            if error.response.status_code == 409:  # noqa: PLR2004
+                return None
+            raise
+        return Place(url.repo_id, kind, str(url), private=private, new=True)
+
+    made = client.ask(make)
+    if made:
+        return made
+    known = look(repo, kind=kind, endpoint=endpoint, token=token, limits=limits)
+    if not known:
+        raise AuthError(f"{client.place} is there, and this token may not see it", hint="ask its owners for access")
+    return known

@@ -1,0 +1,115 @@
+"""What the client raises, in the words of the port. No token and no signed address gets into a text.
+
+Statuses and texts are the Hub's as its users report them: 412 for a stale parent, 409 while another commit is in
+progress, a 429 with `RateLimit: "api";r=0;t=55` where the window is used up, and one with `r` above 0 and the text
+"rate limit for repository commits" where the hour's commits are, in which case the header says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from cachekit.errors import AuthError, CachekitError, RemoteError
+from cachekit.remotes.hub_client.call import Call, LostError
+from cachekit.remotes.port import BusyError, ConflictError, UncertainError
+
+LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
+QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothing says when the next one is
+UNKNOWN_WAIT = 30.0
+BUSY_WAIT = 5.0  # another commit takes a few seconds, 60 at most
+TEXT_LIMIT = 300
+_TOKENS = re.compile(r"\b(hf|api_org|hf_oauth)_[A-Za-z0-9_.-]+")
+_QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
+_USER = re.compile(r"(https?://)[^/@\s]*@")
+_BEARER = re.compile(r"(?i)\bbearer\s+\S+")
+_XET_REFUSED = re.compile(r"(401 Unauthorized|403 Forbidden).*xet-write-token")  # hf_xet has no class for it
+_WINDOW = re.compile(r"r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)")
+
+
+def clean(text: str, *secrets: str | None) -> str:
+    """One short line without tokens, signed addresses or names of users."""
+    for secret in (*secrets, os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")):
+        if secret:
+            text = text.replace(secret, "***")
+    for pattern, by in ((_QUERY, r"\1"), (_USER, r"\1"), (_BEARER, "***"), (_TOKENS, "***")):
+        text = pattern.sub(by, text)
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
+
+
+def translated(error: BaseException, place: str, call: Call, token: str | None = None) -> CachekitError:
+    """The error of the port that this one of the client is.
+
+    Args:
+        error: What the client raised.
+        place: The tier's name.
+        call: In which it happened.
+        token: Not to be shown.
+    """
+    if isinstance(error, CachekitError):
+        return error
+    chain = _chain(error)
+    answered = next((e for e in chain if getattr(getattr(e, "response", None), "status_code", None)), None)
+    if answered is not None:
+        return _by_status(answered, place, call, token)
+    lost = next((e for e in chain if isinstance(e, LostError)), None)
+    cause = clean(str(lost) if lost else f"{type(error).__name__}: {error}", token)
+    names = {cls.__name__ for e in chain for cls in type(e).__mro__}
+    if "OfflineModeIsEnabled" in names:
+        return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE")
+    if "LocalTokenNotFoundError" in names:
+        return AuthError(f"no token for {place}", hint=LOGIN)
+    if _XET_REFUSED.search(cause):
+        return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} write to this repo")
+    if call.committing and (lost is None or lost.sent):
+        return UncertainError(f"the answer to a commit to {place} was lost", cause=cause)
+    if lost is not None and not lost.sent:
+        return RemoteError(f"{place} cannot be reached", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
+    return RemoteError(f"{place} does not answer as it should", cause=cause, hint="check HF_ENDPOINT and proxies")
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and what it was raised from: the client wraps what happens in its threads."""
+    chain: list[BaseException] = []
+    next_one: BaseException | None = error
+    while next_one is not None and next_one not in chain:
+        chain.append(next_one)
+        next_one = next_one.__cause__ or next_one.__context__
+    return chain
+
+
+def _by_status(error: BaseException, place: str, call: Call, token: str | None) -> CachekitError:
+    response: Any = error.response  # type: ignore[attr-defined]
+    status, headers = int(response.status_code), response.headers
+    said = getattr(error, "server_message", None) or headers.get("X-Error-Message") or ""
+    cause = clean(f"{status} {said}", token)
+    code = headers.get("X-Error-Code") or ""
+    if code == "RepoNotFound":
+        hint = f"create it with `cachekit hub create`, or log in: {LOGIN} read it"
+        return AuthError(f"{place} is not there, or this token may not see it", cause=cause, hint=hint)
+    if status in {401, 403}:
+        return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} read and write this repo")
+    if status == 429:  # noqa: PLR2004
+        return BusyError(f"{place} takes no more requests for now", cause=cause, wait=_wait(headers, said))
+    if code == "RevisionNotFound":
+        return RemoteError(f"{place} has no such revision", cause=cause, hint="was it squashed away?")
+    if call.committing:
+        if status == 412 or code == "EntryNotFound":  # noqa: PLR2004 - what is to be deleted is gone
+            return ConflictError(f"somebody else wrote to {place} meanwhile", cause=cause)
+        if status == 409:  # noqa: PLR2004
+            return BusyError(f"another commit to {place} is in progress", cause=cause, wait=BUSY_WAIT)
+        if status >= 500 or status == 408:  # noqa: PLR2004
+            return UncertainError(f"a commit to {place} failed, or its answer was lost", cause=cause)
+    return RemoteError(f"{place} answers with an error", cause=cause)
+
+
+def _wait(headers: Any, said: str) -> float:
+    window = _WINDOW.search(headers.get("RateLimit") or "")
+    if window and int(window[1]) == 0:
+        return float(window[2]) + 1
+    if "repository commits" in said:
+        return QUOTA_WAIT
+    after = (headers.get("Retry-After") or "").strip()
+    return float(after) if after.isdigit() else UNKNOWN_WAIT

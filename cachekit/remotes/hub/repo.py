@@ -1,0 +1,353 @@
+"""A model or dataset repo as a tier: at a branch, to read and to write, or at a tag or commit, to read.
+
+Documents have compare-and-swap by the commit that they are built on (`parent_commit`): the Hub takes no commit whose
+parent is not the branch's head. A document's token is the digests of its bytes, both ways that a Hub may know them; it
+is compared at the parent, which costs nothing where the document was read, and one request otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any, TypeVar
+
+from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
+from cachekit.remotes import paths
+from cachekit.remotes.hub import send
+from cachekit.remotes.hub.client import Client
+from cachekit.remotes.hub.create import KINDS
+from cachekit.remotes.hub.download import chunks
+from cachekit.remotes.hub_client.call import Call
+from cachekit.remotes.port import (
+    ABSENT,
+    Change,
+    ConflictError,
+    Document,
+    Entry,
+    Limits,
+    Tell,
+    UncertainError,
+    Upload,
+    Write,
+)
+
+T = TypeVar("T")
+MAIN = "main"
+STAT_BATCH = 1000  # paths; the Hub answers 413 for more
+LATEST = 40  # commits that are looked at; a page has 50
+LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
+SLOW = 1 << 20  # bytes a second that a document may take
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class HubTier:
+    """A repo on the Hub; see `Tier`.
+
+    Args:
+        repo: `team/cache`.
+        kind: `model` or `dataset`.
+        branch: A branch; or a tag or a commit, which can only be read.
+        endpoint: Of the Hub; `HF_ENDPOINT` where None.
+        token: Where None, as the client finds one: `HF_TOKEN`, or what `hf auth login` kept.
+        limits: How long it may take.
+
+    Raises:
+        UsageError: No repo can have this name or kind.
+    """
+
+    compares = True
+    scarce = True
+    batch = STAT_BATCH
+    public = False
+
+    def __init__(
+        self,
+        repo: str,
+        *,
+        kind: str = "model",
+        branch: str = MAIN,
+        endpoint: str | None = None,
+        token: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        if kind not in KINDS:
+            raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
+        self._limits = limits or Limits()
+        self._client = Client(repo, kind, endpoint, token, self._limits)
+        self._repo = {"repo_id": repo, "repo_type": kind}
+        self._branch = branch
+        self.name = self._client.place + ("" if branch == MAIN else f"@{branch}")
+        self._client.place = self.name
+        self._lock = threading.Lock()
+        self._known: tuple[str, dict[str, Entry | None]] = ("", {})
+        self._modes: dict[tuple[str, str], str] = {}  # how what was sent travels, by path and digest
+        self._is_branch = branch == MAIN
+
+    def __repr__(self) -> str:
+        return f"HubTier({self.name})"
+
+    def revision(self) -> str:
+        """The head of the branch, or the commit behind the tag; one request."""
+
+        def head(api: Any) -> Any:
+            return api.repo_info(revision=self._branch, expand=["sha", "private"], **self._repo)
+
+        info = self._client.ask(head)
+        self.public = info.private is False
+        found = info.sha
+        if not isinstance(found, str) or not _COMMIT.fullmatch(found):
+            raise RemoteError(f"{self.name} names no commit as its head", cause=repr(found)[:100])
+        return found
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those that exist; one request for a thousand."""
+        wanted = list(dict.fromkeys(_checked(path) for path in paths))
+        found: dict[str, Entry] = {}
+        for at in range(0, len(wanted), STAT_BATCH):
+            batch = wanted[at : at + STAT_BATCH]
+
+            def infos(api: Any, batch: list[str] = batch) -> list[Entry]:
+                answer = api.get_paths_info(paths=batch, revision=revision or self._branch, expand=False, **self._repo)
+                return [entry for entry in map(_entry, answer) if entry]
+
+            asked = set(batch)
+            found |= {entry.path: entry for entry in self._client.ask(infos) if entry.path in asked}
+        self._learn(revision, {path: found.get(path) for path in wanted})
+        return found
+
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
+        """All files below a folder, without the rest of the repo; a request for a thousand entries."""
+        below = _checked(folder) if folder else None
+
+        def tree(api: Any) -> Iterator[Any]:
+            answer: Iterator[Any] = api.list_repo_tree(
+                path_in_repo=below, recursive=True, expand=False, revision=revision or self._branch, **self._repo
+            )
+            return map(_entry, answer)
+
+        try:
+            for number, entry in enumerate(self._client.each(tree)):
+                if number >= LIST_LIMIT:
+                    raise RemoteError(f"{self.name} lists no end of files")
+                if entry and _is_good(entry.path) and (below is None or entry.path.startswith(f"{below}/")):
+                    yield entry
+        except FileNotFoundError:
+            return
+
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document; one request, two where git LFS holds it."""
+        call = Call(self._limits, streams=True)
+        address = self._client.address(_checked(path), revision or self._branch)
+
+        def whole(_: Any) -> bytes:
+            pieces: list[bytes] = []
+            size = 0
+            with closing(chunks(address, self._client.headers(), 0, call)) as body:  # type: ignore[type-var]
+                for piece in body:
+                    size += len(piece)
+                    if size > limit:
+                        raise TooLargeError(f"{path} on {self.name} has more than {limit} bytes")
+                    pieces.append(piece)
+            return b"".join(pieces)
+
+        seconds = self._limits.connect + 2 * self._limits.read + limit / SLOW
+        try:
+            data = self._client.send(whole, call, seconds=seconds)
+        except FileNotFoundError:
+            self._learn(revision, {path: None})
+            return None
+        except TooLargeError as error:
+            there = self._states([path], revision)[path]
+            error.token = _token(there) if there else ABSENT
+            raise
+        entry = _entry_of(path, data)
+        self._learn(revision, {path: entry})
+        return Document(data, _token(entry))
+
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+        """A file's bytes; two requests."""
+        call = Call(self._limits, streams=True)
+        with self._client.failing(call):
+            address = self._client.address(_checked(path), revision or self._branch)
+            yield from chunks(address, self._client.headers(), start, call)
+
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
+        """Send what is large; what is small goes with the commit.
+
+        A digest is taken as given: whoever reads compares it.
+        """
+        self._check_branch()
+        missing = self._missing(files, revision)
+        unsent = [file for file in missing if (file.path, file.sha256) not in self._modes]
+        if not unsent:
+            return
+        call = Call(self._limits, uploads=True, patience=2)
+        call.slack = sum(file.size for file in unsent)
+
+        def sending(api: Any) -> dict[str, str]:
+            with send.watched(call):
+                return send.preupload(api, self._repo, self._branch, unsent)
+
+        modes = self._send(sending, call, tell)
+        self._modes.update({(file.path, file.sha256): modes[file.path] for file in unsent})
+
+    def commit(self, change: Change, revision: str) -> str:
+        """One commit on top of `revision`; one request where all files were sent before.
+
+        One more where the card changes: the client has the Hub check it.
+        """
+        self._check_branch()
+        missing = self._missing(change.files, revision)
+        writes = self._fitting(change.writes, revision)
+        call = Call(self._limits, uploads=True)
+        call.slack = sum(file.size for file in missing if (file.path, file.sha256) not in self._modes)
+
+        def committing(api: Any) -> str:
+            from huggingface_hub import CommitOperationDelete
+
+            operations = [send.addition(file, self._modes.get((file.path, file.sha256))) for file in missing]
+            operations += [
+                CommitOperationDelete(write.path, is_folder=False)
+                if write.data is None
+                else send.document(write.path, write.data)
+                for write in writes
+            ]
+            if not operations:  # nothing to change, which is true only of what is there now
+                if self.revision() != revision:
+                    raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
+                return revision
+            with send.watched(call):
+                made = send.commit(
+                    api, self._repo, call, operations=operations, commit_message=change.title,
+                    revision=self._branch, parent_commit=revision,
+                )  # fmt: skip
+            if not call.committing and made != revision:  # nothing to change, the client says: but at another head
+                raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
+            send.refuse_ignored(operations)
+            return made
+
+        made = self._send(committing, call)
+        if not _COMMIT.fullmatch(made):
+            raise UncertainError(f"{self.name} names no commit in its answer", cause=made[:100])
+        return made
+
+    def happened(self, title: str) -> str:
+        """The commit with this title, of the last ones; one request."""
+
+        def latest(api: Any) -> str:
+            commits = islice(api.list_repo_commits(revision=self._branch, **self._repo), LATEST)
+            return next((str(commit.commit_id) for commit in commits if commit.title.strip() == title.strip()), "")
+
+        return self._client.ask(latest)
+
+    def _send(self, job: Callable[[Any], T], call: Call, tell: Tell | None = None) -> T:
+        try:
+            return self._client.send(job, call, tell)
+        finally:
+            if call.over:
+                send.abandon()
+
+    def _check_branch(self) -> None:
+        """Refuse to write to a tag or a commit; a branch other than the main one is looked up once."""
+        if self._is_branch:
+            return
+        if not _COMMIT.fullmatch(self._branch):
+            refs = self._client.ask(lambda api: api.list_repo_refs(**self._repo))
+            self._is_branch = any(branch.name == self._branch for branch in refs.branches)
+        if not self._is_branch:
+            raise AuthError(  # no outage: it can still be read
+                f"{self.name} can only be read",
+                cause="it is no branch",
+                hint="name a branch to write to, or use it with `:r`",
+            )
+
+    def _learn(self, revision: str, states: Mapping[str, Entry | None]) -> None:
+        """Keep what lies at a commit, which never changes; of the last commit only."""
+        if _COMMIT.fullmatch(revision):
+            with self._lock:
+                known = self._known[1] if self._known[0] == revision else {}
+                self._known = (revision, {**known, **states})
+
+    def _states(self, paths: Sequence[str], revision: str) -> dict[str, Entry | None]:
+        """What lies at these paths, asked for once."""
+        known = self._known[1] if self._known[0] == revision else {}
+        unknown = [path for path in paths if path not in known]
+        found = self.stat(unknown, revision) if unknown else {}
+        return {path: known[path] if path in known else found.get(path) for path in paths}
+
+    def _missing(self, files: Sequence[Upload], revision: str) -> Sequence[Upload]:
+        """Files that are not there yet; ConflictError for other bytes at one of the paths."""
+        files = list({file.path: file for file in files}.values())
+        states = self._states([file.path for file in files], revision)
+        missing = []
+        for file in files:
+            entry = states[file.path]
+            if entry is None:
+                missing.append(file)
+            elif not _is_same(entry, file):
+                raise ConflictError(f"other bytes lie at {file.path} on {self.name}")
+        return missing
+
+    def _fitting(self, writes: Sequence[Write], revision: str) -> Sequence[Write]:
+        """The writes that change something; ConflictError where one is built on another state."""
+        states = self._states([write.path for write in writes], revision)
+        for write in writes:
+            if not _fits(write.token, states[write.path]):
+                raise ConflictError(f"{write.path} on {self.name} is not what this was built on")
+        return [write for write in writes if not _is_there(write, states[write.path])]
+
+
+def _entry_of(path: str, data: bytes) -> Entry:
+    git = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False)
+    return Entry(path, len(data), {"git": git.hexdigest(), "sha256": hashlib.sha256(data).hexdigest()})
+
+
+def _is_there(write: Write, entry: Entry | None) -> bool:
+    """Whether the write would change nothing: some clients answer that in ways of their own."""
+    if write.data is None or entry is None:
+        return write.data is None and entry is None
+    return entry.equals(write.data) is True
+
+
+def _token(entry: Entry) -> str:
+    return f"{entry.digests.get('git', '')}:{entry.digests.get('sha256', '')}"
+
+
+def _fits(token: str, entry: Entry | None) -> bool:
+    if entry is None or token == ABSENT:
+        return entry is None and token == ABSENT
+    git, _, sha256 = token.partition(":")
+    return entry.digests.get("sha256") == sha256 or entry.digests.get("git") == git
+
+
+def _is_same(entry: Entry, file: Upload) -> bool:
+    holds = entry.holds(file.size, file.sha256)
+    if holds is None:  # a small file that git holds: only its git digest is known
+        data = file.source if isinstance(file.source, bytes) else file.source.read_bytes()
+        holds = bool(entry.equals(data))
+    return holds
+
+
+def _entry(info: Any) -> Entry | None:
+    """A file of the client's answer; None for a folder."""
+    if not hasattr(info, "blob_id"):
+        return None
+    digests = {"sha256": info.lfs.sha256} if info.lfs else {"git": info.blob_id}
+    return Entry(str(info.path), int(info.lfs.size if info.lfs else info.size), digests)
+
+
+def _is_good(path: str) -> bool:
+    try:
+        paths.check([path])
+    except UsageError:
+        return False
+    return True
+
+
+def _checked(path: str) -> str:
+    paths.check([path])
+    return path

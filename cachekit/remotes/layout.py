@@ -1,0 +1,61 @@
+"""Where things lie on a tier; the same on every kind.
+
+README.md                                                   the card
+neuronxcc-2.26.6360.0+6f180f47/MODULE_…+f7f529f3/…          modules verbatim, as the compiler's own tools read them
+inductor-2.13.0/<target>/<digest>.tar                       one archive a warm
+cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a key
+cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes
+cachekit/v1/leases/<key>.json                               who compiles a key now
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from cachekit.store.record import File, Module, Record
+
+ROOT = "cachekit/v1"
+LOCAL = "local"  # the store's name in a chain, and in answers
+CARD = "README.md"
+RECORDS = f"{ROOT}/records"
+LEASES = f"{ROOT}/leases"
+BLOBS = f"{ROOT}/blobs"
+
+
+class Place(NamedTuple):
+    """Where a key's record lies: its compiler's directory, its model type, and the key."""
+
+    directory: str
+    model_type: str
+    key: str
+
+
+def record_path(directory: str, model_type: str, key: str) -> str:
+    """The path of a key's record."""
+    return f"{RECORDS}/{directory}/{model_type}/{key}.json"
+
+
+def path_of(record: Record) -> str:
+    """The path of this record."""
+    return record_path(record.directory, record.model_type, record.key)
+
+
+def lease_path(key: str) -> str:
+    """The path of a key's lease."""
+    return f"{LEASES}/{key}.json"
+
+
+def blob_path(sha256: str) -> str:
+    """The place of a file whose own is taken."""
+    return f"{BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def is_archive(module: Module) -> bool:
+    """Whether the module is one file under its own name, and not a folder of files."""
+    return len(module.files) == 1 and PurePosixPath(module.name).name == module.files[0].path
+
+
+def file_path(module: Module, file: File) -> str:
+    """The path of a module's file, where that is free."""
+    return module.name if is_archive(module) else f"{module.name}/{file.path}"

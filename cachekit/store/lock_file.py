@@ -1,0 +1,194 @@
+"""`cachekit.lock`: the exact artifacts of recipes, in a file that lies with the user's code.
+
+    {"version": 1, "locked": [{"recipe": "bert", "set": [], "tier": "hf://team/cache", "revision": "…",
+                               "digest": "…", "record": {…}}]}
+
+The record is whole, with every ingredient and every file, so that the lock alone says what must come, whatever becomes
+of the caches, and a diff of it says what changed. Who made it, and on which host, is left out: such a file is often
+public. `digest` is the SHA-256 of the record as it was found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from cachekit.errors import UsageError
+from cachekit.key.canonical import canonical_json
+from cachekit.store.record import DamagedRecordError, Record, from_document, parse, to_document
+
+NAME = "cachekit.lock"
+VERSION = 1
+_WIDTH = 110  # what fits in here stands in one line
+_WORDS = ("recipe", "toolchain", "instance", "tier", "revision", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One recipe's artifacts.
+
+    Attributes:
+        recipe: As it was named; a path is one from the lock file's folder.
+        overrides: Fields that were changed.
+        tiny: It is the recipe in small.
+        toolchain: The release that it was planned for; empty is the host's own.
+        instance: Likewise the machine type.
+        tier: The cache that has them; `local` where only the store did.
+        revision: That cache's state, where it has such.
+        digest: SHA-256 of the record as it was found.
+        record: The record, without user and host.
+    """
+
+    recipe: str
+    overrides: tuple[str, ...]
+    toolchain: str
+    instance: str
+    tier: str
+    revision: str
+    digest: str
+    record: Record
+    tiny: bool = False
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """What a later lock of the same replaces."""
+        return self.recipe, self.overrides, self.record.compiler, self.instance, self.tiny
+
+    @property
+    def words(self) -> str:
+        """The recipe with its changes, as somebody types them."""
+        return words(self.recipe, self.overrides, tiny=self.tiny)
+
+
+def words(recipe: str, overrides: Sequence[str], *, tiny: bool) -> str:
+    """A recipe with its changes, as somebody types them."""
+    return shlex.join(
+        [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides for word in ("--set", text))]
+    )
+
+
+def digest_of(record: Record) -> str:
+    """The digest of a record's document."""
+    return str(to_document(record)["sha256"])
+
+
+def anonymous(record: Record) -> Record:
+    """A record without who made it, and where."""
+    return structs.replace(record, provenance=structs.replace(record.provenance, user="", host=""))
+
+
+def nearest() -> Path:
+    """The lock file of the working directory or of the nearest folder above it; where there is none, of the former."""
+    here = Path.cwd()
+    found = next((path for folder in here.parents if (path := folder / NAME).is_file()), None)
+    return found if found and not Path(NAME).is_file() else Path(NAME)
+
+
+def read(path: Path) -> list[Locked]:
+    """Read a lock file.
+
+    Raises:
+        UsageError: It is none, or a later cachekit's, or cannot be read.
+    """
+    try:
+        document = parse(path.read_bytes())
+        if document.get("version") != VERSION:
+            raise UsageError(
+                f"{path} is a later cachekit's lock file, or none",
+                cause=f"its version is {str(document.get('version'))[:20]}, this cachekit reads {VERSION}",
+                hint="upgrade cachekit, or lock anew: cachekit lock RECIPE",
+            )
+        return [_entry(item) for item in document["locked"]]
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read", cause=error.strerror or str(error), hint="cachekit lock RECIPE writes one"
+        ) from error
+    except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
+        raise UsageError(
+            f"{path} is no lock file", cause=str(error)[:200], hint="restore it from git, or remove it and lock anew"
+        ) from error
+
+
+def _entry(item: dict[str, Any]) -> Locked:
+    # Through the same door as a record of a stranger: names that leave a folder, a key that is another's.
+    body = item["record"]
+    record = from_document({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
+    if record is None:
+        raise DamagedRecordError("a record in it is a later cachekit's")
+    words = [item.get(name, "") for name in _WORDS]
+    overrides, tiny = item.get("set", []), item.get("tiny", False)
+    if not all(isinstance(word, str) for word in (*words, *overrides)):
+        raise DamagedRecordError("a name in it is no text")
+    if not isinstance(tiny, bool):
+        raise DamagedRecordError("tiny is neither true nor false")
+    recipe, toolchain, instance, tier, revision, digest = words
+    return Locked(recipe, tuple(overrides), toolchain, instance, tier, revision, digest, record, tiny)
+
+
+def text(entries: Sequence[Locked]) -> str:
+    """The file's text: sorted, one file of a module a line."""
+    locked = []
+    for entry in sorted(entries, key=lambda entry: (*map(str, entry.name), entry.record.key)):
+        item: dict[str, Any] = {"recipe": entry.recipe, "set": list(entry.overrides)}
+        item |= {"tiny": True} if entry.tiny else {}
+        item |= {name: getattr(entry, name) for name in ("toolchain", "instance") if getattr(entry, name)}
+        item |= {"tier": entry.tier, "revision": entry.revision, "digest": entry.digest}
+        locked.append(item | {"record": _sorted(msgspec.to_builtins(entry.record))})
+    return "\n".join(_lines({"version": VERSION, "locked": locked}, "")) + "\n"
+
+
+def write(path: Path, entries: Sequence[Locked]) -> bool:
+    """Write a lock file, whole or not at all; returns whether it changed.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    fresh = text(entries)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and path.read_text(encoding="utf-8", errors="replace") == fresh:
+            return False
+        beside.write_text(fresh, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(
+            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another with --lock-file"
+        ) from error
+    return True
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _lines(value: Any, indent: str) -> list[str]:
+    """JSON as people read it: what is flat and short stands in one line."""
+    whole = json.dumps(value, ensure_ascii=False)
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    flat = not any(isinstance(item, dict | list) and item for item in inner)
+    if not inner or (flat and len(indent) + len(whole) <= _WIDTH) or _is_file(value):
+        return [whole]
+    names = [f"{json.dumps(name, ensure_ascii=False)}: " for name in value] if isinstance(value, dict) else []
+    lines = []
+    for number, item in enumerate(inner):
+        first, *rest = _lines(item, f"{indent}  ")
+        lines += [f"  {names[number] if names else ''}{first}", *(f"  {line}" for line in rest)]
+        lines[-1] += "," if number < len(inner) - 1 else ""
+    start, end = "{}" if names else "[]"
+    return [start, *lines, end]
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"path", "sha256", "size"}

@@ -1,0 +1,267 @@
+"""What a warm made for a key: modules, their files with sizes and digests, seconds, provenance.
+
+On disk and on every tier a record is one JSON document, `{"record": {...}, "sha256": "..."}`, whose digest is over the
+canonical JSON of the inner part: a record that changed on its way is never believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from cachekit.key.canonical import canonical_json, key_of
+from cachekit.values import by_value
+
+SCHEMA = 1
+LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
+
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+# Names become paths in stores and tiers: no step may be empty or go up, and nothing may be absolute.
+RelativePath = Annotated[
+    str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
+]
+
+
+class DamagedRecordError(ValueError):
+    """A document that is no record, or not the one that was written."""
+
+
+class File(Struct, frozen=True, forbid_unknown_fields=True):
+    """One file of a module: its path inside the module, its bytes and their SHA-256."""
+
+    path: RelativePath
+    size: Annotated[int, Meta(ge=0)]
+    sha256: Digest
+
+
+class Module(Struct, frozen=True, forbid_unknown_fields=True):
+    """One compiled artifact under the compiler's own name.
+
+    Attributes:
+        name: Inductor: `inductor-<version>/<target>/<digest>.tar`, one archive a warm.
+        files: An Inductor module has one file; a Neuron one has a directory of them.
+        seconds: Time its compile took, where it is known alone.
+    """
+
+    name: RelativePath
+    files: Annotated[tuple[File, ...], Meta(min_length=1)]
+    seconds: float | None = None
+
+
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who made it, when, with what, where.
+
+    Attributes:
+        created: UTC, ISO 8601, to the millisecond.
+        toolchain: Versions by package, soft ones too.
+        instance: Machine type, where it can be known.
+    """
+
+    created: str
+    cachekit: str
+    user: str
+    host: str
+    platform: str
+    toolchain: dict[str, str] = {}
+    instance: str = ""
+
+
+class Help(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a warm took over from the record of another key, its neighbour.
+
+    Attributes:
+        key: The neighbour's.
+        graphs: How many of the graphs came from there.
+        cold_seconds: What compiling all of them takes, as far as the neighbour knew.
+    """
+
+    key: Digest
+    graphs: Annotated[int, Meta(ge=0)]
+    cold_seconds: Annotated[float, Meta(ge=0)]
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """What exists for a key.
+
+    Attributes:
+        directory: The compiler's directory (`inductor-2.13.0`); with `model_type` it says where the record lies.
+        recipe: The name of the recipe that it was made from; information only.
+        hard: The ingredients; re-hashing them gives `key`.
+        graphs: How many graphs the compiler built.
+        compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
+            the later ones: what a hit saves.
+        helped: The trial run was not cold: a neighbour's graphs lay there. Records of cold ones do not have the field.
+    """
+
+    key: Digest
+    compiler: str
+    directory: RelativePath
+    model_type: RelativePath
+    recipe: str
+    hard: dict[str, Any]
+    soft: dict[str, Any]
+    modules: tuple[Module, ...]
+    graphs: Annotated[int, Meta(ge=0)]
+    compile_seconds: Annotated[float, Meta(ge=0)]
+    provenance: Provenance
+    schema: Annotated[int, Meta(ge=1)] = SCHEMA
+    helped: Help | UnsetType = UNSET
+
+    __hash__ = by_value
+
+    @property
+    def cold_seconds(self) -> float:
+        """What compiling takes where nothing helps: measured, or what the neighbour that helped knew."""
+        return self.compile_seconds if self.helped is UNSET else max(self.compile_seconds, self.helped.cold_seconds)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Every file of every module."""
+        return tuple(file for module in self.modules for file in module.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+class Twins(Struct, frozen=True):
+    """One module of a key in two builds of other bytes.
+
+    Attributes:
+        module: Its name; of archives, which are named after their bytes, the folder that they share.
+        ours: The digest of one build: of its one file, or of the list of its files.
+        theirs: Of the other.
+        files: The files that differ, by their paths in the module.
+    """
+
+    module: str
+    ours: str
+    theirs: str
+    files: tuple[str, ...]
+
+
+def twins(ours: Record, theirs: Record) -> tuple[Twins, ...]:
+    """Where two records of one key have other bytes for the same thing.
+
+    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    """
+    mine = {module.name: module for module in ours.modules}
+    there = {module.name: module for module in theirs.modules}
+    found = [
+        Twins(name, digest_of(mine[name]), digest_of(there[name]), _differing(mine[name], there[name]))
+        for name in sorted(mine.keys() & there.keys())
+        if mine[name].files != there[name].files and _differing(mine[name], there[name])
+    ]
+    alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
+    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
+    if all(archives):
+        first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
+        folder = first.name.rpartition("/")[0]
+        found.append(Twins(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
+    return tuple(found)
+
+
+def digest_of(module: Module) -> str:
+    """One SHA-256 for a module: its file's, where it has one only, else that of the sorted list of its files."""
+    if len(module.files) == 1:
+        return module.files[0].sha256
+    listed = sorted([file.path, file.size, file.sha256] for file in module.files)
+    return hashlib.sha256(canonical_json(listed)).hexdigest()
+
+
+def _differing(one: Module, other: Module) -> tuple[str, ...]:
+    ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
+    return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
+
+
+def _named_by_digest(name: str) -> bool:
+    return name.endswith(".tar")
+
+
+# The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.
+IMPORTED = "imported"
+# And of those of a user's own command; also their `task`.
+COMMAND = "command"
+
+
+def to_document(record: Record) -> dict[str, Any]:
+    """The document of a record, as JSON values."""
+    body = msgspec.to_builtins(record)
+    return {"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+
+
+def encode(record: Record) -> bytes:
+    """The document to store: one line of JSON and a newline."""
+    return serialise(to_document(record))
+
+
+def serialise(document: Mapping[str, Any]) -> bytes:
+    """A document as one line of JSON and a newline; equal documents give equal bytes."""
+    return json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        raise DamagedRecordError("a name stands twice")
+    return mapping
+
+
+def decode(raw: bytes) -> Record | None:
+    """Read a document back.
+
+    Returns:
+        The record; None where it has another schema number, which is a miss and no damage.
+
+    Raises:
+        DamagedRecordError: It is not JSON, does not have its digest, does not fit the schema, or its ingredients do
+            not give its key.
+    """
+    return from_document(parse(raw))
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """A JSON object out of bytes that nobody vouches for.
+
+    Raises:
+        DamagedRecordError: It is too large, no JSON, too deep, no object, or a name stands twice in it.
+    """
+    if len(raw) > LARGEST:
+        raise DamagedRecordError(f"{len(raw):,} bytes are no record")
+    try:
+        document = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates)
+    except DamagedRecordError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DamagedRecordError(f"not a record: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedRecordError("not a record: no object")
+    return document
+
+
+def from_document(document: dict[str, Any]) -> Record | None:
+    """The record in a parsed document; see `decode`."""
+    try:
+        body, digest = document["record"], document["sha256"]
+        if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
+            raise DamagedRecordError("its digest does not fit")  # noqa: TRY301
+        if body.get("schema") != SCHEMA:
+            return None
+        record = msgspec.convert(body, Record)
+    except DamagedRecordError:
+        raise
+    except (msgspec.ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecordError(f"not a record: {error}") from error
+    if len({module.name for module in record.modules}) < len(record.modules) or any(
+        len({file.path for file in module.files}) < len(module.files) for module in record.modules
+    ):
+        raise DamagedRecordError("two modules, or two files of one, have the same name")
+    if key_of(record.hard) != record.key:
+        raise DamagedRecordError("its ingredients do not give its key")
+    return record

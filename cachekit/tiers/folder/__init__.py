@@ -1,5 +1,0 @@
-"""A shared folder as a tier: EFS, FSx, NFS, or a disk that several processes share."""
-
-from cachekit.tiers.folder.tier import FolderTier
-
-__all__ = ["FolderTier"]

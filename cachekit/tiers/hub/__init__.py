@@ -1,6 +1,0 @@
-"""A Hugging Face Hub repo as a tier: `HubTier`, over the real client of whatever version is installed (0.35 to 2.x)."""
-
-from cachekit.tiers.hub.create import Place, create, look
-from cachekit.tiers.hub.repo import HubTier
-
-__all__ = ["HubTier", "Place", "create", "look"]

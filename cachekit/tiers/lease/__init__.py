@@ -1,6 +1,0 @@
-"""One compile per fleet: a lease per key on the tier that machines share."""
-
-from cachekit.tiers.lease.claim import Claim
-from cachekit.tiers.lease.lease import Lead, Lease
-
-__all__ = ["Claim", "Lead", "Lease"]

@@ -1,0 +1,58 @@
+"""Amounts as people write them: 50GB, 500 MiB, 30d, 12h."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*")
+_BYTES: dict[str, int] = {"": 1, "B": 1} | {
+    f"{letter}{rest}": base**power
+    for power, letter in enumerate("KMGTP", 1)
+    for rest, base in (("", 1000), ("B", 1000), ("I", 1024), ("IB", 1024))
+}
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
+_LONG = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w", "year": "y"}
+
+
+def parse_size(text: object) -> int:
+    """Bytes: a whole number of them, or with a unit, in thousands (kB, MB, GB, TB) or in 1024s (KiB, MiB, GiB, TiB).
+
+    Raises:
+        ValueError: It is none.
+    """
+    number, unit = _split(text, "a number of bytes, or a size like 500MB or 2GiB")
+    factor = _BYTES.get(unit.upper())
+    if factor is None:
+        raise ValueError(f"{unit} is no unit of bytes: kB, MB, GB and TB are, and KiB, MiB, GiB and TiB")
+    return round(number * factor)
+
+
+def parse_age(text: object) -> float:
+    """Seconds: a number with a unit, as 90min, 12h, 30d, 4w; without one it is days.
+
+    Raises:
+        ValueError: It is none.
+    """
+    number, unit = _split(text, "a time like 90min, 12h or 30d")
+    name = unit.lower()
+    factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or "d")
+    if factor is None:
+        raise ValueError(f"{unit} is no unit of time: s, min, h, d and w are")
+    return number * factor
+
+
+def _split(text: object, wanted: str) -> tuple[float, str]:
+    found = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text))
+    if found is None:
+        raise ValueError(f"expected {wanted}")
+    return float(found[1]), found[2]
+
+
+_T = TypeVar("_T")
+
+
+def or_none(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
+    """A reader that takes `none`, too: no limit."""
+    return lambda value: None if value is None or str(value).strip().lower() == "none" else read(value)

@@ -1,0 +1,311 @@
+"""The cache of a run in the very process that compiles: for people who own their training loop.
+
+What `actions.run` does around a command is done here around a part of a process: a restored live root before it, and
+what compiled kept after it. The compiler must not have compiled yet when it begins.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from msgspec import structs
+
+from cachekit.compilers import Guest, Observed, Watch
+from cachekit.errors import CachekitError, MissError, UsageError
+from cachekit.store.record import Record
+from cachekit.verbs import command_line
+from cachekit.verbs.command_line import CommandLine
+from cachekit.verbs.keep_command import REPORTED, Keeping
+from cachekit.verbs.live import LiveRoot
+from cachekit.verbs.obtain import have
+from cachekit.verbs.plan import Plan, plan
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.prepare_command import shown
+from cachekit.verbs.run import ATTENDED, Ran, enter, not_warm, ready, seed_of
+from cachekit.verbs.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What became of the cache in a process, so far.
+
+    Attributes:
+        state: `attached`; `late` where something had compiled before; `attended` under `cachekit run`, which has the
+            cache in hand; `failed` where no live root could be made.
+        ran: As for a command; its exit code is 0 once the work has come to its end, else 1.
+    """
+
+    state: str
+    ran: Ran
+
+    @property
+    def sentence(self) -> str:
+        """For a log: what compiled, what was found, and whether it was kept."""
+        seen = self.ran.seen
+        kept = f"not kept: {self.ran.problem}" if self.ran.problem else "kept" if self.ran.record else "nothing to keep"
+        took = f" in {seen.compile_seconds:.1f} s" if seen.compiled else ""
+        return f"{self.state}: compiled {seen.compiled} graphs{took}, found {seen.found}; {kept}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"state": self.state, **self.ran.as_dict()}
+
+
+class Attachment:
+    """The cache of this process; made by `cachekit.attach`.
+
+    Args:
+        session: Collaborators.
+        prepared: The key.
+        command: What it was made from.
+        stack: Closed at the end: what the session holds.
+        require_warm: Fail instead of compiling; a compile is seen once it has happened, in `check`.
+        recache: Restore nothing, and keep what compiles in place of what there was.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        prepared: Prepared,
+        command: CommandLine,
+        stack: ExitStack,
+        *,
+        require_warm: bool = False,
+        recache: bool = False,
+    ) -> None:
+        self._session, self._prepared, self._command = session, prepared, command
+        self._strict, self._replaces = require_warm, recache
+        self._guest: Guest = import_module(session.compiler.guest)
+        self._stack, self._pid, self._start = stack, os.getpid(), time.monotonic()
+        self._environment: dict[str, str | None] = {}
+        self._state, self._problem = "attached", ""
+        self._notes: list[str] = []
+        self._live: LiveRoot | None = None
+        self._watch: Watch | None = None
+        self._record: Record | None = None
+        self._seed: Record | None = None
+        self._fetched = self._finished = self._kept = self._closed = False
+        self._built, self._overhead, self._seconds_kept = 0, 0.0, 0.0
+        self._base, self._seconds = self._guest.counters(), self._guest.compile_seconds()
+        self._plan = Plan(prepared, None)
+
+    def own(self, stack: ExitStack) -> None:
+        """Close this at the end, in place of the stack that it was entered on."""
+        self._stack = stack
+
+    # Before
+
+    def begin(self) -> None:
+        """Restore what there is; called once.
+
+        Raises:
+            MissError: Something would compile, under `require_warm`.
+            UsageError: It is too late, under `require_warm`.
+        """
+        if os.environ.get(ATTENDED):
+            self._state = "attended"
+            self._notes.append("the cache is in hand already: of `cachekit run`, or attached earlier in this process")
+            return
+        self._plan = planned = plan(self._prepared, self._session.store, self._session.chain, anew=True)
+        if self._strict and not ready(planned):
+            raise not_warm(planned)
+        before = (self._base or {}).get("found", 0) + (self._base or {}).get("compiled", 0)
+        if before:
+            self._state = "late"
+            self._notes.append(
+                f"{before} graphs had been compiled or found in this process before: nothing was restored, "
+                "and nothing is kept; attach earlier"
+            )
+            if self._strict:
+                raise UsageError(
+                    "the cache was attached too late", cause=self._notes[-1], hint="attach before the first compile"
+                )
+            return
+        self._session.journal.emit(
+            "plan", recipe=self._command.name, key=self._prepared.key, status="hit" if planned.hit else "miss"
+        )
+        try:
+            self._restore(planned)
+        except CachekitError as error:
+            if self._strict:
+                raise
+            self._fail(error)
+        self._overhead += time.monotonic() - self._start
+
+    def _restore(self, planned: Plan) -> None:
+        record = None if self._replaces else have(self._session, planned)
+        if record is None and self._strict:
+            raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
+        seed = None if record or self._replaces else seed_of(planned)
+        self._fetched = planned.found is not None
+        compiler, recipe = self._session.compiler, self._prepared.recipe
+        live, record, seed = enter(self._session, self._prepared, record, seed, self._stack, require_warm=self._strict)
+        found = record is not None and bool(record.soft.get(REPORTED))
+        # Strictness is ours: a watch looks at another process.
+        watch = compiler.attend(recipe, live.tree, found=found, strict=False, restored=live.restored)
+        self._live, self._record, self._seed, self._watch = live, record, seed, watch
+        if record or seed:
+            self._session.journal.emit(
+                "restore", key=self._prepared.key, bytes=live.restored_bytes, seconds=self._since(self._start)
+            )
+        watch.begin(self._tell)
+        self._set({**watch.environment, ATTENDED: self._session.journal.run})
+        self._notes += self._guest.join(found=found)
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        event = dict(event)
+        self._session.journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
+
+    def _set(self, variables: Mapping[str, str | None]) -> None:
+        for name, value in variables.items():
+            self._environment[name] = os.environ.get(name)
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    def _fail(self, error: CachekitError) -> None:
+        """The work goes on without us."""
+        self._state, self._problem = "failed", ": ".join(filter(None, [error.message, error.cause]))
+        self._session.journal.emit("worker.note", note=self._problem)
+        self._live = None
+
+    # Meanwhile
+
+    @property
+    def report(self) -> Attached:
+        """What became of it so far."""
+        seen = self._seen()
+        live = self._live
+        size = live.restored_bytes if live else 0
+        ran = Ran(
+            shown(self._command), 0 if self._finished else 1, self._plan, self._record, self._seed, seen, self._built,
+            self._problem, size, self._overhead, time.monotonic() - self._start,
+        )  # fmt: skip
+        return Attached(self._state, ran)
+
+    def _seen(self) -> Observed:
+        notes = tuple(self._notes)
+        now = self._guest.counters()
+        if now is not None:
+            base = self._base or {}
+            found, compiled = (now[name] - base.get(name, 0) for name in ("found", "compiled"))
+            seconds = round(self._guest.compile_seconds() - self._seconds, 3) if compiled else 0.0
+            return Observed(found, compiled, seconds, notes=notes)
+        seen = (self._watch.observed() if self._watch else None) or Observed()
+        # The log that tells more is another's: what is new in the root was compiled.
+        return structs.replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)
+
+    def _new(self) -> frozenset[str]:
+        if self._live is None:
+            return frozenset()
+        return self._session.compiler.contents(self._live.tree) - self._live.before
+
+    def check(self) -> None:
+        """Stop where something compiled that should not.
+
+        Raises:
+            MissError: Under `require_warm`, something has compiled.
+        """
+        if self._strict and self._state != "attended" and (seen := self._seen()).compiled:
+            raise MissError(
+                "a graph was not warm, although its record was found",
+                cause=f"{seen.compiled} compiled",
+                hint="run once without require_warm, which adds it to the record",
+            )
+
+    # Afterwards
+
+    def keep(self, *, finished: bool) -> Attached:
+        """Keep what compiled so far; never raises: what could not be kept stands in the report.
+
+        Args:
+            finished: The work has come to its end, so that the record is a whole one.
+        """
+        finishes = finished and not self._finished
+        self._finished = self._finished or finished
+        live = self._live
+        if live is None or os.getpid() != self._pid or self._closed:
+            return self.report
+        new = self._new()
+        if not new and self._kept and not finishes:
+            return self.report
+        mark = time.monotonic()
+        self._built += self._session.compiler.binaries(new)
+        keeping = Keeping(
+            self._session, self._prepared, self._record, self._seed, live, fetched=self._fetched,
+            replaces=self._replaces and not self._kept,
+        )  # fmt: skip
+        seen = self._seen()
+        fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
+        self._record, self._problem = keeping.keep(fresh, finished=self._finished)
+        if not self._problem:
+            self._seconds_kept = seen.compile_seconds
+            self._live = replace(live, before=live.before | new)
+            self._kept = self._kept or self._record is not None
+        self._overhead += time.monotonic() - mark
+        return self.report
+
+    def close(self) -> Attached:
+        """Keep what is new, and give the environment back. Graphs that compile later are not kept; harmless twice."""
+        if self._closed or os.getpid() != self._pid:
+            return self.report
+        done = self.keep(finished=self._finished)
+        self._closed = True
+        if self._state != "attended":
+            self._session.journal.emit("command.done", **done.ran.as_dict())
+        self._set_back()
+        self._stack.close()
+        return done
+
+    def __enter__(self) -> Attachment:  # noqa: PYI034 - 3.10 has no Self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.keep(finished=kind is None)
+        self.close()
+
+    def _set_back(self) -> None:
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    @staticmethod
+    def _since(start: float) -> float:
+        return round(time.monotonic() - start, 3)
+
+
+def this_command(name: str = "") -> CommandLine:
+    """The command that this process is, or what `name` stands for.
+
+    Raises:
+        UsageError: It is neither a script, a module nor code; or the name is none.
+    """
+    if name:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise UsageError(f"{name!r} is no name", hint="letters, digits, dots and dashes")
+        return CommandLine((name,), ())
+    found = command_line.read(sys.orig_argv)
+    if not (found.script or found.module or found.code) or "ipykernel" in sys.modules:
+        raise UsageError(
+            "this process runs no script to know it by",
+            cause="a notebook, or a prompt",
+            hint='give it a name: attach("my-model", ingredients={"batch": "8"})',
+        )
+    return found
+
+
+def world() -> dict[str, str]:
+    """Which of several processes this is, as torchrun says it: each compiles for its own device."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return {"rank": f"{os.environ.get('RANK', '0')} of {size}"} if size not in {"", "1"} else {}

@@ -1,0 +1,55 @@
+"""This machine as cachekit sees it, for `env`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+from cachekit import __version__
+from cachekit.compilers import Compiler
+from cachekit.compilers.neuron.root import Root, resolve, resolve_native
+from cachekit.config import Config
+from cachekit.errors import CachekitError
+from cachekit.recipe.ingredients import Fingerprint
+
+
+def env(config: Config, compiler: Compiler) -> dict[str, Any]:
+    """This machine as cachekit sees it: what goes into keys, and where things lie."""
+    found: Fingerprint | None = None
+    problem = ""
+    try:
+        found = compiler.fingerprint()
+    except CachekitError as error:
+        problem = "; ".join(filter(None, [error.message, error.hint]))
+    return {
+        "cachekit": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "home": str(config.home),
+        "live_dir": str(config.live_dir),
+        "compiler": compiler.name,
+        "available": found is not None,
+        "problem": problem,
+        "directory": found.directory if found else "",
+        "toolchain": found.toolchain if found else {},
+        "target": found.target if found else {},
+        "bf16": found.bf16 if found else None,
+        "other_versions": found.soft if found else {},
+        "neuron_cache": _root(resolve()),
+        "native_cache": _root(resolve_native()),
+    }
+
+
+def _root(root: Root) -> dict[str, Any]:
+    """Where Neuron looks for its cache with this environment, and what is wrong with the place."""
+    return {
+        "url": root.url,
+        "path": str(root.path) if root.path else None,
+        "origin": root.origin,
+        "caching": root.caching,
+        "exists": root.path is not None and root.path.is_dir(),
+        "file_system": root.file_system.kind,
+        "warnings": list(root.warnings),
+    }

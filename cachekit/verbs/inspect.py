@@ -1,0 +1,78 @@
+"""Look at what the store holds: `ls` and `show`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cachekit.errors import UnknownNameError
+from cachekit.key.canonical import key_of
+from cachekit.store import Store
+from cachekit.store.record import Record
+
+SHORTEST = 4  # digits of a key that name it
+
+
+def ls(store: Store) -> list[dict[str, Any]]:
+    """Every record, youngest first."""
+    rows = [
+        {
+            "key": found.key,
+            "recipe": found.recipe,
+            "compiler": found.compiler,
+            "directory": found.directory,
+            "model_type": found.model_type,
+            "graphs": found.graphs,
+            "modules": found.modules,
+            "bytes": found.bytes,
+            "compile_seconds": found.compile_seconds,
+            "created": found.created,
+            "by": f"{found.user}@{found.host}",
+        }
+        for found in store.summaries()
+    ]
+    return sorted(rows, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
+
+
+def find(store: Store, name: str) -> Record:
+    """The record whose key begins with `name`.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    if len(name) < SHORTEST:
+        raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
+    begin = name.lower()
+    found = [each for each in store.summaries(glance=True) if each.key.startswith(begin)]
+    if len(found) == 1:
+        record = store.read(found[0].directory, found[0].model_type, found[0].key)
+        if record is not None:
+            return record
+        found = []  # damaged, or gone since it was listed
+    keys = ", ".join(each.key[:16] for each in found[:5])
+    raise UnknownNameError(
+        f"{len(found) or 'no'} records begin with {name!r}",
+        cause=keys,
+        hint="give more digits" if found else "`cachekit ls` lists the keys; for a recipe use `cachekit plan`",
+    )
+
+
+def show(store: Store, name: str) -> dict[str, Any]:
+    """A record whole: ingredients, modules, provenance; and whether hashing the ingredients gives its key."""
+    record = find(store, name)
+    whole = store.lookup(record.key, record.directory, record.model_type) is not None
+    document: dict[str, Any] = msgspec.to_builtins(record)
+    if record.compiler == "neuron":
+        from cachekit.verbs.neff import of_record
+
+        neffs = of_record(store, record)
+        for module in document["modules"]:
+            module["neff"] = neffs.get(module["name"])
+    if record.compiler == "neuron-native":
+        from cachekit.verbs.native_import import members
+
+        for module in document["modules"]:
+            files = module["files"]
+            module["neffs"] = len(list(members(store.layout.blob(files[0]["sha256"]), module["name"])))
+    return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}

@@ -1,0 +1,269 @@
+"""The lock file of a project: lock recipes in it, say whether it still fits them, and fetch what it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.errors import IntegrityError, MissError, UnknownNameError, UsageError
+from cachekit.recipe import zoo
+from cachekit.remotes.layout import LOCAL
+from cachekit.store import lock_file
+from cachekit.store.lock_file import Locked
+from cachekit.verbs.elsewhere import Elsewhere
+from cachekit.verbs.lock import Checked, check, lock, pull_locked, summary
+from cachekit.verbs.open_session import load_recipe
+from cachekit.verbs.prepare import Prepared, prepare
+from cachekit.verbs.pull_recipes import Outcome
+from cachekit.verbs.session import Session
+
+# Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
+Opening = Callable[..., AbstractContextManager[Session]]
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """A lock file after recipes were locked.
+
+    Attributes:
+        path: The file.
+        changed: It says something else than before.
+        dry_run: Nothing was written.
+        locked: The entries of these recipes.
+        kept: How many others are in it.
+    """
+
+    path: Path
+    changed: bool
+    dry_run: bool
+    locked: tuple[Locked, ...]
+    kept: int
+
+    @property
+    def unshared(self) -> tuple[Locked, ...]:
+        """Those that no shared cache has: others cannot pull them before a push."""
+        return tuple(entry for entry in self.locked if entry.tier == LOCAL)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "file": str(self.path),
+            "changed": self.changed,
+            "dry_run": self.dry_run,
+            "locked": [summary(entry) for entry in self.locked],
+            "kept": self.kept,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLock:
+    """Whether a lock file still fits its recipes.
+
+    Attributes:
+        path: The file.
+        checked: Each entry with what changed since.
+    """
+
+    path: Path
+    checked: tuple[Checked, ...]
+
+    @property
+    def changed(self) -> tuple[Checked, ...]:
+        """Those that do not fit any more."""
+        return tuple(one for one in self.checked if not one.fits)
+
+    @property
+    def good(self) -> bool:
+        """All fit."""
+        return not self.changed
+
+    def error(self) -> MissError | None:
+        """What to raise where one does not fit."""
+        if self.good:
+            return None
+        names = [one.locked.recipe for one in self.changed]
+        first = self.changed[0].locked
+        again = lock_file.words(from_here(first.recipe, self.path), first.overrides, tiny=first.tiny)
+        return MissError(
+            f"{len(names)} recipe{'s' * (len(names) > 1)} changed since {self.path} was written",
+            cause=", ".join(names),
+            hint=f"cachekit warm {again}, then cachekit lock {again}",
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"file": str(self.path), "checked": [one.as_dict() for one in self.checked]}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    tiny: bool
+    toolchain: str
+    target: str
+    instance: str
+
+
+def lock_recipes(
+    opening: Opening,
+    path: Path,
+    recipes: Sequence[str],
+    overrides: Sequence[str] = (),
+    *,
+    tiny: bool = False,
+    dry_run: bool = False,
+    compiler: str = "auto",
+    toolchain: str = "",
+    target: str = "",
+    instance: str = "",
+) -> LockFile:
+    """Pin the exact artifacts of recipes in a file.
+
+    Args:
+        opening: Opens a session.
+        path: The file; made if need be.
+        recipes: As they are named here; none means all that are in the file.
+        overrides: Fields of theirs that are changed.
+        tiny: They are locked in small.
+        dry_run: Write nothing.
+        compiler: What the settings say.
+        toolchain: A release of Neuron's SDK, for a machine that is not this one.
+        target: Its chip.
+        instance: Its type.
+
+    Raises:
+        MissError: A recipe is not warm. Nothing was written.
+        UsageError: The file cannot be read or written, or locks nothing yet; overrides without a recipe.
+        RemoteError, AuthError: A shared cache could not be asked.
+    """
+    held = lock_file.read(path) if path.exists() else []
+    if recipes:
+        names = (in_file(name, path) for name in recipes)
+        wanted = [
+            Wanted(name, tuple(overrides), tiny, toolchain, target, instance) for name in dict.fromkeys(names)
+        ]  # fmt: skip
+    elif overrides or tiny:
+        option = "--set" if overrides else "--tiny"
+        raise UsageError(
+            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit lock bert {option} …"
+        )
+    else:
+        wanted = [
+            Wanted(
+                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target),
+                instance or ("" if target else entry.instance),
+            )
+            for entry in chosen(held, [], path)
+        ]
+    fresh = []
+    for one in wanted:
+        with _opened(opening, path, one, compiler) as (session, prepared, machine):
+            fresh.append(
+                lock(
+                    *(session, prepared, one.recipe, one.overrides),
+                    tiny=one.tiny,
+                    toolchain=one.toolchain,
+                    instance=machine,
+                )
+            )
+    anew = {entry.name for entry in fresh}
+    everything = [entry for entry in held if entry.name not in anew] + fresh
+    changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
+    if not dry_run:
+        lock_file.write(path, everything)
+    return LockFile(path, changed, dry_run, tuple(fresh), len(everything) - len(fresh))
+
+
+def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler: str = "auto") -> CheckedLock:
+    """Compare entries of a lock file with their recipes as they are now; for the arguments see `lock_recipes`.
+
+    Raises:
+        UsageError: The file cannot be read, or locks nothing yet.
+        UnknownNameError: It does not lock one of these.
+    """
+    held = lock_file.read(path) if path.exists() else []
+    checked = []
+    for entry in chosen(held, recipes, path):
+        one = Wanted(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
+        with _opened(opening, path, one, compiler) as (_, prepared, _):
+            checked.append(check(entry, prepared))
+    return CheckedLock(path, tuple(checked))
+
+
+def pull_lock(
+    opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False
+) -> tuple[list[Outcome], IntegrityError | None]:
+    """Have exactly what a lock file says in the store; for the arguments see `lock_recipes`.
+
+    Returns:
+        What became of each, and why the first one that cannot be had cannot be: the others were fetched all the same.
+
+    Raises:
+        UsageError: The file cannot be read, or locks nothing yet.
+        UnknownNameError: It does not lock one of these.
+        RemoteError, AuthError: What is locked may be on a cache that could not be asked.
+        StoreError: The store cannot be written.
+    """
+    done: list[Outcome] = []
+    failure: IntegrityError | None = None
+    for entry in chosen(lock_file.read(path), recipes, path):
+        with opening(None, verb="" if dry_run else "pull") as session:
+            try:
+                done.append(pull_locked(session, entry, dry_run=dry_run))
+            except IntegrityError as error:
+                failure = failure or error
+    return done, failure
+
+
+@contextmanager
+def _opened(opening: Opening, path: Path, one: Wanted, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
+    """With the type of another machine, as it goes into the file."""
+    recipe = from_here(one.recipe, path)
+    loaded, _ = load_recipe(recipe, one.overrides, tiny=one.tiny)
+    machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
+    with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
+        source = lock_file.words(recipe, one.overrides, tiny=one.tiny)
+        yield session, prepare(loaded, session.compiler, source), machine
+
+
+def in_file(name: str, path: Path) -> str:
+    """A recipe as it stands in a lock file: a path is one from the file's folder, wherever it is named."""
+    given = Path(name)
+    try:
+        if given.is_absolute() or name.startswith("~") or zoo.recipe_path(name) != given:
+            return name
+    except UnknownNameError:  # told by whoever wants to read it
+        return name
+    return os.path.relpath(given.absolute(), path.absolute().parent)
+
+
+def from_here(name: str, path: Path) -> str:
+    """A recipe of a lock file as it is named in the working directory."""
+    there = path.parent / name
+    inside = there.exists() or (Path(name).suffix in {".yaml", ".yml"} and Path(name).parts[:1] != ("recipes",))
+    return os.path.relpath(there) if inside and path.absolute().parent != Path.cwd() else name
+
+
+def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[Locked]:
+    """The entries of these recipes; without any all of them.
+
+    Raises:
+        UsageError: The file locks nothing.
+        UnknownNameError: It does not lock one of them.
+    """
+    if not held:
+        raise UsageError(f"{path} locks nothing yet", hint="cachekit lock RECIPE")
+    recipes = [in_file(name, path) for name in recipes]
+    known = {entry.recipe for entry in held}
+    if unknown := [name for name in recipes if name not in known]:
+        raise UnknownNameError(
+            f"{unknown[0]} is not in {path}", cause=f"it locks {', '.join(sorted(known))}", hint="cachekit lock RECIPE"
+        )
+    return [entry for entry in held if not recipes or entry.recipe in recipes]

@@ -1,0 +1,324 @@
+"""The session of one run, built from settings and a recipe: what the command line and the library both begin with.
+
+Imports nothing that costs: adapters, the Hub's client and the launcher are loaded when they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cachekit.compilers import Node
+    from cachekit.config import Config
+    from cachekit.events import Journal
+    from cachekit.recipe import Recipe
+    from cachekit.remotes.chain import Chain
+    from cachekit.store import Store
+    from cachekit.verbs.elsewhere import Elsewhere
+    from cachekit.verbs.session import Session
+
+KEY_DIGITS = 4  # of a key that a person types, at least
+# Verbs whose runs have a journal.
+WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
+
+
+def load_config(
+    home: Path | str | None = None,
+    compiler: str | None = None,
+    wait: float | None = None,
+    cache: str | None = None,
+) -> Config:
+    """Settings with these flags."""
+    from cachekit import config
+
+    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+
+
+def check_contradiction(*, require_warm: bool, recache: bool) -> None:
+    """Refuse to compile what must not be compiled.
+
+    Raises:
+        UsageError: Both were asked for.
+    """
+    from cachekit.errors import UsageError
+
+    if require_warm and recache:
+        raise UsageError(
+            "--require-warm and --recache contradict each other",
+            cause="the one forbids what the other asks for: to compile",
+            hint="leave one of them out",
+        )
+
+
+def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = False) -> tuple[Recipe, str]:
+    """A recipe by path or name, and the path it was read from; in small, with the overrides on top of that."""
+    from cachekit import recipe
+    from cachekit.recipe import zoo
+
+    path = zoo.recipe_path(name)
+    words = list(overrides or ())
+    if tiny:
+        from cachekit.recipe import tiny as small
+
+        words = small.in_small(words, partial(recipe.load, path))
+    return recipe.load(path, words), str(path)
+
+
+@contextmanager
+def open_session(
+    config: Config,
+    recipe: Recipe | None,
+    verb: str,
+    *,
+    offline: bool = False,
+    toolchain: str | None = None,
+    instance: str | None = None,
+    node: Node | None = None,
+    follow: Callable[[Journal], AbstractContextManager[None]] | None = None,
+) -> Iterator[Session]:
+    """Build the collaborators of one run, once.
+
+    Args:
+        config: Settings.
+        recipe: Chooses the compiler, where the settings leave it open.
+        verb: What is done: one of `WRITING` leaves a journal.
+        offline: Open no connection; nor does a worker that is started meanwhile.
+        toolchain: With it, or an `instance`, for a machine that is not this one.
+        instance: Of the registry.
+        node: This machine's place, where several train together.
+        follow: Shows the journal's events to somebody for as long as the session lasts.
+
+    Raises:
+        UsageError: The chain of caches, or the compiler, cannot be had as named.
+        CompilerUnavailableError: The compiler is not on this machine.
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.compilers import select
+    from cachekit.errors import CompilerUnavailableError
+    from cachekit.events import Journal, bypass, prune
+    from cachekit.store import Store
+    from cachekit.store.layout import Layout
+    from cachekit.training import ProcessLauncher
+    from cachekit.verbs.session import Session
+
+    with offline_environment() if offline else nullcontext():
+        wanted = recipe.compiler.name if recipe else None
+        compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
+        _check_home(config.home)
+        # Looking leaves no trace: only runs that change something write a journal.
+        layout = Layout(config.home)
+        writes = verb in WRITING
+        journal = Journal(layout.journal if writes else None, verb)
+        if writes:
+            from cachekit.verbs.history import retire
+
+            retire(layout, config.keep_logs)
+            prune(layout.logs, config.keep_logs)
+        with follow(journal) if follow else nullcontext():
+            try:
+                chain = shared(config, journal, offline=offline)
+                yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
+            except BaseException as error:
+                if isinstance(error, CompilerUnavailableError):
+                    bypass(journal, "compiler-not-keyed", error.message)
+                journal.emit("run.failed", error=type(error).__name__, message=str(error))
+                raise
+            finally:
+                journal.close()
+
+
+@contextmanager
+def open_store(
+    config: Config, verb: str, *, follow: Callable[[Journal], AbstractContextManager[None]] | None = None
+) -> Iterator[Store]:
+    """The store alone, for who only looks at it: no compiler is chosen and no cache, which take time to load.
+
+    Args:
+        config: Settings.
+        verb: What is done.
+        follow: See `open_session`.
+
+    Raises:
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.events import Journal
+
+    journal = Journal(None, verb)
+    with follow(journal) if follow else nullcontext():
+        yield store_at(config.home, journal)
+
+
+def store_at(home: Path, journal: Journal | None = None) -> Store:
+    """The store of a folder, which need not be there yet.
+
+    Raises:
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.events import Journal
+    from cachekit.store import Store
+
+    _check_home(home)
+    return Store(home, journal or Journal(None, ""))
+
+
+@contextmanager
+def offline_environment() -> Iterator[None]:
+    """The Hub client's own switches; the worker inherits them."""
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _check_home(home: Path) -> None:
+    from cachekit.errors import StoreError
+
+    problem = ""
+    try:
+        if not stat.S_ISDIR(home.stat().st_mode):
+            problem = "it is not a folder"
+    except FileNotFoundError:
+        pass  # made by what writes first
+    except NotADirectoryError:
+        problem = "it is not a folder"  # nor is what it would lie in
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", "") or str(error)
+    if problem:
+        raise StoreError(
+            f"{str(home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
+        )
+    from cachekit.store.access import check_open
+    from cachekit.store.layout import Layout
+
+    check_open(Layout(home))
+
+
+def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
+    """The shared caches, as the chain in the settings says; offline without those beyond a network.
+
+    Raises:
+        UsageError: The chain, or an address in it, cannot be used.
+    """
+    from cachekit.config import flag_from_environment
+    from cachekit.remotes import chain
+    from cachekit.store.layout import Layout
+
+    links = chain.parse(config.cache, config.tiers)[1:]
+    offline = offline or flag_from_environment("HF_HUB_OFFLINE")
+    if not links:
+        return chain.Chain(journal=journal)
+    from cachekit.remotes import select
+    from cachekit.remotes.remote import Remote
+
+    memory = Layout(config.home).remotes
+
+    def remote(link: chain.Link) -> Remote:
+        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+
+    left = [link for link in links if offline and select.needs_network(link)]
+    return chain.Chain(
+        [remote(link) for link in links if link not in left],
+        journal,
+        {link.name: partial(remote, link) for link in left},
+    )
+
+
+def need_chain(chain: Chain, verb: str) -> None:
+    """Raise where no shared cache may be read, or written.
+
+    Raises:
+        UsageError: There is none.
+    """
+    from cachekit.errors import UsageError
+
+    remotes = chain.readable if verb == "read" else chain.writable
+    if not remotes and chain.offline:
+        raise UsageError(
+            f"no shared cache can be {verb} offline",
+            cause=f"{', '.join(chain.offline)} is beyond the network",
+            hint="leave --offline out, and unset HF_HUB_OFFLINE",
+        )
+    if not remotes:
+        raise UsageError(
+            f"no shared cache is named that may be {verb}",
+            hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
+        )
+
+
+def key_of(
+    config: Config,
+    name: str,
+    overrides: Sequence[str] | None,
+    *,
+    tiny: bool = False,
+    machine: Elsewhere | None = None,
+) -> str:
+    """The key of a recipe; anything else is taken for the beginning of a key.
+
+    Args:
+        config: Settings.
+        name: The recipe, or the key.
+        overrides: Fields of the recipe that are changed.
+        tiny: The recipe in small.
+        machine: Which its key is for, where that is not this one.
+    """
+    from cachekit.compilers import select
+    from cachekit.errors import UnknownNameError
+    from cachekit.recipe import zoo
+    from cachekit.verbs.prepare import prepare
+
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError as error:
+        if name and not set(name.lower()) - set("0123456789abcdef"):
+            if len(name) >= KEY_DIGITS:
+                return name.lower()
+            raise UnknownNameError(
+                error.message, hint=f"if it is meant as a key, give {KEY_DIGITS} digits or more: `cachekit ls`"
+            ) from None
+        raise
+    loaded, _ = load_recipe(name, overrides, tiny=tiny)
+    compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
+    return prepare(loaded, compiler, name).key
+
+
+def output_folder(recipe: Recipe, said: Path | None) -> Path:
+    """Where a training's model goes: as said, as the recipe says, or below the working directory."""
+    return (said or Path(recipe.training.output_dir or Path("runs") / recipe.name)).expanduser().absolute()
+
+
+def check_output(folder: Path) -> None:
+    """Find out before training whether its result can be written.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    from cachekit.errors import UsageError
+
+    # Made only by a training that starts: one that does not leaves nothing behind.
+    try:
+        place = folder
+        while not place.exists():
+            place = place.parent
+        probe = place / f".cachekit-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {folder} cannot be written",
+            cause=error.strerror or str(error),
+            hint="name another with --output-dir",
+        ) from error

@@ -1,0 +1,69 @@
+"""From a recipe to everything that plan, warm and train need to know about it; milliseconds, no network, no torch."""
+
+from __future__ import annotations
+
+from msgspec import Struct, structs
+
+from cachekit.compilers import Compiler
+from cachekit.key.canonical import Ingredients
+from cachekit.recipe import Recipe, architecture, ingredients, tasks
+from cachekit.recipe.architecture import Architecture
+from cachekit.recipe.ingredients import Fingerprint
+
+
+class Prepared(Struct, frozen=True):
+    """A recipe, and what follows from it on this machine.
+
+    Attributes:
+        source: The recipe as the user named it, for messages.
+        labels: The classes' names, in the order of their numbers.
+    """
+
+    recipe: Recipe
+    source: str
+    labels: tuple[str, ...]
+    architecture: Architecture
+    fingerprint: Fingerprint
+    ingredients: Ingredients
+
+    @property
+    def key(self) -> str:
+        """The recipe's key."""
+        return self.ingredients.key
+
+    @property
+    def model_type(self) -> str:
+        """Transformers' name for the architecture's family."""
+        return self.architecture.model_type
+
+
+def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
+    """Resolve the architecture and the labels, take the compiler's fingerprint, and make the key.
+
+    Raises:
+        CachekitError: Any of it cannot be had; the classes are those of `architecture.resolve`,
+            `ingredients.labels_of` and the compiler's `fingerprint`.
+    """
+    found = architecture.resolve(recipe)
+    architecture.check_task(recipe, found)
+    read = tasks.fields(recipe).training
+    for name in ("max_seq_length", "max_target_length"):
+        if name in read:
+            architecture.check_length(found, getattr(recipe.training, name), name)
+    architecture.check_heads(found)
+    labels = tuple(ingredients.labels_of(recipe))
+    fingerprint = compiler.fingerprint(recipe)
+    made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
+    return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made)
+
+
+def again(prepared: Prepared, compiler: Compiler) -> Prepared:
+    """The same recipe for another compiler, without reading it and its model once more.
+
+    Raises:
+        CachekitError: That compiler cannot take it.
+    """
+    recipe, found = prepared.recipe, prepared.architecture
+    fingerprint = compiler.fingerprint(recipe)
+    made = ingredients.build(recipe, found, len(prepared.labels), fingerprint, compiler.ingredients(recipe))
+    return structs.replace(prepared, fingerprint=fingerprint, ingredients=made)

@@ -1,0 +1,267 @@
+"""A user's own command with a restored live root before it and a harvest after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from cachekit.compilers import Observed, Watch
+from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.events import bypass, bypassed
+from cachekit.store.record import COMMAND, Record
+from cachekit.training.passthrough import Passthrough
+from cachekit.values import by_value
+from cachekit.verbs.command_line import CommandLine
+from cachekit.verbs.going_without import of_plan, own_root, unrestored, unshared
+from cachekit.verbs.keep_command import FINISHED, REPORTED, Keeping
+from cachekit.verbs.live import LiveRoot, live_root
+from cachekit.verbs.obtain import have
+from cachekit.verbs.plan import Plan, plan
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.prepare_command import shown
+from cachekit.verbs.session import Session, holding
+from cachekit.verbs.train import beyond
+
+# Set for a command that runs under cachekit, to this run's name: what it starts need not look for a cache itself.
+ATTENDED = "CACHEKIT_RUN"
+
+# Old graphs travel along with those of an edited script; after that many edits they are left behind.
+MOST_MODULES = 8
+# Between records that differ in one of these no graph can be shared.
+_FOREIGN = ("compiler.name", "toolchain.", "target.")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a command.
+
+    Attributes:
+        command: Its words, without secrets.
+        code: Its exit code.
+        plan: What was found beforehand.
+        record: What the store has now for the key; None where nothing compiled, or nothing could be kept.
+        seed: The record of a similar command whose graphs it was given, as it had none of its own.
+        seen: What the compiler did.
+        built: Machine-code files, or modules, that are new.
+        problem: Why what compiled could not be kept; empty where it was.
+        restored_bytes: What it was given.
+        overhead_seconds: What cachekit itself took.
+        seconds: Wall time of it all.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+    """
+
+    command: list[str]
+    code: int
+    plan: Plan
+    record: Record | None
+    seed: Record | None
+    seen: Observed
+    built: int
+    problem: str
+    restored_bytes: int
+    overhead_seconds: float
+    seconds: float
+    bypassed: Mapping[str, int] = field(default_factory=dict)
+
+    __hash__ = by_value
+
+    @property
+    def saved_seconds(self) -> float:
+        """What compiling took less than it did when the record was made."""
+        base = self.plan.record or self.seed
+        return round(base.compile_seconds - self.seen.compile_seconds, 3) if base and self.restored_bytes else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        record = self.record
+        return {
+            "command": self.command,
+            "exit_code": self.code,
+            "key": self.plan.prepared.key,
+            "status": "hit" if self.plan.hit else "miss",
+            "tier": self.plan.tier,
+            "seed": self.seed.key if self.seed else "",
+            "compiled": self.seen.compiled,
+            "found": self.seen.found,
+            "built": self.built,
+            "kept": record is not None and not self.problem,
+            "problem": self.problem,
+            "modules": [module.name for module in record.modules] if record else [],
+            "bytes": record.size if record else 0,
+            "restored_bytes": self.restored_bytes,
+            "compile_seconds": self.seen.compile_seconds,
+            "saved_seconds": self.saved_seconds,
+            "overhead_seconds": round(self.overhead_seconds, 3),
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.seen.notes),
+            "bypassed": dict(self.bypassed),
+        }
+
+
+@holding
+def run(
+    session: Session,
+    prepared: Prepared,
+    command: CommandLine,
+    *,
+    require_warm: bool = False,
+    recache: bool = False,
+    cwd: Path | None = None,
+) -> Ran:
+    """Run a command; nothing that compiled in an earlier run of it compiles again.
+
+    Args:
+        session: Collaborators.
+        prepared: See `prepare_command`.
+        command: The command.
+        require_warm: Fail instead of compiling.
+        recache: Give it nothing, and keep what it compiles in place of what there was.
+        cwd: Its working directory.
+
+    Raises:
+        MissError: Something would compile, or began to, under `require_warm`.
+        UsageError: There is no such program.
+        StoreError: No live root can be made.
+    """
+    start = time.monotonic()
+    planned = plan(prepared, session.store, session.chain, anew=True)
+    if require_warm and not ready(planned):
+        raise not_warm(planned)
+    status = "hit" if planned.hit else "miss"
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, tier=planned.tier)
+    of_plan(session, planned, recache=recache)
+    record = None if recache else have(session, planned)
+    if record is None and require_warm:
+        raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
+    seed = None if record or recache else seed_of(planned)
+    with ExitStack() as stack:
+        live, record, seed = enter(session, prepared, record, seed, stack, require_warm=require_warm)
+        given = record or seed
+        found = given is not None and bool(given.soft.get(REPORTED)) and record is not None
+        watch = session.compiler.attend(
+            prepared.recipe, live.tree, found=found, strict=require_warm, restored=live.restored
+        )
+        sink = partial(_tell, session, watch)
+        if given is not None:
+            session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=_since(start))
+        session.journal.emit("command.start", command=shown(command))
+        watch.begin(sink)
+        before = time.monotonic() - start
+        environment = {**watch.environment, ATTENDED: session.journal.run}
+        code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
+        mark = time.monotonic()
+        session.journal.emit("command.end", code=code)
+        seen = watch.observed() or Observed()
+        built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
+        fetched = planned.found is not None
+        keeping = Keeping(session, prepared, record, seed, live, fetched=fetched, replaces=recache)
+        kept, problem = keeping.keep(seen, finished=code == 0)
+    if record is not None and (seen.compiled or built):
+        session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
+    if seen.compiled and kept is None and not problem:
+        bypass(session.journal, "caching-off", f"{seen.compiled} graphs compiled, nothing was kept")
+    elif seen.compiled and kept is not None and not problem:
+        unshared(session)
+    for note in seen.notes:
+        session.journal.emit("worker.note", note=note)
+    after = time.monotonic() - mark
+    done = Ran(
+        shown(command), code, planned, kept, seed, seen, built, problem, live.restored_bytes, before + after,
+        time.monotonic() - start, bypassed(session.journal),
+    )  # fmt: skip
+    session.journal.emit("command.done", **done.as_dict())
+    return done
+
+
+def ready(planned: Plan) -> bool:
+    """The key's record is there, and a command that came to its end has made it."""
+    return planned.record is not None and bool(planned.record.soft.get(FINISHED, True))
+
+
+def not_warm(planned: Plan) -> MissError:
+    """What `--require-warm` answers."""
+    differs = ", ".join(change.name for change in planned.changes[:3])
+    near = f"the nearest record differs in {differs}" if differs else "no record is near"
+    if planned.record is not None:
+        near = "its record was made by a run that failed, and may lack graphs"
+    return MissError(
+        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]}",
+        cause=planned.flaw or near,
+        hint="run it once without --require-warm",
+    )
+
+
+def seed_of(planned: Plan) -> Record | None:
+    """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
+    near = planned.neighbour
+    if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
+        return None
+    if near.hard.get("command.name") != planned.prepared.ingredients.hard["command.name"]:
+        return None
+    if any(change.name.startswith(_FOREIGN) for change in planned.changes):
+        return None
+    return near
+
+
+def enter(
+    session: Session,
+    prepared: Prepared,
+    record: Record | None,
+    seed: Record | None,
+    stack: ExitStack,
+    *,
+    require_warm: bool,
+) -> tuple[LiveRoot, Record | None, Record | None]:
+    """A live root with what there is; where that turns out to be damaged, with what is left."""
+    shared = own_root(session, prepared.recipe)
+    try:
+        return stack.enter_context(live_root(session, prepared.key, record or seed, shared)), record, seed
+    except IntegrityError as error:
+        session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
+        again = plan(prepared, session.store, session.chain, anew=True) if record else None
+        unrestored(session, again, error, last=True)
+        fetched = have(session, again) if again is not None and again.found else None
+        if fetched is None and require_warm:
+            raise
+    return stack.enter_context(live_root(session, prepared.key, fetched, shared)), fetched, None
+
+
+def _passthrough(session: Session, watch: Watch, *, strict: bool) -> Passthrough:
+    """The command's run, as the compiler's watch follows it. What that has to say stops no command but a strict one."""
+    told: set[str] = set()
+
+    def carefully(events: Any) -> None:
+        try:
+            for event in events():
+                _tell(session, watch, dict(event))
+        except CachekitError as error:
+            if strict and isinstance(error, MissError):
+                raise
+            if error.message not in told:
+                told.add(error.message)
+                note = ": ".join(filter(None, [error.message, error.cause]))
+                session.journal.emit("worker.note", note=f"{note}; {error.hint}" if error.hint else note)
+
+    return Passthrough(
+        look=lambda pid: carefully(partial(watch.look, pid)),
+        hear=(lambda words: carefully(partial(watch.output, words))) if watch.listens else None,
+    )
+
+
+def _tell(session: Session, watch: Watch, event: dict[str, Any]) -> None:
+    watch.event(event)
+    name = str(event.pop("event", "unknown"))
+    # Counts on the way would be shown in the midst of the command's own output.
+    if name != "graphs":
+        session.journal.emit(f"worker.{name}", **event)
+
+
+def _since(start: float) -> float:
+    return round(time.monotonic() - start, 3)

@@ -1,0 +1,311 @@
+"""What the cache did: in one run, in the last one, since a day, since the beginning; and what that saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta, timezone
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store.layout import Layout
+from cachekit.values import by_value
+from cachekit.verbs.counting import BYPASS, Cell, Counted
+from cachekit.verbs.history import RUN, Day, History, day_of, history
+
+if TYPE_CHECKING:
+    from cachekit.verbs.price import Price
+
+LAST = "last"
+PERIODS = ("day", "week", "month")
+
+
+def _said(words: str) -> Meta:
+    return Meta(description=words)
+
+
+Number = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+class Figures(Struct, frozen=True):
+    """Sums. Each run's keys, graphs, bytes and seconds are counted where they happened, once."""
+
+    runs: Annotated[Number, _said("Runs that wrote a journal")] = 0
+    failed: Annotated[Number, _said("Of those: ended with an error")] = 0
+    unfinished: Annotated[Number, _said("Of those: killed, or running still")] = 0
+    hits: Annotated[Number, _said("Keys asked for that the cache had")] = 0
+    misses: Annotated[Number, _said("Keys asked for that it had not")] = 0
+    graphs_found: Annotated[Number, _said("Graphs that came out of the cache")] = 0
+    graphs_from_neighbours: Annotated[Number, _said("Of those: from the record of another key")] = 0
+    graphs_compiled: Annotated[Number, _said("Graphs that were compiled")] = 0
+    waits: Annotated[Number, _said("Keys that another process or machine was compiling")] = 0
+    waited_seconds: Annotated[float, _said("Time spent waiting for them")] = 0.0
+    compile_seconds: Annotated[float, _said("Time spent compiling")] = 0.0
+    bytes_restored: Annotated[Number, _said("Put into live roots out of the store")] = 0
+    fetches: Annotated[Number, _said("Times that something was fetched from a shared cache")] = 0
+    bytes_fetched: Annotated[Number, _said("Bytes of those")] = 0
+    fetch_seconds: Annotated[float, _said("Time of those")] = 0.0
+    pushes: Annotated[Number, _said("Pushes to a shared cache that came to their end")] = 0
+    bytes_pushed: Annotated[Number, _said("Bytes of those")] = 0
+    push_seconds: Annotated[float, _said("Time of those")] = 0.0
+    push_failures: Annotated[Number, _said("Pushes that failed")] = 0
+    tier_failures: Annotated[Number, _said("Times that a shared cache was not used because it failed")] = 0
+    damaged: Annotated[Number, _said("Damaged entries that were found, in the store and on shared caches")] = 0
+    bypasses: Annotated[dict[str, int], _said("Times that the cache was passed by, by the reason's name")] = {}
+    recorded_seconds: Annotated[float, _said("What compiling took when the entries that were hit were made")] = 0.0
+    retrieval_seconds: Annotated[float, _said("What looking up, waiting, fetching, restoring and loading took")] = 0.0
+    saved_seconds: Annotated[float, _said("The former less the latter; negative where the cache cost time")] = 0.0
+    saved_dollars: Annotated[float | None, _said("Saved hours at the price of an hour; null without a price")] = None
+
+
+class Rate(Struct, frozen=True):
+    """What an hour costs."""
+
+    per_hour: Annotated[float, Meta(ge=0)]
+    currency: str
+    instance: Annotated[str, _said("The machine's type; empty where a price alone was given")]
+    source: Annotated[str, _said("Who says so")]
+
+
+class Part(Struct, frozen=True):
+    """The figures of a recipe, a tier or a day; an empty name where there is none."""
+
+    name: str
+    figures: Figures
+
+
+class Run(Struct, frozen=True):
+    """One run."""
+
+    run: Annotated[str, _said("Its name, as its journal's: the UTC time at which it began, and eight digits")]
+    verb: Annotated[str, _said("Its command: warm, train, run, pull, push or import")]
+    started: Annotated[str, _said("UTC, ISO 8601")]
+    figures: Figures
+
+
+class Scope(Struct, frozen=True):
+    """Which runs were counted."""
+
+    run: Annotated[str | None, _said("The one run that was asked for")]
+    since: Annotated[str | None, _said("The first day that was asked for, UTC")]
+    first: Annotated[str | None, _said("The first day on which a counted run began, UTC")]
+    last: Annotated[str | None, _said("The last one")]
+
+
+class Stats(Struct, frozen=True):
+    """The answer of `cachekit stats --format json`."""
+
+    schema: Literal[1]
+    home: Annotated[str, _said("The store")]
+    scope: Scope
+    total: Figures
+    last_run: Annotated[Run | None, _said("The youngest run; null where its journal is gone")]
+    recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
+    tiers: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
+    by: Annotated[Literal["day", "week", "month"], _said("What the periods are")]
+    periods: Annotated[
+        list[Part],
+        _said(
+            "By the UTC day on which the runs began, as 2026-11-21; or its week, ISO 8601: 2026-W47; or month: 2026-11"
+        ),
+    ]
+    price: Annotated[Rate | None, _said("What dollars were counted with")]
+    problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
+
+    __hash__ = by_value
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the answer."""
+    (made,), parts = msgspec.json.schema_components([Stats], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "cachekit stats --format json",
+        **made,
+        "$defs": parts,
+    }
+
+
+def stats(
+    layout: Layout,
+    *,
+    run: str = "",
+    since: str = "",
+    by: str = "day",
+    price: Price | None = None,
+    today: datetime | None = None,
+) -> Stats:
+    """Count a store's runs.
+
+    Args:
+        layout: Of the store.
+        run: Count one only: `last`, or its name or how that begins.
+        since: Count those that began on this day or later: `2026-11-01`, or `7d` for the last seven days, `2w`.
+        by: What the table of periods is by: one of `PERIODS`.
+        price: What an hour costs.
+        today: UTC.
+
+    Raises:
+        UnknownNameError: There is no such run.
+        UsageError: That is no day, or no period; or both a run and a day were given.
+    """
+    if by not in PERIODS:
+        raise UsageError(f"by {by[:40]}: no such table", hint=f"one of {', '.join(PERIODS)}")
+    if run and since:
+        raise UsageError("--run and --since are both given", hint="a run is of one moment: leave --since out")
+    known = history(layout)
+    first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
+    youngest = next(reversed(known.runs), None)
+    if run:
+        name = run_named(known, run)
+        chosen = by_day({name: known.runs[name]})
+    else:
+        name = None
+        chosen = [(day, cell) for day, cell in by_day(known.runs, known.days) if day >= first]
+    days = [day for day, cell in chosen if cell.figures.get("runs")]
+    return Stats(
+        schema=1,
+        home=str(layout.home),
+        scope=Scope(name, first or None, min(days, default=None), max(days, default=None)),
+        total=figures((cell for _, cell in chosen), price),
+        last_run=None if youngest is None else _run(youngest, known.runs[youngest], price),
+        recipes=sorted(
+            _parts(((cell.recipe, cell) for _, cell in chosen), price),
+            key=lambda part: (-part.figures.saved_seconds, part.name),
+        ),
+        tiers=_parts(((cell.tier, cell) for _, cell in chosen if cell.tier), price),
+        by=cast("Literal['day', 'week', 'month']", by),
+        periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
+        price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
+        problems=list(known.problems),
+    )
+
+
+def _period(day: str, by: str) -> str:
+    return week_of(day) if by == "week" else day[:7] if by == "month" else day
+
+
+def week_of(day: str) -> str:
+    """The week of a day, ISO 8601: of 2026-11-21 it is 2026-W47, of 2027-01-03 2026-W53; empty for what is no day."""
+    try:
+        year, week, _ = date.fromisoformat(day).isocalendar()
+    except ValueError:  # a journal may be called anything
+        return ""
+    return f"{year:04}-W{week:02}"
+
+
+def since_day(words: str, today: datetime) -> str:
+    """The day that `--since` means, as 2026-11-21.
+
+    Raises:
+        UsageError: It means none.
+    """
+    if found := re.fullmatch(r"(\d{1,5})([dw])", words):
+        count = int(found[1]) * (7 if found[2] == "w" else 1)
+        try:
+            return (today - timedelta(days=max(count - 1, 0))).date().isoformat()
+        except OverflowError:
+            return "0001-01-01"
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
+            return datetime.strptime(words, "%Y-%m-%d").replace(tzinfo=timezone.utc).date().isoformat()
+    except ValueError:
+        pass
+    raise UsageError(f"--since {words[:40]}: no day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w")
+
+
+def run_named(known: History, wanted: str) -> str:
+    """The name of the one run that `last`, a name, or the beginning of a name means.
+
+    Raises:
+        UnknownNameError: There is no such run, or there are several, or its journal was removed.
+    """
+    if wanted == LAST:
+        if known.runs:
+            return next(reversed(known.runs))
+        raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
+    found = [name for name in known.runs if name.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownNameError(
+            f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
+        )
+    if any(name.startswith(wanted) for name in known.removed):
+        raise UnknownNameError(
+            f"the journal of {wanted} was removed",
+            cause="journals are kept for `keep_logs` days; its figures are among those of its day",
+            hint=f"cachekit stats --since {day_of(wanted)}" if RUN.fullmatch(wanted) else "cachekit stats",
+        )
+    recent = ", ".join([*known.runs][:-4:-1])
+    raise UnknownNameError(
+        f"no run is called {wanted[:80]!r}",
+        cause=f"the last ones are {recent}" if recent else "the store has no journal",
+        hint="cachekit stats --run last",
+    )
+
+
+def _run(name: str, counted: Counted, price: Price | None) -> Run:
+    return Run(name, counted.verb, started(name), figures(counted.cells, price))
+
+
+def started(name: str) -> str:
+    """When a run began, by its name: UTC, ISO 8601."""
+    return f"{day_of(name)}T{name[9:11]}:{name[11:13]}:{name[13:15]}Z"
+
+
+def by_day(runs: Mapping[str, Counted], others: Iterable[Day] = ()) -> list[tuple[str, Cell]]:
+    """The cells of runs, one for each day, recipe and tier; together with the sums of other runs."""
+    sums: dict[tuple[str, str, str], dict[str, int | float]] = {}
+    cells = ((day_of(run), cell) for run, counted in runs.items() for cell in counted.cells)
+    for day, cell in chain(((other.day, other.cell) for other in others), cells):
+        found = sums.setdefault((day, cell.recipe, cell.tier), {})
+        for name, value in cell.figures.items():
+            found[name] = found.get(name, 0) + value
+    return [(day, Cell(recipe, tier, found)) for (day, recipe, tier), found in sums.items()]
+
+
+def _parts(named: Iterable[tuple[str, Cell]], price: Price | None) -> list[Part]:
+    cells: dict[str, list[Cell]] = {}
+    for name, cell in named:
+        cells.setdefault(name, []).append(cell)
+    return [Part(name, figures(found, price)) for name, found in sorted(cells.items())]
+
+
+_NAMES = frozenset(Figures.__struct_fields__) - {"bypasses", "saved_seconds", "saved_dollars"}
+_SECONDS = frozenset(name for name in _NAMES if name.endswith("_seconds"))
+
+
+def figures(cells: Iterable[Cell], price: Price | None = None) -> Figures:
+    """The sums of cells."""
+    sums: dict[str, float] = dict.fromkeys(_NAMES, 0)
+    bypasses: dict[str, int] = {}
+    for cell in cells:
+        for name, value in cell.figures.items():
+            if name in sums:
+                sums[name] += value
+            elif name.startswith(BYPASS):
+                reason = name.removeprefix(BYPASS)
+                bypasses[reason] = bypasses.get(reason, 0) + int(value)
+    saved = sums["recorded_seconds"] - sums["retrieval_seconds"]
+    known: dict[str, Any] = {
+        name: round(value, 3) if name in _SECONDS else max(int(value), 0) for name, value in sums.items()
+    }
+    return Figures(
+        **known,
+        bypasses=dict(sorted(bypasses.items())),
+        saved_seconds=round(saved, 3),
+        saved_dollars=None
+        if price is None
+        else round(price.per_hour * saved / 3600, 2) + 0.0,  # no minus before a zero
+    )

@@ -1,0 +1,250 @@
+"""Compile everything that a fine-tune will need, once: trial run, harvest, publish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, structs
+
+from cachekit.compilers import Observed
+from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
+from cachekit.events import bypass, bypassed
+from cachekit.recipe.ingredients import check_data
+from cachekit.recipe.model_folder import check_package
+from cachekit.remotes.layout import LOCAL
+from cachekit.store.durable import store_error
+from cachekit.store.flight import Flight, Holder
+from cachekit.store.record import Record
+from cachekit.training import Result
+from cachekit.values import by_value
+from cachekit.verbs import attempts
+from cachekit.verbs.fleet import ALONE, Turn, turn
+from cachekit.verbs.going_without import of_plan, own_root, unshared
+from cachekit.verbs.live import LiveRoot, live_root
+from cachekit.verbs.obtain import have, obtain
+from cachekit.verbs.plan import Plan, miss_error, place_of, plan
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.provenance import provenance
+from cachekit.verbs.push import push
+from cachekit.verbs.run_job import run_job
+from cachekit.verbs.session import Session, holding
+from cachekit.verbs.speculate import Helped, Neighbour, assess, reach, tell_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What a warm did.
+
+    Attributes:
+        plan: What it had found out beforehand.
+        record: The record of the key.
+        compiled: Graphs compiled now; 0 is a hit.
+        seconds: Wall time of it all.
+        waited_seconds: Of which waiting for another process.
+        worker: What the trial run reported; None without one.
+        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        helped: What came from a neighbour's record; None where nothing did.
+    """
+
+    plan: Plan
+    record: Record
+    compiled: int
+    seconds: float
+    waited_seconds: float = 0.0
+    worker: Result | None = None
+    bypassed: Mapping[str, int] = field(default_factory=dict)
+    helped: Helped | None = None
+
+    __hash__ = by_value
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            **self.plan.as_dict(),
+            "status": "compiled" if self.compiled or self.helped else "hit",
+            "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
+            "graphs": self.record.graphs,
+            "bytes": self.record.size,
+            "compiled": self.compiled,
+            "compile_seconds": self.record.compile_seconds if self.compiled else 0.0,
+            "saved_seconds": 0.0 if self.compiled else self.record.cold_seconds,
+            "seconds": round(self.seconds, 3),
+            "waited_seconds": round(self.waited_seconds, 3),
+            "counters": self.worker.counters if self.worker else {},
+            "phases": self.worker.seconds if self.worker else {},
+            "bypassed": dict(self.bypassed),
+            "neighbour": self.helped.as_dict() if self.helped else None,
+        }
+
+
+@holding
+def warm(
+    session: Session,
+    prepared: Prepared,
+    *,
+    recache: bool = False,
+    require_warm: bool = False,
+    planned: Plan | None = None,
+) -> Warmed:
+    """Make sure that the record of a recipe exists.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        recache: Compile although a record exists, and replace it.
+        require_warm: Fail instead of compiling.
+        planned: The plan, where the caller has it already.
+
+    Raises:
+        MissError: Something would compile, under `require_warm`.
+        WaitedTooLongError: Another process compiles the same key beyond the deadline.
+        CompileError: The trial compiled nothing that could be kept.
+        CachekitError: The trial failed; see `run_job`.
+        StoreError: The result cannot be kept; found out before compiling, where possible.
+    """
+    start = time.monotonic()
+    check_data(prepared.recipe)
+    planned = planned or plan(prepared, session.store, session.chain, anew=True)
+    status = "hit" if planned.hit else "miss"
+    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, tier=planned.tier)
+    of_plan(session, planned, recache=recache)
+    if not recache and (record := have(session, planned)):
+        if not planned.found:  # a warm made before there was a shared cache, or while that was away
+            push(session, [record], session.chain.writable)
+        return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.tier)
+    planned = structs.replace(planned, record=None, found=None) if planned.found else planned
+    if require_warm:
+        raise miss_error(planned)
+    check_package(prepared.recipe)
+    try:
+        session.store.check_writable(place_of(prepared))
+    except StoreError as error:
+        bypass(session.journal, "store-not-writable", error.cause or error.message)
+        raise
+
+    last_told: Holder | str | None = "nobody yet"
+
+    def waiting(holder: Holder | None, waited: float) -> None:
+        nonlocal last_told
+        if holder != last_told:
+            last_told = holder
+            session.journal.emit("flight.wait", key=prepared.key, holder=str(holder or "an unknown process"))
+        session.journal.show("flight.waiting", holder=str(holder or "an unknown process"), waited=waited)
+
+    flight = Flight(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.gate)
+    with flight.lead(session.config.wait_seconds, waiting) as waited:
+        if waited > 0:
+            # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
+            meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
+            if meanwhile is not None and (not recache or meanwhile != planned.record):
+                return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
+        with nullcontext(ALONE) if recache else turn(session, prepared, planned.expected_seconds) as mine:
+            if mine.found and (record := obtain(session, mine.found)):
+                done, tier = Warmed(planned, record, 0, 0.0), mine.found.remote.name
+            else:
+                tier = ""
+                done = _compile(session, prepared, planned, mine, replaces=recache)
+        seconds = time.monotonic() - start
+        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), tier)
+
+
+def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Turn, *, replaces: bool) -> Warmed:
+    shared = own_root(session, prepared.recipe)
+    begun = time.monotonic()
+    # Who wants everything compiled anew wants no help with it.
+    near = None if replaces else reach(session, prepared, planned)
+    session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
+    try:
+        done = _try(session, prepared, planned, near, shared, begun=begun)
+    except CachekitError as error:
+        # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
+        if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
+            raise
+        tell_failure(session, prepared, error)
+        done = _try(session, prepared, planned, None, shared, begun=begun)
+    unshared(session)
+    push(session, [done.record], session.chain.writable, turn=mine, replaces=replaces)
+    return done
+
+
+def _try(
+    session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None, *, begun: float
+) -> Warmed:
+    """The trial run, with what a neighbour has or without, and its harvest.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        planned: Its plan.
+        near: The neighbour.
+        shared: The compiler's own root, where it is not a private one.
+        begun: When the neighbour was begun to be looked for, by the monotonic clock.
+    """
+    with live_root(session, prepared.key, near.record if near else None, shared) as live:
+        if near:
+            took = {"bytes": live.restored_bytes, "seconds": round(time.monotonic() - begun, 3)}
+            session.journal.emit("neighbour.restored", key=prepared.key, **took, **near.as_dict())
+        result, seen = run_job(session, prepared, live, "trial", found=False)
+        helped = assess(session, near, live, seen) if near else None
+        record = _keep(session, prepared, live, seen, helped)
+    if helped:
+        session.journal.emit("neighbour.helped", **helped.as_dict())
+    compiled = seen.compiled if helped or shared is not None else max(seen.compiled, 1)
+    return Warmed(planned, record, compiled, 0.0, worker=result, helped=helped)
+
+
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, helped: Helped | None = None) -> Record:
+    # What was used of the neighbour's belongs to this record as well; where nobody knows what that was, all of it.
+    used = live.before if helped and seen.used is None else seen.used or frozenset()
+    with session.store.workspace() as workspace:
+        try:
+            harvest = session.compiler.harvest(live.tree, live.before - used, prepared.fingerprint, workspace, seen)
+        except OSError as error:
+            raise store_error(session.store.layout.home, error) from error
+        if harvest is None:
+            bypass(session.journal, "caching-off", f"{seen.compiled} graphs compiled, nothing was kept")
+            raise CompileError(
+                "the trial run compiled nothing that could be kept",
+                cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
+                hint=f"is its cache switched off? see {session.log}",
+            )
+        record = Record(
+            key=prepared.key,
+            compiler=session.compiler.name,
+            directory=prepared.fingerprint.directory,
+            model_type=prepared.model_type,
+            recipe=prepared.recipe.name,
+            hard=dict(prepared.ingredients.hard),
+            soft=dict(prepared.ingredients.soft),
+            modules=harvest.modules,
+            graphs=seen.compiled + seen.found,
+            compile_seconds=seen.compile_seconds,
+            provenance=provenance(prepared.fingerprint),
+            helped=helped.note(seen.compile_seconds) if helped else UNSET,
+        )
+        session.store.publish(record, harvest.files)
+    attempts.forget(session.store.layout, prepared.key)
+    return record
+
+
+def _done(session: Session, warmed: Warmed, tier: str) -> Warmed:
+    """Tell the journal; `tier` is where the record came from, empty where it was made now."""
+    session.journal.emit(
+        "warm.end",
+        recipe=warmed.record.recipe,
+        key=warmed.record.key,
+        tier=tier,
+        graphs=warmed.record.graphs,
+        compiled=warmed.compiled,
+        seconds=round(warmed.seconds, 3),
+        waited_seconds=round(warmed.waited_seconds, 3),
+        compile_seconds=warmed.record.compile_seconds,
+        cold_seconds=warmed.record.cold_seconds,
+        bytes=warmed.record.size,
+    )
+    return replace(warmed, bypassed=bypassed(session.journal))

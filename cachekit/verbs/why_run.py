@@ -1,0 +1,233 @@
+"""Why a run compiled: what its journal says, and for each module that compiled what differs from the recorded ones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cachekit import ordinary
+from cachekit.compilers.explain import explain_module, flags_of
+from cachekit.errors import UnknownNameError
+from cachekit.events import BYPASS, Event, read
+from cachekit.store import Store
+from cachekit.store.record import DamagedRecordError, Record, decode
+from cachekit.values import by_value
+
+LAST = "last"
+KEY = re.compile("[0-9a-f]{64}")
+VERBS = frozenset({"warm", "train", "run"})
+# Told by `train` and by `run` where something compiled although a record was restored.
+COMPILED = frozenset({"train.compiled", "command.compiled"})
+BEGINS = frozenset({"worker.start", "command.start"})  # from here on something may compile
+ENDS = frozenset({"run.end", "run.failed", "train.end", "command.done"})  # a `warm` within a `train` is no end
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that compiled although the plan said hit.
+
+    Attributes:
+        name: The compiler's own.
+        differs: What of its name is new: `graph`, `flags`, `both`, `compiler`; `recorded` where nothing is.
+        words: Sentences.
+        seconds: What its compile took, where that is known.
+    """
+
+    name: str
+    differs: str
+    words: tuple[str, ...]
+    seconds: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"name": self.name, "differs": self.differs, "words": list(self.words), "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class RunWhy:
+    """What a run compiled, and why.
+
+    Attributes:
+        run: Its identity.
+        verb: `warm`, `train` or `run`.
+        recipe: What it ran; empty where it never came to that.
+        key: Of the recipe.
+        planned: What the plan said: `hit`, `miss`; empty where it never came to that.
+        compiled: Graphs that compiled.
+        found: Graphs that were found.
+        built: Files of machine code that were built.
+        phases: When it compiled.
+        modules: What compiled although the plan said hit.
+        words: What the compiler's own counters tell.
+        bypassed: Why the run went without the cache, or a part of it, and how often.
+        failure: What ended it, where it failed.
+        ended: It came to its end; one that was killed, or runs still, did not.
+        untold: It began to compile, and ended, or was read, before it told what it had compiled.
+    """
+
+    run: str
+    verb: str
+    recipe: str
+    key: str
+    planned: str
+    compiled: int
+    found: int
+    built: int
+    phases: tuple[str, ...]
+    modules: tuple[Module, ...] = ()
+    words: tuple[str, ...] = ()
+    bypassed: Mapping[str, int] = field(default_factory=dict)
+    failure: str = ""
+    ended: bool = True
+    untold: bool = False
+
+    __hash__ = by_value
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "run": self.run,
+            "verb": self.verb,
+            "recipe": self.recipe,
+            "key": self.key,
+            "planned": self.planned,
+            "compiled": self.compiled,
+            "found": self.found,
+            "built": self.built,
+            "phases": list(self.phases),
+            "modules": [module.as_dict() for module in self.modules],
+            "words": list(self.words),
+            "bypassed": dict(self.bypassed),
+            "failure": self.failure,
+            "ended": self.ended,
+            "untold": self.untold,
+        }
+
+
+def why_run(store: Store, name: str = LAST) -> RunWhy:
+    """Read a run's journal.
+
+    Args:
+        store: The store.
+        name: `last`, or the beginning of a run's identity.
+
+    Raises:
+        UnknownNameError: There is no such run, or there are several.
+    """
+    events = _events(store, name)
+    run = str(events[0].get("run", ""))
+    verb = str(next((event.get("verb", "") for event in events if event.get("event") == "run"), ""))
+    plans = [event for event in events if event.get("event") == "plan"]
+    told = [event for event in events if event.get("event") in COMPILED]
+    ends = [event for event in events if event.get("event") in {"worker.end", "command.done"}]
+    failed = next((event for event in events if event.get("event") == "run.failed"), {})
+    names = {str(event.get("event")) for event in events}
+    plan = plans[-1] if plans else {}
+    key = str(plan.get("key", ""))
+    numbers = _numbers(ends[-1] if ends else {})
+    warmed = [event for event in events if event.get("event") == "warm.end"]
+    compiled = sum(_int(event.get("graphs")) for event in told) + sum(_int(event.get("compiled")) for event in warmed)
+    if ends and not told and not warmed:
+        compiled = numbers.get("compiled", 0)
+    record = _record(store, key) if told else None
+    return RunWhy(
+        run=run,
+        verb=verb,
+        recipe=str(plan.get("recipe", "")),
+        key=key,
+        planned=str(plan.get("status", "")),
+        compiled=compiled,
+        found=numbers.get("found", 0),
+        built=sum(_int(event.get("built")) for event in told),
+        phases=tuple(dict.fromkeys(str(phase) for event in told for phase in _list(event.get("when")))),
+        modules=tuple(module for event in told for module in _modules(store, record, event)),
+        words=_counted(numbers) if told else (),
+        bypassed=dict(Counter(str(event.get("reason")) for event in events if event.get("event") == BYPASS)),
+        failure=str(failed.get("message", "")),
+        ended=bool(names & ENDS) or (verb == "warm" and bool(warmed)),
+        untold=bool(names & BEGINS) and not (ends or told or warmed),
+    )
+
+
+def _events(store: Store, name: str) -> list[Event]:
+    paths = sorted(store.layout.journal.glob("*/*.jsonl"), key=lambda path: path.stem, reverse=True)
+    if name == LAST:
+        for path in paths:
+            if events := _read(path):
+                return events
+        raise UnknownNameError("no run is recorded here", hint="cachekit warm RECIPE; or check --home")
+    found = [path for path in paths if path.stem.startswith(name)]
+    if len(found) == 1 and (events := _read(found[0], verbs=None)):
+        return events
+    raise UnknownNameError(
+        f"{len(found) or 'no'} runs begin with {name[:80]!r}",
+        cause=", ".join(path.stem for path in found[:5] or paths[:5]),
+        hint="give the whole name, or `last`",
+    )
+
+
+def _read(path: Path, verbs: frozenset[str] | None = VERBS) -> list[Event]:
+    """A journal's events; none where it cannot be read, or is of another verb."""
+    try:
+        events = read(path)
+    except OSError:
+        return []
+    verb = next((event.get("verb") for event in events if event.get("event") == "run"), None)
+    return events if verbs is None or verb in verbs else []
+
+
+def _record(store: Store, key: str) -> Record | None:
+    """A key's record as it is now, wherever it lies; its files are not checked."""
+    for path in store.layout.records.glob(f"*/*/{key}.json") if KEY.fullmatch(key) else ():
+        with suppress(OSError, DamagedRecordError):
+            return decode(ordinary.read(path))
+    return None
+
+
+def _modules(store: Store, record: Record | None, event: Event) -> list[Module]:
+    """What compiled, against what was recorded before it."""
+    new, again = ([str(name) for name in _list(event.get(which))] for which in ("modules", "again"))
+    seconds = event.get("seconds")
+    times = seconds if isinstance(seconds, dict) else {}
+    if record is None or not (new or again):
+        return []
+    before = [module for module in record.modules if module.name not in new]
+    words = flags_of(record, store.layout.blob)
+    found = []
+    for name in [*new, *again]:
+        told = explain_module(record.compiler, name, [module.name for module in before], words)
+        if told is not None:
+            took = times.get(name)
+            found.append(Module(name, told[0], told[1], took if isinstance(took, int | float) else None))
+    return found
+
+
+def _counted(numbers: Mapping[str, int]) -> tuple[str, ...]:
+    """Inductor's own counters, where there are any."""
+    missed = max(numbers.get("fxgraph_cache_miss", 0), numbers.get("autograd_cache_miss", 0))
+    refused = max(numbers.get("fxgraph_cache_bypass", 0), numbers.get("autograd_cache_bypass", 0))
+    said = []
+    if missed:
+        said.append(f"Inductor looked for {missed} and had none: another shape or other code than in the trial run")
+    if refused:
+        said.append(f"Inductor refused to cache {refused}: they compile in every run")
+    return tuple(said)
+
+
+def _numbers(event: Event) -> dict[str, int]:
+    counters = event.get("counters", event)
+    known = counters.items() if isinstance(counters, dict) else ()
+    return {str(name): value for name, value in known if isinstance(value, int) and not isinstance(value, bool)}
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()

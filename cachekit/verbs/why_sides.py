@@ -1,0 +1,142 @@
+"""What `why A B` can compare: recipes, records by the first digits of their keys, and files that hold either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.key.canonical import key_of
+from cachekit.recipe import zoo
+from cachekit.remotes.layout import LOCAL
+from cachekit.store import Store
+from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
+from cachekit.verbs.inspect import find
+from cachekit.verbs.neighbours import Wanted, by_key, search
+from cachekit.verbs.neighbours_known import Known
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.session import Session
+from cachekit.verbs.why import Side
+
+DIGITS = frozenset("0123456789abcdef")
+
+
+def is_key(name: str) -> bool:
+    """Whether a name can be the beginning of a key."""
+    return len(name) >= 4 and not set(name.lower()) - DIGITS  # noqa: PLR2004
+
+
+def is_record(name: str) -> bool:
+    """Whether a name can be the beginning of a key, and is no recipe's."""
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        return is_key(name)
+    return False
+
+
+def of_record(record: Record) -> Side:
+    """A record, wherever it is from."""
+    name = f"{record.key[:16]} ({record.recipe})"
+    return Side(name, "record", record.key, record.compiler, record.hard, record.soft)
+
+
+def of_recipe(prepared: Prepared) -> Side:
+    """A recipe."""
+    made = prepared.ingredients
+    return Side(prepared.source, "recipe", prepared.key, prepared.fingerprint.compiler, made.hard, made.soft)
+
+
+def of_key(session: Session, beginning: str) -> Side:
+    """The record whose key begins so, in the store or else on a shared cache.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    return _side(*_named(session, beginning))
+
+
+def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
+    """The record whose key begins so, behind the nearest other one, as a recipe stands behind its nearest.
+
+    Raises:
+        UnknownNameError: No key begins so, or several do.
+        UsageError: There is no other record.
+    """
+    known, record, tier = _named(session, beginning)
+    wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
+    near = search(wanted, session.store, session.chain).neighbour
+    if near is None:
+        raise UsageError(
+            f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
+            hint=f"name a recipe, too: cachekit why {known.key[:16]} RECIPE",
+        )
+    return _side(near.known, near.record, near.tier), _side(known, record, tier)
+
+
+def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]:
+    """The record of a key, and where it is; whole where that is the store."""
+    try:
+        record = find(session.store, beginning)
+    except UnknownNameError:
+        # Several in the store are several; none there may be one elsewhere.
+        if _some(session.store, beginning):
+            raise
+        known, tier = by_key(beginning, session.store, session.chain)
+        if known is None:
+            raise
+        return known, None, tier
+    return Known.of(record), record, LOCAL
+
+
+def _some(store: Store, beginning: str) -> bool:
+    return any(one.key.startswith(beginning.lower()) for one in store.summaries(glance=True))
+
+
+def _side(known: Known, record: Record | None, tier: str) -> Side:
+    name, soft = f"{known.key[:16]} ({known.recipe})", record.soft if record else {}
+    return Side(name, "record", known.key, known.compiler, known.hard, soft, tier)
+
+
+def of_file(path: Path) -> Side:
+    """A record as it lies on a shared cache or in a store, or what `plan` and `show` print with `--format json`.
+
+    Raises:
+        UsageError: It cannot be read, or is nothing of that.
+    """
+    try:
+        with path.open("rb") as source:
+            document = parse(source.read(LARGEST + 1))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="check the path") from error
+    except DamagedRecordError as error:
+        raise _strange(path, str(error)) from error
+    body = document.get("record", document)
+    made = body.get("ingredients", body) if isinstance(body, dict) else None
+    if not isinstance(made, dict) or not isinstance(hard := made.get("hard"), dict) or not isinstance(body, dict):
+        raise _strange(path, "it names no ingredients")
+    soft = made.get("soft")
+    try:
+        key = key_of(hard)
+    except ValueError as error:
+        raise _strange(path, str(error)) from error
+    if body.get("key") not in {None, key}:
+        raise _strange(path, "its ingredients do not give its key")
+    return Side(str(path), "file", key, str(body.get("compiler", "")), hard, soft if isinstance(soft, Mapping) else {})
+
+
+def _strange(path: Path, cause: str) -> UsageError:
+    return UsageError(
+        f"{path} is neither a record nor a plan",
+        cause=cause,
+        hint="a record's file, or what `cachekit plan RECIPE --format json` prints",
+    )
+
+
+def is_file_of_one(name: str) -> bool:
+    """Whether a name is a file that holds a record or a plan, and no recipe."""
+    path = Path(name).expanduser()
+    try:
+        return path.suffix == ".json" and path.is_file()
+    except OSError:
+        return False

@@ -1,0 +1,182 @@
+"""Whether recipes and registry entries hold together: what each says, and the names by which they refer to each other.
+
+Nothing is loaded and nothing fetched: a model of the Hub that the registry lacks is a note, no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit import recipe
+from cachekit.errors import CachekitError
+from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, tasks, zoo
+from cachekit.recipe.ingredients import Fingerprint
+
+# A key can be made of the recipe: for which compiler is another question, and needs that compiler.
+NO_COMPILER = Fingerprint("none", "none", {}, {}, {}, bf16=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, or, as a note, could not be looked at.
+
+    Attributes:
+        where: The file, or the entry's name.
+        problem: What, in one line.
+        hint: What to do.
+    """
+
+    where: str
+    problem: str
+    hint: str = ""
+    note: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, and what was found."""
+
+    looked_at: dict[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def wrong(self) -> tuple[Finding, ...]:
+        """The findings that are no mere notes."""
+        return tuple(finding for finding in self.findings if not finding.note)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "status": "wrong" if self.wrong else "ok",
+            "looked_at": self.looked_at,
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def check_zoo() -> Checked:
+    """Check all recipes and registry entries that come along."""
+    findings: list[Finding] = []
+    files = list(zoo.model_files())
+    entries: list[zoo.ModelEntry] = []
+    for path in files:
+        findings += _tried(path.name, _model, path, entries)
+    findings += _names(entries)
+    findings += _tried("instances.yaml", _read, zoo.instances)
+    findings += _tried("toolchains.yaml", _read, zoo.toolchains)
+    paths = zoo.recipes()
+    for name, path in paths.items():
+        findings += check_recipe(path, name)
+    return Checked({"recipes": len(paths), "models": len(files)}, tuple(findings))
+
+
+def check_files(paths: list[Path]) -> Checked:
+    """Check recipes that somebody wrote."""
+    return Checked({"recipes": len(paths)}, tuple(finding for path in paths for finding in check_recipe(path)))
+
+
+def check_recipe(path: Path, name: str = "") -> list[Finding]:
+    """Check one recipe.
+
+    Args:
+        path: Its file.
+        name: What the zoo calls it; empty for one that is not of the zoo.
+    """
+    return _tried(name or str(path), _recipe, path, name)
+
+
+def _tried(where: str, look: Callable[..., Iterable[Finding]], *arguments: Any) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        found.extend(look(*arguments))
+    except CachekitError as error:
+        found.append(Finding(where, f"{error}: {error.cause}" if error.cause else str(error), error.hint))
+    return found
+
+
+def _read(read: Callable[[], object]) -> Iterable[Finding]:
+    read()
+    return ()
+
+
+def _recipe(path: Path, name: str) -> Iterator[Finding]:
+    where, loaded = name or str(path), recipe.load(path)
+    if name and loaded.name != name:
+        yield Finding(where, f"its name is {loaded.name}", f"say name: {where}")
+    known = zoo.instances()
+    for expected in loaded.expect:
+        if expected.instance not in known:
+            yield Finding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo instances`")
+    entry = zoo.model(loaded.model.id) if loaded.model.id else None
+    here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
+    if entry is None and not here:
+        named = loaded.model.id or loaded.model.package
+        yield Finding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
+                      "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
+        return
+    found = architecture.resolve(loaded)
+    architecture.check_task(loaded, found)
+    if entry is not None and loaded.task not in entry.tasks:
+        # Of somebody's own it is no mistake: Transformers has more than what the registry says people use.
+        able = ", ".join(entry.tasks)
+        problem = f"the registry does not name {loaded.task} among what model.id {loaded.model.id} is for"
+        yield Finding(where, problem, f"it names {able}", note=not name)
+    for field in ("max_seq_length", "max_target_length"):
+        if field in tasks.fields(loaded).training:
+            architecture.check_length(found, getattr(loaded.training, field), field)
+    architecture.check_heads(found)
+    yield from _layout(loaded, found, where)
+    labels = ingredients.labels_of(loaded)
+    _ = ingredients.build(loaded, found, len(labels), NO_COMPILER, {}).key
+
+
+def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Iterator[Finding]:
+    size = loaded.parallel.tensor_parallel_size
+    if size == 1:
+        return
+    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    for field in ("num_attention_heads", "num_key_value_heads"):
+        heads = merged.get(field)
+        if isinstance(heads, int) and heads % size:
+            yield Finding(
+                where,
+                f"parallel.tensor_parallel_size is {size}, but the model's {field} is {heads}",
+                "it must divide them",
+            )
+    known = zoo.instances()
+    for expected in loaded.expect:
+        machine = known.get(expected.instance)
+        group = size * loaded.parallel.pipeline_parallel_size
+        if machine is not None and machine.cores % group:
+            yield Finding(where, f"{group} cores share a model, but {expected.instance} has {machine.cores}")
+
+
+def _model(path: Path, entries: list[zoo.ModelEntry]) -> Iterator[Finding]:
+    entry = zoo.read_model(path)
+    entries.append(entry)
+    if path.stem != entry.id.replace("/", "--"):
+        yield Finding(path.name, f"its id is {entry.id}", f"name the file {entry.id.replace('/', '--')}.yaml")
+    model_type = model_config.model_type(entry.config, path.name)
+    defaults = zoo.architecture_defaults(model_type)
+    if not defaults:
+        yield Finding(
+            path.name,
+            f"registry/architectures has no {model_type}.yaml",
+            "without it, a config that leaves a default out has another key",
+        )
+    model_config.check(entry.config, {}, defaults, path.name)
+
+
+def _names(entries: list[zoo.ModelEntry]) -> Iterator[Finding]:
+    """Names that stand for two models."""
+    owners: dict[str, str] = {}
+    for entry in entries:
+        for name in (entry.id, *entry.aliases):
+            if owners.setdefault(name, entry.id) != entry.id:
+                yield Finding(entry.id, f"{name} is also a name of {owners[name]}", "keep one of them")
