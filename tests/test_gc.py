@@ -16,14 +16,14 @@ from standins import StandIn, Watched, expected, find, make_record, overwrite, p
 from cachekit.errors import StoreError
 from cachekit.remotes.folder import FolderTier
 from cachekit.store.flight import Flight
+from cachekit.store.gc import Keep, fits
 from cachekit.store.record import encode
 from cachekit.store.scratch import Scratch
-from cachekit.verbs.gc import Limits, fits, gc
+from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin, pins
 from cachekit.verbs.plan import plan
 from cachekit.verbs.push import push
 from cachekit.verbs.remove import remove
-from cachekit.verbs.repair import repair
 from cachekit.verbs.train import train
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
@@ -46,7 +46,7 @@ def watched(home):
 def test_beyond_the_limit_the_oldest_use_goes_first(home, watched):
     made = filled(watched, 10)
     size = sum(managed(home).values())
-    done = gc(watched.session, Limits(max_size=size // 2))
+    done = gc(watched.session, Keep(max_size=size // 2))
     assert sum(managed(home).values()) <= size // 2
     assert done.before == size
     assert done.after == sum(managed(home).values())
@@ -70,14 +70,14 @@ def test_a_use_counts_and_looking_does_not(home):
         age(watched.store, warm(watched.session, one).record, 30 - days)
     plan(prepared[1], watched.store)
     train(watched.session, prepared[0], output_dir=home.parent / "out")
-    gc(watched.session, Limits(max_size=sum(managed(home).values()) // 2))
+    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 2))
     assert [watched.lookup(one) is not None for one in prepared] == [True, False, False]
 
 
 @pytest.mark.feature("G1")
 def test_what_was_not_used_for_so_long_goes(watched):
     made = filled(watched, 10)
-    done = gc(watched.session, Limits(max_age=4.5 * DAY))
+    done = gc(watched.session, Keep(max_age=4.5 * DAY))
     assert kept(watched) == keys(made[:5])
     assert {victim.why for victim, _ in done.records} == {"not used for so long"}
 
@@ -93,9 +93,9 @@ def test_of_one_compiler_all_goes_or_what_is_beyond_a_limit(watched):
     for days, pair in enumerate((*old, *new)):
         publish(watched.store, pair)
         age(watched.store, pair[0], days)
-    gc(watched.session, Limits(max_age=1.5 * DAY, compiler="neuronxcc-2.2*"))
+    gc(watched.session, Keep(max_age=1.5 * DAY, compiler="neuronxcc-2.2*"))
     assert kept(watched) == keys(old[:2]) | keys(new)
-    gc(watched.session, Limits(compiler="2.21.1.0"))
+    gc(watched.session, Keep(compiler="2.21.1.0"))
     assert kept(watched) == keys(new)
 
 
@@ -113,13 +113,13 @@ def test_patterns_of_compilers(pattern, expected_):
 
 def test_no_limit_removes_no_record(watched):
     made = filled(watched, 3)
-    done = gc(watched.session, Limits())
+    done = gc(watched.session, Keep())
     assert (done.records, done.files) == ((), {})
     assert kept(watched) == keys(made)
 
 
 def test_no_store_is_no_error_and_is_not_made(home, watched):
-    assert gc(watched.session, Limits(max_size=0)).size == 0
+    assert gc(watched.session, Keep(max_size=0)).size == 0
     assert not home.exists()
 
 
@@ -127,10 +127,10 @@ def test_no_store_is_no_error_and_is_not_made(home, watched):
 def test_shared_blobs_stay_as_long_as_one_record_names_them(watched):
     made = filled(watched, 4, shared=("same",))
     for left in (3, 2, 1):
-        gc(watched.session, Limits(max_age=(left - 0.5) * DAY))
+        gc(watched.session, Keep(max_age=(left - 0.5) * DAY))
         for pair in made[:left]:
             assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert managed(watched.store.layout.home).keys() == {watched.store.layout.records / ".complete"}
 
 
@@ -143,18 +143,18 @@ def test_what_no_record_names_goes_whatever_the_limits(home, watched):
     publish(watched.store, old)
     publish(watched.store, new)
     gone = next(file.sha256 for file in old[0].files if file.path == "model-old.code")
-    done = gc(watched.session, Limits())
+    done = gc(watched.session, Keep())
     copy = hashlib.sha256(encode(old[0])).hexdigest()
     assert {path.name for path in done.files} == {gone, copy}
     assert {path.parent.parent.name for path in done.files} == {"blobs", "v1"}, "and their notes"
     assert find(watched.store, new[0]) == new[0]
-    assert gc(watched.session, Limits()).size == 0
+    assert gc(watched.session, Keep()).size == 0
 
 
 def test_a_removed_record_does_not_come_back_with_the_index(home, watched):
     made = filled(watched, 3)
     remove(watched.session, [made[0][0].key])
-    gc(watched.session, Limits(max_age=1.5 * DAY))
+    gc(watched.session, Keep(max_age=1.5 * DAY))
     shutil.rmtree(home / "v1" / "records")
     assert kept(Watched(home)) == {made[1][0].key}
 
@@ -163,7 +163,7 @@ def test_a_lost_index_is_rebuilt_before_anything_goes(home, watched):
     made = filled(watched, 3)
     shutil.rmtree(home / "v1" / "records")
     again = Watched(home)
-    assert gc(again.session, Limits()).size == 0
+    assert gc(again.session, Keep()).size == 0
     assert kept(again) == keys(made)
     for pair in made:
         assert served(again.store, find(again.store, pair[0])) == expected(pair)
@@ -186,7 +186,7 @@ def test_leftovers_go_and_what_lives_stays(home, watched):
         (layout.live / "dead").mkdir()
         (layout.live / "dead" / "big").write_bytes(bytes(5000))
         (layout.live / "dead.lock").touch()
-        done = gc(watched.session, Limits())
+        done = gc(watched.session, Keep())
         assert {path.name for path in done.files} == {
             "dead", "a" * 64, "20200101T000000-1-x", "c" * 64, f"{'d' * 64}.lock",
         }  # fmt: skip
@@ -196,7 +196,7 @@ def test_leftovers_go_and_what_lives_stays(home, watched):
     assert (layout.partial / ("b" * 64)).exists()
     assert len(list(layout.quarantine.iterdir())) == 1
     assert kept(watched) == keys(made)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert list(layout.quarantine.iterdir()) == [], "under pressure what was set aside goes, too"
 
 
@@ -209,10 +209,10 @@ def test_blobs_of_a_record_that_cannot_be_read_stay(home, watched, way):
     raw = path.read_bytes()
     overwrite(path, raw[:200] if way == "damaged" else raw.replace(b'"schema": 1', b'"schema": 2'))
     before = tree(home)
-    assert gc(watched.session, Limits()).size == 0
+    assert gc(watched.session, Keep()).size == 0
     assert tree(home) == before
     if way == "damaged":
-        repair(watched.session, verify(watched.session).problems)
+        verify(watched.session, repair=True)
         assert served(watched.store, find(watched.store, made[0])) == expected(made)
 
 
@@ -225,7 +225,7 @@ def test_an_index_that_cannot_be_read_removes_nothing(home, watched):
     before = tree(home)
     (path / "x").touch()
     with pytest.raises(StoreError, match="cannot be read"):
-        gc(watched.session, Limits(max_size=0))
+        gc(watched.session, Keep(max_size=0))
     assert tree(home) == before
 
 
@@ -251,7 +251,7 @@ def test_a_dry_run_names_exactly_what_then_goes(tmp_path_factory, seed):
         watched.store.layout.quarantine.mkdir()
         (watched.store.layout.quarantine / "20200101T000000-1-x").write_bytes(bytes(99))
     size = sum(managed(home).values())
-    limits = Limits(
+    limits = Keep(
         chosen.choice([None, 0, size // 3, size // 2, size]), chosen.choice([None, 10 * DAY]), chosen.choice(["", "*"])
     )
     before, sizes = everything(home), managed(home)
@@ -280,7 +280,7 @@ def test_what_waits_to_be_pushed_goes_last(home, tmp_path):
     made = filled(watched, 4)
     (remote,) = watched.session.chain.writable
     remote.keep_pending(made[3][0], "the cable is cut")
-    gc(watched.session, Limits(max_size=sum(managed(home).values()) // 3))
+    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 3))
     assert kept(watched) == {made[3][0].key}
     push(watched.session, [made[3][0]], [remote])
     assert remote.pending() == {}

@@ -5,8 +5,9 @@ from aged_store import DAY, everything, filled, kept, keys
 from standins import Watched, expected, find, make_record, publish, recipe, served
 
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store.gc import Keep
 from cachekit.units import parse_age, parse_size
-from cachekit.verbs.gc import Limits, gc
+from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin, pins, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
@@ -33,14 +34,14 @@ def test_a_pinned_recipe_survives_gc_to_nothing(home):
     for one in prepared:
         warm(watched.session, one)
     pin(watched.store, [Named(prepared[1].key, "toy")])
-    done = gc(watched.session, Limits(max_size=0, max_age=0.0))
+    done = gc(watched.session, Keep(max_size=0, max_age=0.0))
     assert [watched.lookup(one) is not None for one in prepared] == [False, True, False]
     assert watched.restored(prepared[1].key, watched.lookup(prepared[1]))
     assert done.pinned == watched.lookup(prepared[1]).size
-    gc(watched.session, Limits(compiler="*"))
+    gc(watched.session, Keep(compiler="*"))
     assert watched.lookup(prepared[1]) is not None
     unpin(watched.store, [Named(prepared[1].key[:8])])
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert watched.lookup(prepared[1]) is None
 
 
@@ -50,7 +51,7 @@ def test_a_pin_keeps_what_is_made_later(watched):
     (one,) = pin(watched.store, [Named(made[0].key, "toy")])
     assert (one.size, one.changed) == (None, True)
     publish(watched.store, made)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert find(watched.store, made[0]) == made[0]
     (listed,) = pins(watched.store)
     assert (listed.pin.recipe, listed.size) == ("toy", made[0].size)
@@ -76,7 +77,7 @@ def test_a_torn_pin_pins_all_the_same(home, watched, text):
     pin(watched.store, [Named(made[0][0].key)])
     (path,) = watched.store.layout.pins.iterdir()
     path.write_bytes(text)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert kept(watched) == keys(made)
 
 
@@ -111,7 +112,7 @@ def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
             remove(watched.session, [made[1][0].key])
         remove(watched.session, [made[1][0].key], force=True)
         assert served(other.store, made[1][0]) == expected(made[1]), "it keeps what it needs"
-    assert gc(watched.session, Limits()).size >= 3000
+    assert gc(watched.session, Keep()).size >= 3000
     (done,) = remove(watched.session, [made[0][0].key], force=True)
     assert done.unpinned
     assert pins(watched.store) == []

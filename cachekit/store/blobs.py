@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from cachekit.errors import IntegrityError
 from cachekit.ordinary import opened
-from cachekit.store.record import File
-from cachekit.store.index import Index, Whole, state_of
+from cachekit.store.index import Index
+from cachekit.store.index_rows import Whole, state_of
 from cachekit.store.layout import Layout
+from cachekit.store.record import File
 
 if TYPE_CHECKING:
     import xxhash
@@ -64,7 +66,8 @@ class Blobs:
         try:
             if depth in {"there", "noted"}:
                 status = path.stat()
-                if status.st_size == file.size and (depth == "there" or status.st_ctime_ns < since):
+                same = stat.S_ISREG(status.st_mode) and status.st_size == file.size
+                if same and (depth == "there" or status.st_ctime_ns < since):
                     return ""
             with opened(path, buffering=0) as source:
                 return self._judge(source.fileno(), file, depth)[0]

@@ -61,9 +61,7 @@ def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | N
     ]
     found += [Garbage(path, _size(path), "notes of processes that are gone") for path in held(layout).dead]
     found += [
-        Garbage(path, 0, "notes of uses of what is gone")
-        for key, path in uses.noted(layout).items()
-        if key not in keys
+        Garbage(path, 0, "notes of uses of what is gone") for key, path in uses.noted(layout).items() if key not in keys
     ]
     found += _locks(layout.locks, keys)
     return sorted(found, key=lambda one: str(one.path))

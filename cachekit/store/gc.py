@@ -18,7 +18,8 @@ from msgspec import Struct, structs, to_builtins
 from cachekit.store import uses
 from cachekit.store.garbage import Garbage, garbage, quarantined, unfinished
 from cachekit.store.gate import held
-from cachekit.store.index import DIGEST, Index, Row
+from cachekit.store.index import Index
+from cachekit.store.index_rows import DIGEST, Row
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Remover, Victim, check_readable
@@ -220,7 +221,7 @@ class _Plan:
         other = tuple(
             GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in files.items()
         )
-        size = sum(one.bytes for one in (*gone, *other))
+        size = sum(one.bytes for one in gone) + sum(one.bytes for one in other)
         keep = self._keep
         return Collected(
             dry_run, gone, other, kept, size, before, before - size, keep.max_size, keep.max_age, keep.compiler,

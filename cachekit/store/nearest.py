@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit.key.canonical import canonical_json, weight
 
 if TYPE_CHECKING:
-    from cachekit.store.index import Row
+    from cachekit.store.index_rows import Row
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
 
@@ -94,7 +94,9 @@ class Nearest:
     def _at_best(self, folder: Folder) -> int:
         """The distance of a record that has what all of the folder have, and whatever is wanted beside."""
         return sum(
-            self._worth.get(name) or _worth(name) for name, text in folder.common.items() if self._texts.get(name) != text
+            self._worth.get(name) or _worth(name)
+            for name, text in folder.common.items()
+            if self._texts.get(name) != text
         )
 
     def _sum(self, pairs: Mapping[str, str]) -> int:

@@ -12,9 +12,9 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError
 from cachekit.events import Journal
-from cachekit.store.record import File
-from cachekit.store.layout import Layout
 from cachekit.store.blobs import MISSING, Blobs
+from cachekit.store.layout import Layout
+from cachekit.store.record import File
 
 
 class Quarantine:

@@ -23,7 +23,8 @@ from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
 from cachekit.store.garbage import Garbage, is_free
 from cachekit.store.gate import OFTEN, Held, held
-from cachekit.store.index import Index, Row
+from cachekit.store.index import Index
+from cachekit.store.index_rows import Row
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.scratch import hold

@@ -10,17 +10,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cachekit import ordinary
-from cachekit.events import bypass
 from cachekit.errors import StoreError
-from cachekit.events import Journal
-from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
+from cachekit.events import Journal, bypass
 from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.gate import Gate, Holds
-from cachekit.store.index import Index, Row, Whole
+from cachekit.store.index import Index
+from cachekit.store.index_rows import Row, Whole
 from cachekit.store.layout import Layout
 from cachekit.store.nearest import Near
 from cachekit.store.quarantine import Quarantine
+from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
 from cachekit.store.scratch import Scratch
 
 if TYPE_CHECKING:

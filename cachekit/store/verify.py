@@ -15,12 +15,11 @@ from msgspec import Struct, structs, to_builtins
 
 from cachekit import ordinary
 from cachekit.errors import IntegrityError
-from cachekit.store.record import File, Module, Record
-from cachekit.store.blobs import MISSING, Depth
+from cachekit.store.blobs import Depth
 from cachekit.store.garbage import garbage, quarantined
 from cachekit.store.gc import scanned
-from cachekit.store.index import Place, Row, judged, state_of
-from cachekit.store.shared import file_path
+from cachekit.store.index_rows import Place, Row, judged, state_of
+from cachekit.store.record import File, Module, Record, file_path
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store

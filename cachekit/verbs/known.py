@@ -1,6 +1,6 @@
 """What the records that are known say of a miss: the nearest one, how long compiling takes, what was warm before.
 
-The store's summaries are looked at once, for any number of misses; only records that are told of are read.
+Only records that are told of are read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cachekit.store import Store
-from cachekit.store.ranking import Ranking
-from cachekit.store.record import COMMAND, IMPORTED, Record
-from cachekit.store.summary import Summary
+from cachekit.store import Row, Store
+from cachekit.store.record import COMMAND, Record
 from cachekit.verbs.nearest_here import first_read
 from cachekit.verbs.prepare import Prepared
 
@@ -47,8 +45,6 @@ class KnownRecords:
 
     def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
         self._store = store
-        self._found = store.summaries(without=IMPORTED, glance=True)
-        self._ranked: tuple[str, Ranking] | None = None  # of the key that was asked about last
         self._others = [
             Timed(
                 *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
@@ -60,22 +56,26 @@ class KnownRecords:
     def nearest(self, prepared: Prepared) -> Record | None:
         """The record with the least difference to a recipe."""
         key, command = prepared.key, _is_command(prepared.model_type)
-        near = self._ranking(prepared).where(lambda one: _is_command(one.model_type) == command and one.key != key)
-        return first_read(self._store, near)
+        near = (one.row for one in self._store.nearest(prepared.ingredients.hard))
+        return first_read(
+            self._store, (one for one in near if _is_command(one.model_type) == command and one.key != key)
+        )
 
     def estimate(self, prepared: Prepared) -> Estimate | None:
         """How long compiling takes; None is unknown."""
         place, hard = prepared.fingerprint, prepared.ingredients.hard
-        ranking = self._ranking(prepared)
-        ranked = ranking.where(lambda other: other.cold_seconds > 0, compiler=place.compiler)
+        found = self._store.nearest(hard, compiler=place.compiler)
+        ranked = islice((near for near in found if near.row.cold_seconds > 0), ASKED)
+        chosen = {near.row.key: (near.row, near.hard) for near in ranked}
         # The same recipe under another toolchain says more than its many differences tell.
-        chosen = {one.key: one for one in (*islice(ranked, ASKED), *ranking.same_but("toolchain"))}
+        index = self._store.index
+        chosen |= {row.key: (row, index.hard(row)) for row in index.same_job(hard)}
         near = [
             Timed(
-                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
-                *(self._found.hard(one), one.cold_seconds, one.instance),
+                *(row.key, row.recipe, row.compiler, row.directory, row.model_type),
+                *(its, row.cold_seconds, row.instance),
             )
-            for one in chosen.values()
+            for row, its in chosen.values()
         ]
         if not near and not self._others:
             return None
@@ -86,17 +86,13 @@ class KnownRecords:
 
     def former(self, prepared: Prepared) -> Record | None:
         """The youngest whole record of the same recipe under another toolchain."""
-        alike = [one for one in self._ranking(prepared).same_but("toolchain") if one.key != prepared.key]
+        same = self._store.refresh().same_job(prepared.ingredients.hard)
+        alike = [one for one in same if one.key != prepared.key]
         records = map(self._read, sorted(alike, key=lambda one: one.created, reverse=True))
         return next((record for record in records if record and not self._store.missing(record)), None)
 
-    def _read(self, one: Summary) -> Record | None:
-        return self._store.read(one.directory, one.model_type, one.key)
-
-    def _ranking(self, prepared: Prepared) -> Ranking:
-        if self._ranked is None or self._ranked[0] != prepared.key:
-            self._ranked = prepared.key, self._found.ranking(prepared.ingredients.hard)
-        return self._ranked[1]
+    def _read(self, one: Row) -> Record | None:
+        return self._store.read(*one.place)
 
 
 def _is_command(model_type: str) -> bool:

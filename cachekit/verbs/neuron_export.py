@@ -13,7 +13,7 @@ from cachekit.compilers.neuron import native, place
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.modules import Restored, check_module, restore
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
-from cachekit.store import Store, Summary
+from cachekit.store import Row, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
 from cachekit.verbs.inspect import find
@@ -154,10 +154,10 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
 
 
 def _neurons(store: Store, compiler: str = "") -> list[Record]:
-    def fits(one: Summary) -> bool:
+    def fits(one: Row) -> bool:
         return native.is_neurons(one.directory) and _meant(one.directory, compiler)
 
-    return [record for record in store.chosen(fits) if _of_neuron(record)]
+    return [record for record in store.records(fits) if _of_neuron(record)]
 
 
 def _of_neuron(record: Record) -> bool:

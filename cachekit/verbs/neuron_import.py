@@ -178,7 +178,7 @@ def _scan(folder: Path) -> Scan | None:
 def known_modules(store: Store) -> frozenset[str]:
     """The modules that whole records of the store hold."""
     names: set[str] = set()
-    for record in store.chosen(lambda one: native.is_neurons(one.directory)):
+    for record in store.records(lambda one: native.is_neurons(one.directory)):
         fresh = {module.name for module in record.modules} - names
         if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
             names |= fresh

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cachekit.remotes.layout import LOCAL
 from cachekit.store import Store
-from cachekit.store.record import IMPORTED, Record
+from cachekit.store.record import Record
 from cachekit.verbs.akin import Helper, akin, fits
 from cachekit.verbs.plan import Plan
 from cachekit.verbs.session import Session
@@ -45,13 +45,14 @@ def _other(session: Session, planned: Plan, limit: int) -> Record | None:
     """One of the store that is not the nearest of all."""
     prepared, store = planned.prepared, session.store
     hard = prepared.ingredients.hard
-    summaries = store.summaries(without=IMPORTED, glance=True)
-    ranked = summaries.ranking(hard).where(
-        lambda one: one.bytes <= limit and one.key != prepared.key, directory=prepared.fingerprint.directory
+    ranked = (
+        near
+        for near in store.nearest(hard, directory=prepared.fingerprint.directory)
+        if near.row.bytes <= limit and near.row.key != prepared.key
     )
-    for one in islice(ranked, ASKED):
-        if fits(summaries.hard(one), hard, session.compiler.foreign):
-            record = store.read(one.directory, one.model_type, one.key)
+    for near in islice(ranked, ASKED):
+        if fits(near.hard, hard, session.compiler.foreign):
+            record = store.read(*near.row.place)
             if record is not None and not _absent(store, record):
                 return record
     return None

@@ -20,7 +20,8 @@ if __name__ == "__main__":
 
 from standins import StandIn, Watched, find, make_record, publish, recipe
 
-from cachekit.verbs.gc import Limits, gc
+from cachekit.store.gc import Keep
+from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.train import train
@@ -56,7 +57,7 @@ def work_train(home, output, batch=8, extra=0, inline=True):
 
 
 def work_gc(home, **limits):
-    gc(Watched(home).session, Limits(**limits))
+    gc(Watched(home).session, Keep(**limits))
 
 
 def work_rm(home, keys):
