@@ -56,23 +56,28 @@ TASKS ?= classification or lm or question or choice or tuning or summarization o
 
 ## make test-zoo   one recipe of each task in small, warmed and trained for real
 test-zoo: $(VENV)/.installed
-	$(BIN)/python -m pytest -m slow --numprocesses 2 -k "each_task and ($(TASKS))" tests/test_tiny.py
+	$(BIN)/python -m pytest -m slow --numprocesses 2 -k "each_task and ($(TASKS))" tests/recipe/test_tiny.py
 
 ## make test-accuracy  a whole training on real data: ten minutes on two cores
 test-accuracy: $(VENV)/.installed
 	$(BIN)/python -m pytest -m accuracy
 
 # What no version of a dependency changes, or `make test-hub` runs with each.
-VERSIONLESS = test_lease test_tiers_folder test_tiers_folder_trouble test_hubserver test_hubserver_faults test_tier_hub \
-	test_tier_hub_trouble test_sharing_corruption test_pull_modules test_recipe_import test_neuron_contract test_neuron_fit \
-	test_neuron_logs test_neuron_locks test_neuron_devices test_neuron_flags test_neuron_failures test_neuron_entries \
-	test_neuron_adapter test_neuron_adapter_killed test_neuron_adapter_failures test_neuron_adapter_foreign \
-	test_neuron_log_wordings test_neuron_compiler_log test_crash test_crash_disk test_corruption test_cli_sharing \
-	test_cli_sharing_outages test_lease_trouble test_verify_repair test_neuron_contract_altered test_recipe_import_shell \
-	test_neuron_facts test_neuron_neff test_neuron_neff_forms test_neuron_neff_hostile test_neuron_modules_out \
-	test_gc test_gc_beside test_gc_crash test_verify test_bundle test_bundle_hostile test_lock test_stats_page \
-	test_stats test_stats_counting test_stats_history test_docs test_screens test_estimate test_forecast test_why_edits \
-	test_neighbours test_speculate test_plan_equals_warm
+VERSIONLESS = remotes/test_lease remotes/test_folder remotes/test_folder_trouble remotes/test_hubserver \
+	remotes/test_hubserver_faults remotes/test_hub remotes/test_hub_trouble remotes/test_sharing_corruption \
+	remotes/test_pull_modules recipe/test_import compilers/neuron/test_contract compilers/neuron/test_fit \
+	compilers/neuron/test_logs compilers/neuron/test_locks compilers/neuron/test_devices \
+	compilers/neuron/test_flags compilers/neuron/test_failures compilers/neuron/test_entries \
+	compilers/neuron/test_adapter compilers/neuron/test_adapter_killed compilers/neuron/test_adapter_failures \
+	compilers/neuron/test_adapter_foreign compilers/neuron/test_log_wordings compilers/neuron/test_compiler_log \
+	store/test_crash store/test_crash_disk store/test_corruption cli/test_sharing cli/test_sharing_outages \
+	remotes/test_lease_trouble store/test_verify_repair compilers/neuron/test_contract_altered \
+	recipe/test_import_shell compilers/neuron/test_facts compilers/neuron/test_neff \
+	compilers/neuron/test_neff_forms compilers/neuron/test_neff_hostile compilers/neuron/test_modules_out \
+	store/test_gc store/test_gc_beside store/test_gc_crash store/test_verify store/test_bundle \
+	store/test_bundle_hostile store/test_lock verbs/test_stats_page verbs/test_stats verbs/test_stats_counting \
+	verbs/test_stats_history docs/test_docs cli/test_screens key/test_estimate verbs/test_forecast \
+	verbs/test_why_edits verbs/test_neighbours verbs/test_speculate verbs/test_plan_equals_warm
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
 test-oldest:
@@ -96,9 +101,9 @@ HUB_VENVS = .venv-hub/0.36.2 .venv-hub/1.33.0
 ## make test-hub   the test Hub and the tier of a Hub repo with each supported client, and with somebody else's mirror
 test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.installed
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python $(HUB_VENVS:%=%/bin/python)" \
-	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/test_hubserver*.py
-	for venv in $(HUB_VENVS); do $$venv/bin/python -m pytest tests/test_tier_hub*.py || exit 1; done
-	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest tests/test_tier_hub*.py
+	CACHEKIT_OLAH=.venv-hub/olah/bin/olah-cli $(BIN)/python -m pytest tests/remotes/test_hubserver*.py
+	for venv in $(HUB_VENVS); do $$venv/bin/python -m pytest tests/remotes/test_hub.py tests/remotes/test_hub_*.py || exit 1; done
+	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest tests/remotes/test_hub.py tests/remotes/test_hub_*.py
 
 .venv-s3/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv .venv-s3
@@ -108,12 +113,12 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 
 ## make test-s3    the tiers in S3 with moto's server, and with SeaweedFS, a real one
 test-s3: .venv-s3/.installed
-	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or deadline" tests/test_tier*.py
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or deadline" tests/remotes/test_port.py tests/remotes/test_deadline.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
 
-$(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/neuron_sdk/no_cuda.py
+$(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)
 	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps -r constraints/neuron.txt
-	$(XLA_VENV)/bin/python tests/neuron_sdk/no_cuda.py
+	$(XLA_VENV)/bin/python tests/support/neuron_sdk/no_cuda.py
 	$(XLA_VENV)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 

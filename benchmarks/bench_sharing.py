@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from measure import limit, ratio
-from team_hub import REPO, TESTS, Client, Hub, Watched, count, serve  # first: it sets the client's environment
+from team_hub import REPO, ROOT, Client, Hub, Watched, count, serve  # first: it sets the client's environment
 from team_records import make
 
 from cachekit.remotes import layout
@@ -194,7 +194,7 @@ def pulls(hub: Hub, record: Record, work: Path, repeats: int) -> list[bool]:
         client.ready()
         peer: Client | None = None
         if PEER:
-            path = str(TESTS / "neuron_sdk" / "packages")
+            path = str(ROOT / "tests" / "support" / "neuron_sdk" / "packages")
             peer = Client(hub, folders["peer"], python=PEER, environment={"PYTHONPATH": path})
             peer(IMPORT_PEER)
         for delay in DELAYS:

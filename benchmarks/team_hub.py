@@ -17,20 +17,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parent.parent / "tests"
+ROOT = Path(__file__).resolve().parent.parent
 REPO = "team/cache"
 os.environ |= {
     "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "0", "HF_TOKEN": "hf_admin",
     "NO_PROXY": "127.0.0.1,localhost", "NEURON_SDK_DEFAULT_ROOT": "/nowhere",
 }  # fmt: skip
-sys.path.insert(0, str(TESTS))
-
-from hubserver import Client  # noqa: E402
-from standins import PROVENANCE, Watched  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from cachekit.remotes.hub import HubTier  # noqa: E402
+from tests.support.hubserver import Client  # noqa: E402
+from tests.support.standins import PROVENANCE, Watched  # noqa: E402
 
-__all__ = ["PROVENANCE", "REPO", "TESTS", "Client", "Hub", "Watched", "count", "serve"]
+__all__ = ["PROVENANCE", "REPO", "ROOT", "Client", "Hub", "Watched", "count", "serve"]
 
 
 class Hub:
@@ -85,8 +84,8 @@ class Hub:
 def serve(*options: str) -> Iterator[Hub]:
     """A Hub with an empty private repo."""
     with tempfile.TemporaryDirectory(prefix="bench-hub-", dir=os.environ.get("BENCH_DIR")) as folder:
-        command = [sys.executable, "-m", "hubserver", folder, "--port", "0", *options]
-        process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "tests.support.hubserver", folder, "--port", "0", *options]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
             words = dict(word.split("=", 1) for word in process.stdout.readline().split() if "=" in word)

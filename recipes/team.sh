@@ -7,7 +7,7 @@ rm -rf "$folder"
 mkdir -p "$folder/hub" "$folder/ann" "$folder/bob"
 here=$(cd "$(dirname "$0")/.." && pwd)
 
-(cd "$here/tests" && exec python -m hubserver "$folder/hub" --port 0) >"$folder/hub.txt" 2>"$folder/hub.log" &
+(cd "$here" && exec python -m tests.support.hubserver "$folder/hub" --port 0) >"$folder/hub.txt" 2>"$folder/hub.log" &
 hub=$!
 trap 'kill $hub 2>/dev/null' EXIT INT TERM
 tries=0

@@ -50,14 +50,6 @@ def _clean_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-def real_dir(*parts: str) -> Path:
-    """A folder of real files; skips the test where they are not at hand."""
-    folder = Path(os.environ.get("CACHEKIT_REAL_DIR") or ROOT.parent / "shared" / "real").joinpath(*parts)
-    if not folder.exists():
-        pytest.skip(f"no real files in {folder} (CACHEKIT_REAL_DIR)")
-    return folder
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()

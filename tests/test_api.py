@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_session import process, publish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cachekit
 from cachekit.errors import CachekitError, every_error
 from cachekit.recipe import zoo
+from tests.support.cli_session import process, publish
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 FUNCTIONS = tuple(
     name for name in cachekit.__all__ if name[0].islower() and not name.startswith("_") and name != "CacheCallback"

@@ -6,13 +6,13 @@ import json
 
 import msgspec
 import pytest
-from cli_session import publish
-from neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
-from neuron_trees import check, tree
 
 import cachekit
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
+from tests.compilers.neuron.neuron_trees import check, tree
+from tests.support.cli_session import publish
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
 
@@ -114,7 +114,7 @@ def test_one_text_is_no_list_of_entries(stored, tmp_path):
 
 
 @pytest.mark.feature("F4")
-def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, monkeypatch):  # noqa: F811
+def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, monkeypatch):
     """Its modules are small texts here, which no compiler made: what judges them is replaced."""
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
     told = []
@@ -144,7 +144,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     )
 
 
-def test_modules_that_are_damaged_in_the_store_are_told(box, cache, tmp_path, monkeypatch):  # noqa: F811
+def test_modules_that_are_damaged_in_the_store_are_told(box, cache, tmp_path, monkeypatch):
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
     box.import_neuron_cache(cache)
     for path in (box.home / "v1" / "blobs").rglob("*"):

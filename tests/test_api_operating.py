@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_session import publish
 
 import cachekit
 from cachekit.errors import IntegrityError
+from tests.support.cli_session import publish
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
 LONGER_WORDS = ("--set", "training.max_seq_length=16")

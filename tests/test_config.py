@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
-from doctor_cases import another_user
 
 from cachekit import config
 from cachekit.errors import UsageError
+from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
+from tests.support.doctor_cases import another_user
 
-pytest_plugins = ["doctor_cases"]
+pytest_plugins = ["tests.support.doctor_cases"]
 
 
 def origins(loaded):

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
+
+from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
 
 
 @pytest.mark.parametrize(

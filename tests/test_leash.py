@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from own_processes import started, wait_for
 
 from cachekit import leash
+from tests.support.own_processes import started, wait_for
 
 ORPHANS = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); "
 

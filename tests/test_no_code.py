@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 from msgspec import structs
-from standins import Watched, make_record
 
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.recipe.ingredients import Fingerprint
+from tests.support.places import ROOT
+from tests.support.standins import Watched, make_record
 
 # What turns bytes into code or objects with code of their own; each import of it would show in the load path.
 BARRED = ("pickle", "_pickle", "cPickle", "dill", "cloudpickle", "shelve", "joblib", "torch")

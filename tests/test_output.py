@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 from msgspec import structs
-from neuron_trees import COMPILER, check, make, module_name
-from standins import Watched, make_record, publish
 
 from cachekit.cli import app, out
 from cachekit.compilers.neuron.entries import scan
 from cachekit.errors import UsageError
+from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_name
+from tests.support.standins import Watched, make_record, publish
 
 EVIL = "a\x1b[31mb\x07\x9b2J\u202ec\udcff\x7f"
 

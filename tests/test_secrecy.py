@@ -14,7 +14,7 @@ from cachekit.compilers.neuron import root
 from cachekit.remotes import chain
 from cachekit.text import has_secret, redact
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 S = "sEcReT/w+1"  # keys of S3 have slashes in them
 PLAIN = S.replace("/", "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cachekit
 from cachekit.values import by_value
 
-pytest_plugins = ["cli_session"]
+pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
 LIVE = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on

@@ -175,7 +175,7 @@ def schema(
     return 0
 
 
-app.command(zoo_new.NAME)(zoo_new.command)
+app.command(zoo_new.NAME, context_settings=zoo_new.CONTEXT)(zoo_new.command)
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """What a model's config may say in several ways, in one way: versions of Transformers save different fields.
 
-From the configuration classes of Transformers 4.57 and 5.23; `tests/test_zoo_models.py` compares with the installed
-one.
+From the configuration classes of Transformers 4.57 and 5.23; `tests/recipe/test_zoo_models.py` compares with the
+installed one.
 """
 
 from __future__ import annotations

@@ -215,6 +215,15 @@ def model(name: str) -> ModelEntry | None:
     return None
 
 
+def registered(name: str, kind: type[T]) -> T:
+    """A file of the registry.
+
+    Raises:
+        RecipeError: It does not fit the schema.
+    """
+    return _read(_root() / "registry" / name, kind)
+
+
 def architecture_defaults(model_type: str) -> dict[str, Any]:
     """What a config of this model type means where it says nothing; empty for an unknown type.
 

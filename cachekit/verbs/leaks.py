@@ -9,10 +9,10 @@ from typing import IO
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, Part, read
-from cachekit.compilers.neuron.neff.leaks import Leaks, Scanner
 from cachekit.remotes.layout import is_archive
 from cachekit.store import Store
 from cachekit.store.archive import UnsafeArchiveError, members
+from cachekit.store.leaks import Leaks, Scanner
 from cachekit.store.record import Record
 
 SHOWN = 5  # paths of a record

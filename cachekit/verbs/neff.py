@@ -8,7 +8,7 @@ from typing import Any
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
-from cachekit.compilers.neuron.neff.container import module_in, plain
+from cachekit.compilers.neuron.neff.container import module_in, printable
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.store import Store
 from cachekit.store.record import Record
@@ -23,7 +23,7 @@ ABSENT = "absent"  # no file, or none that can be read
 
 def inspect(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """Each file's state and, where it is a NEFF, all that it says; one that cannot be read stops no other."""
-    return [{"file": plain(str(path), 4096), **_inspect(path)} for path in paths]
+    return [{"file": printable(str(path), 4096), **_inspect(path)} for path in paths]
 
 
 def of_record(store: Store, record: Record) -> dict[str, dict[str, Any]]:

@@ -1,18 +1,19 @@
-"""Make a recipe of a file in somebody else's dialect."""
+"""Make a recipe of a command line, or of a file in somebody else's dialect."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit.recipe import Recipe, load_text, zoo
 from cachekit.recipe.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
-from cachekit.recipe.importing import convert
-from cachekit.recipe.importing.draft import Draft, Note
+from cachekit.recipe.convert import convert, convert_command
+from cachekit.recipe.convert.draft import Draft, Note
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecipe:
+class NewRecipe(Struct, frozen=True):
     """A recipe as text, and what of its source it does not say.
 
     Attributes:
@@ -26,18 +27,20 @@ class NewRecipe:
     notes: tuple[Note, ...]
 
 
-def new_recipe(source: Path) -> NewRecipe:
-    """Turn a file into a recipe that loads.
+def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
+    """Turn a file, or the words of a command line, into a recipe that loads.
 
     Raises:
-        RecipeError: It cannot be read, is of no kind that is known, or of a task that recipes have none of.
+        RecipeError: It cannot be read, is of no kind that is known or of a task that recipes have none of, only running
+            it would tell what it says, or it has placeholders in the place of values.
     """
-    draft = convert(source)
+    draft = convert(source) if isinstance(source, Path) else convert_command(source)
+    named = source.name if isinstance(source, Path) else "a command line"
     _leave_what_has_no_effect(draft)
     _shorten(draft)
-    text = draft.text(source.name)
+    text = draft.text(named)
     notes = sorted(draft.notes, key=lambda note: not note.todo)
-    return NewRecipe(text, load_text(text, source=source.name), tuple(notes))
+    return NewRecipe(text, load_text(text, source=named), tuple(notes))
 
 
 def _leave_what_has_no_effect(draft: Draft) -> None:

@@ -24,8 +24,9 @@ PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
 # How the C++ compiler is called, in Inductor's key: its version, an ingredient, says what it is.
 CXX_CONFIG = "cpp.cxx"
 
-# Every variable that the packages of PyTorch's compiler read is in one of the lists below: tests/test_inductor_facts.py
-# reads their source, and fails where a new torch has one that nobody has thought about.
+# Every variable that the packages of PyTorch's compiler read is in one of the lists below:
+# tests/compilers/inductor/test_facts.py reads their source, and fails where a new torch has one that nobody has thought
+# about.
 
 # What the worker gets in place of what the shell says: a value, or nothing.
 FORCED: dict[str, str | None] = {

@@ -271,7 +271,6 @@ NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a k
 NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
 NEFF_KELF_TARGET = "target"  # the chip, in a kelf
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
-NEFF_TENSOR_MAP = re.compile(r"(?:.+/)?sg[0-9]+/tensor_map\.json")
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
 # kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
 NEFF_TARGETS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachekit.compilers.neuron import facts, modules, neff
+from cachekit.compilers.neuron import facts, fit, modules, neff
 from cachekit.compilers.neuron.contract.cached import read_neff
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
@@ -113,7 +113,7 @@ def npc_files(lab: Lab) -> Seen:
     if run.code and not any(lab.root("npc").glob("*/*")):
         return Seen(fits=False, words=run.end)
     found = lab.entries(lab.root("npc"))
-    done = [entry for entry in found if entry.finished and not modules.damage(entry, lambda path, _: neff.check(path))]
+    done = [entry for entry in found if entry.finished and not modules.damage(entry, lambda path, _: fit.check(path))]
     return Seen(run.code == 0 and len(done) == len(found), f"{len(done)} of {len(found)} finished, {run.end}")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cachekit.compilers.neuron import device_output, facts, neff
+from cachekit.compilers.neuron import device_output, facts, fit, neff
 from cachekit.compilers.neuron.contract import cached, installed, native_installed
 from cachekit.compilers.neuron.contract.check import Seen, UnknownError, check
 from cachekit.compilers.neuron.contract.lab import Lab
@@ -285,7 +285,7 @@ def failure(lab: Lab) -> Seen:
 def killed(lab: Lab) -> Seen:
     """Names are given to whole files, and locks are the kernel's."""
     left = lab.native.killed
-    torn = [name for name in left.graphs if neff.check(left.root / name)]
+    torn = [name for name in left.graphs if fit.check(left.root / name)]
     ended = left.after is not None and not left.after.code
     words = f"{len(left.graphs)} graphs, {len(torn)} of them damaged"
     return Seen(not torn and ended, f"{words}; then {left.after.end if left.after else 'the next process did not end'}")

@@ -1,21 +1,15 @@
 """Neuron's compiled graph, the NEFF: is it whole, what was it compiled for, and what would it tell the public.
 
-    container   header, sizes and digest: enough to trust a file
+    container   header, sizes and digest
     members     the tar behind the header, bounded in every direction
     contents    what the members say: compiler, target, inputs, outputs
-    leaks       host paths and user names inside
     read        all of it as one value, in one pass over the file
 
 Nothing is ever unpacked to disk, nothing from the file is run, and a file of any size is read in pieces.
 """
 
-from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, check, read_header, verify
-from cachekit.compilers.neuron.neff.contents import Tensor
-from cachekit.compilers.neuron.neff.leaks import Leak, Leaks
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, read_header
 from cachekit.compilers.neuron.neff.members import Limits
 from cachekit.compilers.neuron.neff.read import Neff, read
 
-__all__ = [
-    "Header", "Leak", "Leaks", "Limits", "Neff", "NeffError", "Part", "Tensor", "check", "read", "read_header",
-    "verify",
-]  # fmt: skip
+__all__ = ["Header", "Limits", "Neff", "NeffError", "Part", "read", "read_header"]

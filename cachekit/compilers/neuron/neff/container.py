@@ -7,17 +7,17 @@ import os
 import re
 import stat
 import struct
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from msgspec import Struct
+
 from cachekit.compilers.neuron import facts
+from cachekit.text import one_line
 
 CHUNK = 1 << 18  # bytes read at once
-LONGEST_TEXT = 512  # characters of a name that are kept
 GZIP = b"\x1f\x8b"
 LFS_POINTER = b"version https://git-lfs"
 
@@ -36,9 +36,12 @@ class NeffError(ValueError):
         self.damaged = damaged
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The first 1,024 bytes. Only package version, sizes and digest are covered by a check; the rest is as found."""
+class Header(Struct, frozen=True):
+    """The first 1,024 bytes. Only package version, sizes and digest are covered by a check; the rest is as found.
+
+    The digest does not cover the header's own name, UUID, version, feature bits and LNC: a change of these is only seen
+    by whoever has the SHA-256 of the whole file.
+    """
 
     package_version: int
     data_size: int  # bytes after the header
@@ -64,17 +67,13 @@ class Header:
         return facts.NEFF_DIGESTS[self.package_version]
 
 
-def plain(text: str, longest: int = LONGEST_TEXT) -> str:
-    """Text that is safe on a terminal: what does not print is escaped, and the length is bounded."""
-    if len(text) > longest:
-        text = text[:longest] + "…"
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def printable(words: str, longest: int = 512) -> str:
+    """Words of a file on one line: what does not print is spelled out, and what is too long is cut."""
+    return one_line(words if len(words) <= longest else words[:longest] + "…")
 
 
 def _text(field: bytes) -> str:
-    return plain(field.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
+    return printable(field.split(b"\0", 1)[0].decode("utf-8", "backslashreplace"))
 
 
 def parse_header(block: bytes, size: int) -> Header:
@@ -181,8 +180,7 @@ class Payload:
         return form
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """The bytes of a file that are a NEFF, where it lies in an archive."""
 
     offset: int
@@ -238,17 +236,6 @@ def payload_of(path: Path, part: Part | None = None) -> Iterator[Payload]:
         yield Payload(handle, parse_header(block, size))
 
 
-def looks_packed(payload: bytes) -> bool:
-    """Whether a payload begins as one does: gzip, or a plain tar (uncompressed NEFFs load faster)."""
-    if payload.startswith(GZIP):
-        return True
-    try:
-        tarfile.TarInfo.frombuf(payload[: tarfile.BLOCKSIZE], "utf-8", "backslashreplace")
-    except tarfile.HeaderError:
-        return False
-    return True
-
-
 def read_header(path: Path) -> Header:
     """The header alone, whose sizes fit the file; the contents are not looked at.
 
@@ -258,35 +245,6 @@ def read_header(path: Path) -> Header:
     """
     with opened(path) as (_, block, size):
         return parse_header(block, size)
-
-
-def verify(path: Path) -> Header:
-    """Read the whole file once and compare its digest with the header's; memory does not grow with its size.
-
-    What a NEFF cannot prove: the digest does not cover the header's own name, UUID, version, feature bits and LNC. A
-    change of these is only seen by whoever has the SHA-256 of the whole file.
-
-    Raises:
-        NeffError: It is no NEFF, damaged, or of an unknown kind.
-        OSError: It cannot be read.
-    """
-    with payload_of(path) as payload:
-        first = payload.read()
-        payload.finish()
-        if not looks_packed(first):
-            raise NeffError("after its header comes neither gzip nor tar", damaged=False)
-        return payload.header
-
-
-def check(path: Path) -> str | None:
-    """Why this file must not be used as a NEFF, or None if it is whole. Never raises for what a file may be."""
-    try:
-        verify(path)
-    except NeffError as error:
-        return error.reason
-    except OSError as error:
-        return f"cannot be read: {error.strerror or type(error).__name__}"
-    return None
 
 
 def module_in(name: str, *, cut: bool = False) -> str:

@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, plain
+from msgspec import Struct
+
+from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, printable
 
 BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 20  # bytes given out at once
@@ -19,8 +21,7 @@ MTIME_AT = 4  # of a gzip header
 GZIP_ANY = 31  # zlib's word for: a gzip header, a window of any size
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How far a file is followed; real ones stay far below."""
 
     inflated: int = 16 << 30  # bytes of tar
@@ -29,9 +30,7 @@ class Limits:
     members: int = 100_000
     extension: int = 64 << 10  # bytes of one pax header or long name
     document: int = 8 << 20  # bytes of one JSON member
-    documents: int = 64 << 20  # of all of them
-    scanned: int = 256 << 20  # bytes searched for paths, in all
-    scanned_binary: int = 1 << 20  # and in one member of device code or weights
+    documents: int = 64 << 20  # of all of them, and of the one that says the chip
 
     def tar(self, size: int) -> int:
         """Bytes of tar that a payload of `size` may become."""
@@ -219,16 +218,18 @@ def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -
     """A regular file, or None for what has no body."""
     name = extended.get("path", info.name)
     if info.issparse() or info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in extended):
-        raise NeffError(f"its member {plain(name)} is sparse, which no compiler writes", damaged=False)
+        raise NeffError(f"its member {printable(name)} is sparse, which no compiler writes", damaged=False)
     size = info.size
     if "size" in extended:
         # Only digits: int() takes more, such as "1_0" and " 10".
         if not extended["size"].isascii() or not extended["size"].isdigit() or len(extended["size"]) > 19:  # noqa: PLR2004
-            raise NeffError(f"its member {plain(name)} has a size of {plain(extended['size'], 40)}", damaged=False)
+            raise NeffError(
+                f"its member {printable(name)} has a size of {printable(extended['size'], 40)}", damaged=False
+            )
         size = int(extended["size"])
     bodiless = info.type in tarfile.SUPPORTED_TYPES and not info.isreg()
     if size < 0 or (bodiless and size):
-        raise NeffError(f"its member {plain(name)} has a size of {size}", damaged=False)
+        raise NeffError(f"its member {printable(name)} has a size of {size}", damaged=False)
     if bodiless:
         return None
     while name.startswith("./"):

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, Payload, module_in, payload_of
 from cachekit.compilers.neuron.neff.contents import Contents, Tensor
-from cachekit.compilers.neuron.neff.leaks import Leaks, Scanner
-from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member, Tally, TooMuchError, Unpacked, members
+from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Tally, TooMuchError, Unpacked, members
+from cachekit.store.leaks import Leaks, Scanner
 
 
-@dataclass(frozen=True, slots=True)
-class Neff:
+class Neff(Struct, frozen=True):
     """What a compiled graph says of itself. All text is safe to print; empty text means that it does not say."""
 
     header: Header
@@ -24,9 +25,7 @@ class Neff:
     compressed: bool
     compiler: str  # neuronx-cc's version with its commit, as in `neuronxcc-<compiler>`
     target: str  # the chip's internal name: sunda
-    chip: (
-        str  # the instance family it is for: trn1; "any"; the internal name where nobody here knows it; empty: not told
-    )
+    chip: str  # its instance family: trn1; "any"; the internal name where nobody here knows it; empty: not told
     revision: str
     subgraphs: tuple[str, ...]  # one for each physical core
     features: tuple[str, ...]  # names of feature bits, as far as the compiler writes them
@@ -41,33 +40,15 @@ class Neff:
     notes: tuple[str, ...]  # what is odd about it, or could not be read
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """JSON values: the header's beside the rest."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        header = document.pop("header")
         return {
+            **document,
+            **{name: header[name] for name in ("package_version", "build", "uuid", "cores", "lnc")},
             "bytes": facts.NEFF_HEADER_SIZE + self.header.data_size,
-            "digest": self.digest,
-            "compressed": self.compressed,
-            "package_version": self.header.package_version,
             "neff_version": self.header.version,
-            "build": self.header.build,
-            "uuid": self.header.uuid,
-            "name": self.name,
-            "module": self.module,
-            "compiler": self.compiler,
-            "target": self.target,
-            "chip": self.chip,
-            "revision": self.revision,
-            "cores": self.header.cores,
-            "lnc": self.header.lnc,
-            "subgraphs": list(self.subgraphs),
             "feature_bits": f"{self.header.feature_bits:#x}",
-            "features": list(self.features),
-            "ranks": self.ranks,
-            "built": self.built,
-            "inputs": [tensor.as_dict() for tensor in self.inputs],
-            "outputs": [tensor.as_dict() for tensor in self.outputs],
-            "members": self.members,
-            "leaks": self.leaks.as_dict(),
-            "notes": list(self.notes),
         }
 
 
@@ -100,23 +81,23 @@ def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT, part: Part
 def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
     header = payload.header
     stream = Unpacked(payload, limits)
-    contents, scanner, tally = Contents(limits), Scanner(limits), Tally()
+    contents, scanner, tally = Contents(limits), Scanner(), Tally()
     scanner.words(header.name, "header")
     youngest = 0
     stopped = ""
     try:
         for member in members(stream, tally, limits):
             youngest = max(youngest, member.time)
-            if member.sound and contents.wants(member.name):
-                _document(member, contents, scanner, limits)
-            elif leaks:
-                scanner.member(member, member.pieces())
+            body = contents.take(member) if contents.wants(member) else None
+            if leaks:
+                scanner.owners(member.owner, member.group)
+                scanner.body(member.name, member.size, member.pieces() if body is None else [body])
     except TooMuchError as error:
-        if not (contents.targets or contents.has_info):
+        if not contents.told:
             raise
         stopped = error.reason
         scanner.stopped()
-    if not (contents.targets or contents.has_info or contents.has_graph):
+    if not contents:
         raise NeffError("its tar has nothing of a NEFF: no info.json, neff.json or kelf", damaged=False)
     name = _name(header, contents)
     if name != header.name:
@@ -131,7 +112,7 @@ def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
         chip=facts.NEFF_TARGETS.get(target, target) if contents.targets and not contents.untold else "",
         revision=contents.revision,
         subgraphs=tuple(sorted(contents.subgraphs)),
-        features=tuple(sorted(contents.features)),
+        features=tuple(sorted(contents.features - {""})),
         ranks=contents.ranks,
         built=_time(stream.time or youngest),
         name=name,
@@ -142,21 +123,6 @@ def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
         leaks=scanner.leaks() if leaks else Leaks(complete=False),
         notes=tuple(_notes(header, contents, tally, stopped)),
     )
-
-
-def _document(member: Member, contents: Contents, scanner: Scanner, limits: Limits) -> None:
-    pieces: Iterator[bytes] = member.pieces()
-    if facts.NEFF_KELF.fullmatch(member.name):
-        pieces = contents.kelf(pieces)
-    if member.size > limits.document:
-        contents.take(member, None)
-        scanner.member(member, pieces)
-        for _ in pieces:  # the scanner stops where it has seen enough; who looks for a target does not
-            pass
-        return
-    body = b"".join(pieces)
-    contents.take(member, body)
-    scanner.member(member, [body])
 
 
 def _name(header: Header, contents: Contents) -> str:

@@ -1,0 +1,261 @@
+"""The example scripts of Transformers: `python run_glue.py --model_name_or_path … --task_name mrpc`."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cachekit.errors import RecipeError
+from cachekit.recipe import tasks
+from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of
+from cachekit.recipe.convert.draft import Draft
+from cachekit.recipe.convert.rows import read_rows
+from cachekit.recipe.convert.tables import tables
+from cachekit.recipe.convert.tree import Tree, is_true, plain
+from cachekit.recipe.schema import Lora, Training
+from cachekit.recipe.synonyms import SYNONYMS
+
+UNKNOWN = "no field of a recipe stands for it"
+NO_FP16 = "bf16 where the device has it: no device here trains in fp16"
+_TRAINING = frozenset(Training.__struct_fields__) - {"lora", "bf16", "output_dir"}
+_LENGTHS = ("max_seq_length", "max_length")
+_WEIGHTS = ("model_name_or_path", "model_name", "model_id")
+
+
+def convert(commands: list[Command], name: str, folder: Path) -> Draft:
+    """Make a draft of the first training among calls of scripts.
+
+    Args:
+        commands: One at least.
+        name: For the recipe, where nothing better is known.
+        folder: Where they stand, and perhaps a file of arguments beside them.
+
+    Raises:
+        RecipeError: They are of tasks that there is none of, the first cannot be read as it stands, or a file of
+            arguments cannot be read.
+    """
+    known = tables().examples.scripts
+    useful = [command for command in commands if command.script in known]
+    if not useful:
+        raise RecipeError(
+            f"{commands[0].script}.py is of a task that recipes have none of",
+            cause=f"tasks are {', '.join(tasks.TASKS)}",
+            hint=f"known are {', '.join(f'{script}.py' for script in known)}",
+        )
+    # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
+    chosen = next((command for command in useful if not command.only_compiles), useful[0])
+    chosen.check()
+    given, loose, doubles = options_of(chosen.words)
+    if chosen.file:
+        given, loose = options_in(folder / os.path.expanduser(chosen.file)), []  # noqa: PTH111 - leaves an unknown user
+    draft = Draft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
+    for command in commands:
+        if command.only_compiles:
+            draft.drop(f"line {command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
+        elif command is not chosen:
+            draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
+    for option in doubles:
+        draft.drop(f"--{option}", "it stands twice; the last one counts, as it does for the script")
+    for word in loose:
+        draft.drop(word, "no option: what the script makes of it is not known here")
+    options = Tree(given)
+    _model(draft, chosen, options)
+    read_rows(draft, chosen.script, options)
+    _training(draft, chosen, options)
+    _launch(draft, chosen, options)
+    _environment(draft, chosen)
+    _leave(draft, options)
+    return draft
+
+
+def _leave(draft: Draft, options: Tree) -> None:
+    """Note the options that nothing took."""
+    known = tables().examples
+    tested = draft.get("data.test_split") or draft.get("data.test_file")
+    for name, value in options.left():
+        if name not in known.needless and not (name == "do_predict" and tested):
+            draft.drop(f"--{name}", known.reasons.get(name, UNKNOWN), None if value is True else value)
+
+
+def _model(draft: Draft, command: Command, options: Tree) -> None:
+    name, config, kind = options.take(*_WEIGHTS), options.take("config_name"), options.take("model_type")
+    if name is None and (config or kind):
+        draft.set("model.from_config", value=True)
+    model = name or config or kind or tables().examples.scripts[command.script].model
+    if not isinstance(model, str) or not model:
+        draft.must("model.id", "the command names no model; put its Hub id in place of this one")
+        model = "bert-base-uncased"
+    elif config and name and config != name:
+        draft.drop("--config_name", "weights and config of two models", config)
+    if model.endswith(".json"):  # a config.json
+        model = str(PurePosixPath(model).parent)
+    if model.startswith(("/", ".", "~")):
+        draft.set("model.path", model)
+        draft.relative("--model_name_or_path", model)
+    else:
+        draft.set("model.id", model)
+    revision = options.take("model_revision")
+    draft.set("model.revision", None if revision in {None, "main", True} else str(revision))
+    tokenizer = options.take("tokenizer_name")
+    if tokenizer and tokenizer != model:
+        draft.set("model.tokenizer", tokenizer)
+    if overrides := options.take("config_overrides"):
+        pairs = dict(pair.partition("=")[::2] for pair in str(overrides).split(","))
+        draft.set("model.config", {key: plain(value) for key, value in pairs.items()})
+
+
+def _training(draft: Draft, command: Command, options: Tree) -> None:
+    known = tables().examples
+    script = known.scripts[command.script]
+    for name, value in script.training.items():
+        draft.set(f"training.{name}", value)
+        draft.assumed.add(f"training.{name}")
+    if script.dynamic and options.look(*_LENGTHS) is None:
+        draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
+    names = {**SYNONYMS["training"], **known.training}
+    if options.flag("adafactor"):  # TrainingArguments has it win over --optim
+        options.take("optim")
+        draft.set("training.optim", "adafactor")
+    for given, value in options.left():
+        meant = names.get(given, given)
+        if meant in _TRAINING and not (meant == "max_seq_length" and draft.task == "image-classification"):
+            options.take(given)
+            _argument(draft, given, meant, plain(value))
+    _precision(draft, options)
+    if (folder := options.take("output_dir")) is not None:
+        draft.drop("--output_dir", "say it when training: cachekit train --output-dir; runs/NAME by default", folder)
+    _schedule(draft, options)
+    lora = {field: plain(options.take(given)) for given, field in known.lora.items() if options.has(given)}
+    lora = {field: value for field, value in lora.items() if field in Lora.__struct_fields__}
+    if lora or options.flag("use_lora") or options.flag("use_peft"):
+        draft.set("training.lora", lora)
+
+
+def _argument(draft: Draft, given: str, name: str, value: Any) -> None:
+    """Set a field of `training` from the argument of the same meaning."""
+    less_than_none = isinstance(value, int) and value < 0
+    if name in {"max_steps", "save_total_limit", "max_seq_length", "max_target_length"} and less_than_none:
+        return  # the script's own way to say none
+    if name == "warmup_steps" and isinstance(value, float) and value < 1:
+        draft.drop(f"--{given}", "a recipe counts warm-up in steps, not as a share of them", value)
+    elif name == "save_steps" and isinstance(value, int) and value <= 0:
+        draft.set("training.save_strategy", "no")  # as DefaultFlowCallback has it
+    elif name == "optim" and str(value).startswith("adamw") and value not in {"adamw_torch", "adamw_torch_fused"}:
+        how = "which keeps its state in 32 bits" if "8bit" in value else "the same update in another implementation"
+        draft.drop(f"--{given}", f"adamw_torch in its place: {how}", value)
+        draft.set("training.optim", "adamw_torch")
+    else:
+        draft.set(f"training.{name}", value)
+        draft.assumed.discard(f"training.{name}")
+
+
+def _precision(draft: Draft, options: Tree) -> None:
+    if options.has("bf16"):
+        draft.set("training.bf16", options.flag("bf16"))
+    if options.flag("fp16"):
+        draft.default("training.bf16", "auto")
+        draft.drop("--fp16", NO_FP16)
+
+
+def _schedule(draft: Draft, options: Tree) -> None:
+    """What goes by steps, in words that a recipe does not have."""
+    steps = draft.get("training.max_steps")
+    if (ratio := options.take("warmup_ratio")) is not None:
+        share = plain(ratio)
+        if isinstance(steps, int) and isinstance(share, int | float) and 0 <= share <= 1:
+            draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
+        else:
+            draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+    if draft.get("training.eval_strategy") == "steps":
+        draft.default("training.eval_steps", plain(options.look("logging_steps")) or 500)  # as TrainingArguments has it
+    for kind in ("eval", "save", "logging"):
+        share = draft.get(f"training.{kind}_steps")
+        if not isinstance(share, float) or not 0 < share < 1:
+            continue
+        if isinstance(steps, int):
+            draft.set(f"training.{kind}_steps", math.ceil(steps * share))  # TrainerState.compute_steps
+            continue
+        del draft.fields["training"][f"{kind}_steps"]
+        why = "a recipe counts steps; this is a share of all, of which the call says none"
+        draft.drop(f"--{kind}_steps", why, share)
+        if draft.get(f"training.{kind}_strategy") == "steps":
+            draft.set(f"training.{kind}_strategy", "epoch")
+    if draft.get("training.save_steps") is not None:
+        draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
+
+
+def _launch(draft: Draft, command: Command, options: Tree) -> None:
+    """Fill in what stood before the script, and the layout."""
+    known = tables().examples
+    launcher = Tree(options_of([word for word in command.launch if word not in {"-m", "-u"}])[0])
+    kind = launcher.take("mixed_precision")
+    if kind in {"bf16", "no"}:  # of `accelerate launch`
+        draft.default("training.bf16", kind == "bf16")
+    elif kind is not None:
+        draft.default("training.bf16", "auto")
+        draft.drop("--mixed_precision", NO_FP16, kind)
+    groups = 1
+    for given, field in known.parallel.items():
+        if (value := plain(options.take(given))) is not None:
+            draft.set(f"parallel.{field}", value)
+            groups *= value if isinstance(value, int) and field != "zero_1" else 1
+    counts_all = launcher.has("num_processes")  # of `accelerate launch`: the workers of all machines
+    workers, nodes = plain(launcher.take(*known.workers)), plain(launcher.take("nnodes", "num_machines"))
+    if isinstance(nodes, int) and nodes > 1:
+        draft.set("parallel.nodes", nodes)
+        if counts_all and isinstance(workers, int) and workers % nodes == 0:
+            workers //= nodes
+    elif isinstance(nodes, str):  # `2:4`
+        draft.drop("--nnodes", "a recipe has one number of nodes, parallel.nodes", nodes)
+    if isinstance(workers, int) and workers > 1 and workers % groups == 0:
+        draft.set("parallel.data_parallel_size", workers // groups)
+    elif workers is not None and workers != 1:
+        draft.drop("--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers)
+    for name, value in launcher.left():
+        if name not in known.meeting:
+            why = "the launcher's; cachekit starts workers itself"
+            draft.drop(f"--{name}", why, None if value is True else value)
+
+
+def _environment(draft: Draft, command: Command) -> None:
+    known = tables().examples
+    for name, value in command.variables.items():
+        reaches = name.startswith(known.environment) and name not in known.environment_ours
+        if reaches and name in command.unsure:
+            raise RecipeError(
+                f"what {name} is for {command.script}.py cannot be told without running the file",
+                cause="it is set inside of a condition, a loop or a function, or onto what it was before",
+                hint=PASTE,
+            )
+        if name == "NEURON_CC_FLAGS":
+            _flags(draft, value)
+        elif name in {"XLA_USE_BF16", "XLA_DOWNCAST_BF16"}:
+            if is_true(value):
+                draft.default("training.bf16", value=True)
+                draft.drop(name, "training.bf16 says so: by autocast, with weights in 32 bits", value)
+        elif name in known.environment_ours:
+            draft.drop(name, known.environment_ours[name], value)
+        elif reaches:
+            draft.environment[name] = value
+        else:
+            draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
+
+
+def _flags(draft: Draft, text: str) -> None:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word.partition("=")[0] in {"--cache_dir", "--no_cache", "--dump"}:
+            value = "" if "=" in word or word == "--no_cache" else next(rest, "")
+            draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache lies", value or None)
+        else:
+            kept.append(word)
+    if kept:
+        draft.set("compiler.name", "neuron")
+        draft.set("compiler.flags", kept)

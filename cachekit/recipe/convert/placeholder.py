@@ -1,0 +1,46 @@
+"""Places that wait for a value: `$MODEL`, `{model_name}`, `<your-model>`. None of them is ever taken for a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from cachekit.errors import RecipeError
+
+# A tokenizer's words (`<s>`, `<pad>`) are values, and so are JSON (`{"a": 1}`) and a lone `$`.
+_PLACEHOLDER = re.compile(
+    r"\$[\w{(@*#?]|`[^`]*`|\{\{.*?\}\}|\{[\w .-]*\}|\.\.\.$|…"
+    r"|<(?!/?(?:s|pad|unk|mask|bos|eos|cls|sep|extra_id_\d+)>)[A-Za-z/][^<>|]*>"
+)
+LONGEST = 60  # characters of one that an error quotes
+
+
+def has_placeholder(value: Any) -> bool:
+    """Whether a value, or something in it, waits for a value."""
+    if isinstance(value, dict):
+        return any(map(has_placeholder, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_placeholder, value))
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+
+
+def refuse(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
+    """Refuse placeholders among values.
+
+    Args:
+        places: What each value is called, and the value.
+        where: What holds them.
+        hint: What to do.
+
+    Raises:
+        RecipeError: It names each of them.
+    """
+    found = [f"{name} is {_quoted(value)}" for name, value in places if has_placeholder(value)]
+    if found:
+        raise RecipeError(f"{where} has placeholders in the place of values", cause=", ".join(found), hint=hint)
+
+
+def _quoted(value: Any) -> str:
+    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."

@@ -1,0 +1,145 @@
+"""What a file would tell the public: paths on the host that made it, and the names of people and machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from cachekit.text import one_line
+
+SHOWN = 20  # paths that are kept for people
+COUNTED = 5_000  # distinct ones that are told apart
+LONGEST = 1_024  # bytes of one path
+SCANNED = 256 << 20  # bytes that are searched, in all
+SCANNED_BINARY = 1 << 20  # and in one member of device code or weights
+# Where people and clusters keep things. Only these count without a file's ending: a name of an operation in debug
+# information ("/layer.3/aten.add") looks like a path as well.
+ROOTS = (
+    b"home|Users|root|opt|usr|tmp|var|mnt|media|srv|efs|fsx|shared|scratch|workspace|workplace|local|nfs|lustre|gpfs"
+    b"|private|Volumes|builds|codebuild|runner|ebs|nvme|net|codefs|nobackup"
+)
+ENDINGS = b"py|pyc|cc|cpp|cu|h|hpp|so|neff|pb|json|yaml|yml|txt|log|hlo|pt|npy|bin|safetensors|ipynb|sh"
+_PART = rb"[A-Za-z0-9_.@+~%=,#^-]{1,255}"
+# No look at what stands before: in protobuf that is the length, which may well be a letter.
+_PATH = re.compile(rb"/(?:" + ROOTS + rb")(?:/" + _PART + rb"){1,64}")
+# Elsewhere the path must end as a file's does, and begin after what cannot belong to a longer one. The slash comes
+# first: the search for a fixed character is ten times as fast as one that looks back at every byte.
+_FILE = re.compile(
+    rb"/(?<![A-Za-z0-9_.@+~%=,#^/-]/)"
+    + _PART
+    + rb"(?:/"
+    + _PART
+    + rb"){1,63}\.(?:"
+    + ENDINGS
+    + rb")(?!\.?[A-Za-z0-9_@+~%=,#^/-])"
+)
+_USER = re.compile(r"/(?:home|Users)/([^/]+)")
+_HOST = re.compile(r"(?<![A-Za-z0-9])ip-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}-[0-9]{1,3}(?![0-9])")  # EC2's own names
+_HOST_BYTES = re.compile(_HOST.pattern.encode())
+# Owners of tar members that say nothing about anybody.
+NOBODIES = frozenset({"", "root", "nobody", "nogroup", "wheel"})
+# Device code and weights: large, and without a word in them.
+BINARY = (".bin", ".npy")
+_PUBLIC = re.compile(r"^/usr/|/site-packages/|/dist-packages/")
+
+
+class Leak(Struct, frozen=True):
+    """A path of the host that made the file, and the first place that has it: a member's name, or `header`."""
+
+    path: str
+    where: str
+
+
+class Leaks(Struct, frozen=True):
+    """What was found. The paths that say most about people come first, those of installed packages last."""
+
+    paths: tuple[Leak, ...] = ()
+    count: int = 0  # distinct paths, of which `paths` are the first
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    complete: bool = True  # whether everything was looked through
+
+    def __bool__(self) -> bool:
+        return bool(self.count or self.users or self.hosts)
+
+
+class Scanner:
+    """Looks through a file's words as they pass by."""
+
+    def __init__(self) -> None:
+        self._left = SCANNED
+        self._found: dict[str, str] = {}
+        self._users: set[str] = set()
+        self._hosts: set[str] = set()
+        self._complete = True
+
+    def words(self, text: str, where: str) -> None:
+        """Look through a short text, of which anything with a slash counts as a path."""
+        if "/" in text:
+            self._add(text, where)
+        self._hosts.update(_HOST.findall(text))
+
+    def owners(self, *names: str) -> None:
+        """Take the names of a file's owner and group."""
+        if len(self._users) < COUNTED:
+            self._users.update(one_line(name) for name in names if name not in NOBODIES)
+
+    def body(self, name: str, size: int, pieces: Iterable[bytes]) -> None:
+        """Look through a file's bytes, as far as the limits go."""
+        left = min(self._left, SCANNED_BINARY if name.endswith(BINARY) else self._left)
+        seen = 0
+        tail = b""
+        if left > 0:
+            for piece in pieces:
+                seen += len(piece)
+                tail = self._look(tail + piece, one_line(name), last=seen >= size)
+                if seen >= left or len(self._found) >= COUNTED:
+                    break
+        self._left -= seen
+        self._complete = self._complete and (seen >= size or name.endswith(BINARY))
+
+    def found(self, leaks: Leaks) -> None:
+        """Add what was found elsewhere: in a file that lies in this one."""
+        for leak in leaks.paths:
+            self._add(leak.path, leak.where)
+        self._users.update(leaks.users)
+        self._hosts.update(leaks.hosts)
+        self._complete = self._complete and leaks.complete
+
+    def stopped(self) -> None:
+        """Note that not everything came by."""
+        self._complete = False
+
+    def leaks(self) -> Leaks:
+        """What was found until now."""
+        ordered = sorted(self._found, key=lambda path: (not _USER.search(path), bool(_PUBLIC.search(path)), path))
+        return Leaks(
+            paths=tuple(Leak(path, self._found[path]) for path in ordered[:SHOWN]),
+            count=len(ordered),
+            users=tuple(sorted(self._users)),
+            hosts=tuple(sorted(self._hosts)),
+            complete=self._complete,
+        )
+
+    def _look(self, window: bytes, where: str, *, last: bool) -> bytes:
+        """Search a window; returns its end, which the next one begins with because a path may go on there."""
+        # A path that begins near the end may go on after it, so it waits for the next window.
+        edge = len(window) if last else max(len(window) - LONGEST, 0)
+        after = edge
+        for pattern in (_PATH, _FILE):
+            for match in pattern.finditer(window):
+                if match.start() < edge:
+                    self._add(match.group()[:LONGEST].decode(), where)
+                    after = max(after, match.end())
+        if b"ip-" in window and len(self._hosts) < COUNTED:
+            self._hosts.update(match.group().decode() for match in _HOST_BYTES.finditer(window))
+        # With one byte before it, which says whether something begins there.
+        return b"" if last else window[max(after - 1, 0) :]
+
+    def _add(self, path: str, where: str) -> None:
+        if len(self._found) < COUNTED:
+            path = one_line(path[:LONGEST])
+            self._found.setdefault(path, where)
+            self._users.update(one_line(user) for user in _USER.findall(path))

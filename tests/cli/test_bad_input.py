@@ -1,0 +1,236 @@
+"""Bad input on the command line: three lines, a hint, the right exit code."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.support.cli_session import the_error
+
+pytest_plugins = ["tests.support.cli_session"]
+# What the user typed, exit code, error code, in the message, in the cause, in the hint.
+BAD_INPUT = {
+    "no such recipe file": ("plan missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
+    "no such recipe file, train": ("train missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
+    "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
+    "no recipe like it": ("warm zzz", 2, "unknown-name", "'zzz'", "cachekit zoo", "cachekit zoo"),
+    "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
+    "nobody's home": ("plan ~nobody-here/x.yaml", 2, "unknown-name", "~nobody-here", "home", ""),
+    "a folder": ("plan data", 2, "bad-recipe", "data is a folder", "", "YAML file"),
+    "a folder, with a dot": ("plan ./data", 2, "bad-recipe", "data is a folder", "", "YAML file"),
+    "a folder's name like a recipe's": ("plan folder.yaml", 2, "bad-recipe", "folder.yaml is a folder", "", "YAML"),
+    "bad YAML": ("plan broken.yaml", 2, "bad-recipe", "broken.yaml, line 3: not valid YAML", "expected", ""),
+    "tabs": ("plan tabs.yaml", 2, "bad-recipe", "tabs.yaml, line 2: not valid YAML", "tab", "spaces"),
+    "empty recipe": ("plan empty.yaml", 2, "bad-recipe", "empty.yaml", "empty", ""),
+    "a recipe that is not UTF-8": ("plan latin.yaml", 2, "bad-recipe", "latin.yaml, line 2: not UTF-8", "", "UTF-8"),
+    "unknown field": (
+        "plan unknown.yaml", 2, "bad-recipe", "unknown.yaml, line 4: unknown field training.epochz",
+        "fields of training are", "did you mean training.num_train_epochs?",
+    ),
+    "wrong type": ("plan typed.yaml", 2, "bad-recipe", "line 4: training.max_steps is 'many'", "expected `int", ""),
+    "unknown section by --set": (
+        "plan tiny.yaml --set trainig.max_steps=2", 2, "bad-recipe", "--set trainig", "", "training",
+    ),
+    "unknown field by --set": (
+        "plan tiny.yaml --set training.max_step=2", 2, "bad-recipe", "--set training.max_step",
+        "", "training.max_steps",
+    ),
+    "impossible value by --set": (
+        "plan tiny.yaml --set training.optim=adam", 2, "bad-recipe", "--set training.optim", "", "adamw_torch",
+    ),
+    "--set without a value": ("plan tiny.yaml --set training", 2, "usage", "--set training", "", "--set"),
+    "--set of nothing": ("plan tiny.yaml --set ''", 2, "usage", "--set", "", "--set"),
+    "--set that is no YAML": (
+        "plan tiny.yaml --set training.max_steps=[1", 2, "bad-recipe", "--set training.max_steps",
+        "expected", "",
+    ),
+    "--set into a value": ("plan tiny.yaml --set name.x=1", 2, "usage", "--set name.x=1", "", ""),
+    "unknown model": (
+        "plan tiny.yaml --set model.id=nobody/no-such-model", 2, "unknown-name", "nobody/no-such-model",
+        "offline", "model.id",
+    ),
+    "misspelt model": (
+        "plan tiny.yaml --set model.id=bert-base-uncasd", 2, "unknown-name", "bert-base-uncasd",
+        "", "did you mean bert-base-uncased?",
+    ),
+    "no such model folder": (
+        "plan tiny.yaml --set model.path=nowhere", 2, "bad-recipe", "work/nowhere is not a folder", "", "config.json",
+    ),
+    "a model folder without a model": ("plan tiny.yaml --set model.path=data", 2, "bad-recipe", "config.json", "", ""),
+    "no such model package": (
+        "plan tiny.yaml --set model.id=null --set model.package=no_such_package/model", 2, "bad-recipe",
+        "model.package no_such_package/model: no_such_package is not installed", "config",
+        "pip install no-such-package",
+    ),
+    "no such folder in the package": (
+        "plan tiny.yaml --set model.id=null --set model.package=json/model", 2, "bad-recipe", "json", "", "",
+    ),
+    "no model at all": ("plan tiny.yaml --set model.id=null", 2, "bad-recipe", "model names nothing", "", "model.id"),
+    "misspelt config": (
+        "plan tiny.yaml --set model.config.num_hiden_layers=1", 2, "bad-recipe", "num_hiden_layers",
+        "", "did you mean model.config.num_hidden_layers?",
+    ),
+    "no such label column": (
+        "plan tiny.yaml --set data.labels=null --set data.label_column=lable", 2, "bad-data",
+        "train.csv: no column 'lable'", "columns are text, label", "'label' perhaps",
+    ),
+    "no such text column": (
+        "warm tiny.yaml --set data.text_column=txt", 2, "bad-data", "no column 'txt'", "text, label", "'text' perhaps",
+    ),
+    "no such text column, train": (
+        "train tiny.yaml --set data.text_column=txt", 2, "bad-data", "no column 'txt'", "text, label", "'text' perhaps",
+    ),
+    "a row without a label": (
+        "plan tiny.yaml --set data.labels=null --set data.path=null --set data.train_file=unlabelled.csv", 2,
+        "bad-data", "unlabelled.csv, row 2 has no label", "", "data.label_column",
+    ),
+    "no rows": (
+        "plan tiny.yaml --set data.labels=null --set data.path=null --set data.train_file=header.csv", 2,
+        "bad-data", "header.csv has no rows", "", "data.train_file",
+    ),
+    "no rows, labels known": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=header.csv", 2,
+        "bad-data", "header.csv has no rows", "", "data.train_file",
+    ),
+    "an empty file": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=empty.csv", 2,
+        "bad-data", "empty.csv is empty", "", "columns",
+    ),
+    "one class": (
+        "plan tiny.yaml --set data.labels=null --set data.path=null --set data.train_file=one.csv", 2,
+        "bad-data", "one.csv has one class only: 'calm'", "at least two", "data.label_column",
+    ),
+    "text that is not UTF-8": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=latin.csv", 2,
+        "bad-data", "latin.csv, line 2: not utf-8", "0xe9", "data.encoding",
+    ),
+    "no such data folder": (
+        "warm tiny.yaml --set data.path=nowhere", 2, "bad-data", "nowhere is not a folder", "", "data.train_file",
+    ),
+    "no such data file": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=none.csv", 2,
+        "bad-data", "none.csv does not exist", "", "data.train_file",
+    ),
+    "no such validation file": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=data/train.csv --set data.validation_file=no.csv", 2,
+        "bad-data", "no.csv does not exist", "", "check data.validation_file",
+    ),
+    "a test file without rows": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=data/train.csv --set data.test_file=header.csv", 2,
+        "bad-data", "header.csv has no rows", "", "check data.test_file",
+    ),
+    "a model of images for texts": (
+        'plan tiny.yaml --set model={"id":"google/vit-base-patch16-224"}', 2,
+        "bad-recipe", "is not for the task text-classification", "a vit model reads images", "cachekit zoo models",
+    ),
+    "data of no known kind": (
+        "warm tiny.yaml --set data.path=null --set data.train_file=tiny.yaml", 2,
+        "bad-data", "tiny.yaml", ".csv", "",
+    ),
+    "no data": ("warm tiny.yaml --set data.path=null", 2, "bad-data", "names no data", "", "data.train_file"),
+    "unknown compiler": ("plan tiny.yaml --compiler nvcc", 2, "unknown-name", "'nvcc'", "", "inductor"),
+    "neuron": ("plan tiny.yaml --compiler neuron", 1, "compiler-unavailable", "Neuron", "", "--compiler inductor"),
+    "neuron by the recipe": (
+        "warm tiny.yaml --set compiler.name=neuron", 1, "compiler-unavailable", "Neuron", "", "--compiler inductor",
+    ),
+    "two nodes": ("plan tiny.yaml --set parallel.nodes=2", 2, "bad-recipe", "parallel.nodes", "", "parallel.nodes=1"),
+    "a wait that is no number": ("warm tiny.yaml --wait soon", 2, "usage", "--wait", "", ""),
+    "a wait below zero": ("warm tiny.yaml --wait -1", 2, "usage", "--wait", "0 or more", ""),
+    "a wait without end": ("train tiny.yaml --wait nan", 2, "usage", "--wait", "0 or more", ""),
+    "warm and not warm": (
+        "warm tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+    ),
+    "train warm and not warm": (
+        "train tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+    ),
+    "no variable's name": (
+        "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' is no variable's name", "", "letters",
+    ),
+    "no variable's value": (
+        'plan tiny.yaml --set environment.FOO="a\\u0000b"', 2, "bad-recipe", "environment.FOO is 'a\\x00b'",
+        "", "value",
+    ),
+    "a home that is too long": (
+        f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "is no store", "File name too long", "--home",
+    ),
+    "data from a pipe": (
+        "plan tiny.yaml --set data.path=null --set data.train_file=pipe.csv", 2, "bad-data",
+        "pipe.csv cannot be read", "no ordinary file", "to a file",
+    ),
+    "no such key": ("show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit ls"),
+    "a short key": ("show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
+    "a short key, where recipes have names": ("rm abc", 2, "unknown-name", "no recipe is called 'abc'", "", "4 digits"),
+    "nothing warmed here": ("train", 2, "usage", "no recipe was named", "", "cachekit warm RECIPE"),
+    "output in a file's place": (
+        "train tiny.yaml -o tiny.yaml", 2, "usage", "tiny.yaml cannot be written", "", "--output-dir",
+    ),
+    "output below a file": (
+        "train tiny.yaml -o tiny.yaml/model", 2, "usage", "tiny.yaml/model cannot be written", "", "--output-dir",
+    ),
+    "no such topic": ("zoo ls penguins", 2, "usage", "penguins", "", "recipes, models, instances, toolchains"),
+    "nothing of the zoo": ("zoo penguins", 2, "usage", "penguins", "", "cachekit zoo --help"),
+    "no entry of that name": ("zoo show brt", 2, "unknown-name", "'brt'", "", "did you mean bert?"),
+    "no such task": ("zoo ls --task question", 2, "usage", "'question'", "", "question-answering"),
+    "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
+    "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
+    "no such kind of instance": (
+        "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo instances` lists them",
+    ),
+    "a recipe's file that is not here": (
+        "zoo show bert.yaml", 2, "unknown-name", "'bert.yaml'", "recipes, models", "did you mean bert?",
+    ),
+    "an ingredient twice": (
+        "run --ingredient a=1 --ingredient a=2 -- true", 2, "usage", "--ingredient a is given twice",
+        "as '1' and as '2'", "keep one",
+    ),
+    "an ingredient without a name": (
+        "run --ingredient =1 -- true", 2, "usage", "--ingredient =1: not of the form", "", "layers=12",
+    ),
+    "a price of nothing": ("zoo ls --price trn9=1", 2, "unknown-name", "'trn9'", "", "instances"),
+    "options before a command": ("zoo -f json ls", 2, "usage", "after the command", "", "cachekit zoo ls --format"),
+    "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),
+    "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
+    "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),
+    "too many recipes": ("warm tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit warm --help"),
+    "no recipe": ("plan", 2, "usage", "no recipe was named", "", "--all"),
+    "named and chosen": ("plan tiny.yaml --task translation", 2, "usage", "chosen from the zoo", "", "plan --all"),
+    "no task to plan for": ("plan --task nothing", 2, "usage", "no task 'nothing'", "", "one of"),
+    "a price of no number": ("plan tiny.yaml --price trn1.2xlarge=much", 2, "usage", "no price", "", "--price 0.40"),
+    "a price below nothing": ("plan tiny.yaml --price=-1", 2, "usage", "no price", "", "--price 0.40"),
+    "a price of nobody": ("plan tiny.yaml --price trn1.2xlrage", 2, "unknown-name", "trn1.2xlrage", "", "trn1.2xlarge"),
+    "a price nobody knows": ("plan tiny.yaml --price inf2.xlarge", 2, "usage", "no price of inf2", "", "=DOLLARS"),
+    "no such target": ("plan tiny.yaml --target trn9", 2, "usage", "'trn9'", "", "trn1"),
+    "target and instance": ("plan tiny.yaml --target inf2 --instance trn1.2xlarge", 2, "usage", "trn1", "", "out"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def bad_files(work):
+    (work / "folder.yaml").mkdir()
+    os.mkfifo(work / "pipe.csv")
+    (work / "broken.yaml").write_text("name: x\nmodel: [a\nb: c\n")
+    (work / "tabs.yaml").write_text("name: x\n\tmodel: y\n")
+    (work / "empty.yaml").write_text("")
+    (work / "latin.yaml").write_bytes("name: x\ndescription: caf\u00e9\n".encode("latin-1"))
+    (work / "unknown.yaml").write_text("name: x\nmodel: {id: b}\ntraining:\n  epochz: 3\n")
+    (work / "typed.yaml").write_text("name: x\nmodel: {id: b}\ntraining:\n  max_steps: many\n")
+    (work / "header.csv").write_text("text,label\n")
+    (work / "empty.csv").write_text("")
+    (work / "one.csv").write_text("text,label\na,calm\nb,calm\n")
+    (work / "unlabelled.csv").write_text("text,label\na,calm\nb,\nc,loud\n")
+    (work / "latin.csv").write_bytes("text,label\ncaf\u00e9,calm\nb,loud\n".encode("latin-1"))
+    return work
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_answered_in_three_lines(command, bad_files, machine, worker, case):
+    typed, exit_code, code, message, cause, hint = BAD_INPUT[case]
+    answer = command(*(word.strip("'") for word in typed.split()), code=exit_code)
+    found = the_error(answer)
+    assert found[0] == code
+    assert message in found[1]
+    assert cause in found[2]
+    assert hint in found[3]
+    assert answer.out == ""

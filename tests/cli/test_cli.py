@@ -1,0 +1,300 @@
+"""The command line: help, answers for people, and what is imported for them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import cachekit
+from cachekit.cli import help_topics, verbs
+from cachekit.errors import CachekitError, every_error
+from cachekit.recipe import zoo
+from tests.support.cli_session import (
+    RECIPE,
+    golden,
+    normal_help,
+    process,
+    publish,
+    publish_record,
+    small_record,
+    the_error,
+)
+
+pytest_plugins = ["tests.support.cli_session"]
+VERBS = tuple(verbs.VERBS)
+
+
+def steady(text: str, *folders: Path) -> str:
+    """Output without what differs from run to run: keys (by digits of the same number), folders, measured times."""
+    for folder in folders:
+        text = text.replace(str(folder), f"<{folder.name}>")
+    text = re.sub(r"\b[0-9a-f]{64}\b", "f" * 64, text)
+    text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
+    return re.sub(r"\b(took|step,|restored 12 B in) \d+\.\d s", r"\1 0.0 s", text)
+
+
+# Help
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help(command, verb):
+    answer = command(*filter(None, [verb]), "--help")
+    assert answer.err == ""
+    golden(f"help-{verb or 'cachekit'}", normal_help(answer.out))
+
+
+@pytest.mark.feature("U2")
+def test_every_verb_has_a_golden_help(command):
+    listed = re.findall(r"^  ([a-z]+)  +\S", command("--help").out.partition("Commands:")[2], re.MULTILINE)
+    assert tuple(listed) == VERBS
+
+
+def test_help_has_a_short_form(command):
+    assert command("-h").out == command("--help").out
+    assert command("plan", "-h").out == command("plan", "--help").out
+
+
+def test_help_cuts_no_sentence_short(command):
+    """A list of verbs whose explanations end in dots explains nothing."""
+    verbs = command("--help").out.partition("Commands:")[2].splitlines()
+    assert [line for line in verbs if line.endswith("...")] == []
+
+
+def test_nothing_said_means_help(command):
+    answer = command()
+    assert answer.out == command("--help").out
+
+
+def test_version(command):
+    assert command("--version").out == f"{cachekit.__version__}\n"
+
+
+@pytest.mark.feature("U2")
+def test_exit_codes_are_explained(command):
+    golden("help-exit-codes", command("help", "exit-codes").out)
+    assert command("help").out == command("help", "exit-codes").out
+
+
+@pytest.mark.feature("U2")
+def test_every_error_is_in_the_table_of_exit_codes(command):
+    rows, number = {}, ""
+    for line in command("help", "exit-codes").out.splitlines()[1:]:
+        assert len(line) <= 80
+        number = line.split("  ")[0].strip() or number
+        rows[number] = rows.get(number, "") + line
+    for cls in every_error():
+        assert re.search(rf"\b{re.escape(cls.code)}\b", rows[str(cls.exit_code)]), cls
+    assert set(rows) == {str(number) for number in help_topics.MEANINGS}
+
+
+@pytest.mark.parametrize("asked", [["--format", "json"], ["--format=json"], ["-f", "json"]], ids=" ".join)
+def test_a_mistyped_option_is_a_document_too(command, asked):
+    answer = command("plan", "tiny.yaml", "--bogus", *asked, code=2)
+    assert answer.json["error"]["code"] == "usage"
+    assert "--bogus" in answer.json["error"]["message"]
+
+
+def test_plan_looks_at_data_that_is_there(command, work):
+    assert command("plan", "tiny.yaml", "--set", "data.text_column=words", code=2).err.count("words") >= 1
+    (work / "labelled.yaml").write_text(RECIPE.replace("path: data", "path: elsewhere"))
+    assert command("plan", "labelled.yaml").out.startswith("tiny: miss"), "the data may be on the instance only"
+
+
+# Answers for people
+
+
+def test_plan_of_an_empty_store(command, machine):
+    golden("plan-empty-store", steady(command("plan", "tiny.yaml").out))
+
+
+def test_plan_of_a_miss(command, home, machine):
+    publish(home, "training.max_seq_length=16", "training.optim=sgd")
+    golden("plan-miss", steady(command("plan", "tiny.yaml").out))
+
+
+def test_plan_of_a_hit(command, home, machine):
+    publish(home)
+    golden("plan-hit", steady(command("plan", "tiny.yaml").out))
+
+
+def test_what_plan_says_to_run_next_is_what_it_planned(command, machine):
+    """Whoever copies the line must not compile another key."""
+    changed = command("plan", "tiny.yaml", "--set", "training.max_seq_length=16")
+    assert "next: cachekit warm tiny.yaml --set training.max_seq_length=16" in changed.out
+    missed = command("plan", "tiny.yaml", "--set", "training.max_seq_length=16", "--require-warm", code=3)
+    assert the_error(missed)[3] == "cachekit warm tiny.yaml --set training.max_seq_length=16"
+
+
+def test_what_to_run_next_names_the_store_that_was_given(command, machine, worker, work):
+    words = ("tiny.yaml", "--home", str(work.parent / "another store"), "--compiler", "inductor")
+    ending = f"tiny.yaml --home '{work.parent / 'another store'}' --compiler inductor"
+    assert f"next: cachekit warm {ending}\n" in command("plan", *words).out
+    assert the_error(command("train", *words, "--require-warm", code=3))[3] == f"cachekit warm {ending}"
+    assert f"next: cachekit train --home '{work.parent / 'another store'}'\n" in command("warm", *words, "-q").out
+    assert "next: cachekit train\n" in command("warm", "tiny.yaml", "-q").out
+
+
+def test_ls_of_an_empty_store(command, work):
+    assert steady(command("ls").out, work.parent / "store") == (
+        "the store at <store> has no records; next: cachekit warm RECIPE\n"
+    )
+
+
+def test_ls(command, home):
+    publish_record(home, small_record())
+    publish_record(home, small_record("another-recipe", "2026-03-02T01:02:03+00:00", task="text-classification"))
+    golden("ls", command("ls").out)
+
+
+def test_show(command, home):
+    record = publish_record(home, small_record())
+    golden("show", command("show", record.key[:8]).out)
+    assert command("show", record.key).out == command("show", record.key[:4].upper()).out
+
+
+def test_show_of_a_damaged_record(command, home):
+    record = publish_record(home, small_record())
+    blob = home / "v1" / "blobs" / record.files[0].sha256[:2] / record.files[0].sha256
+    blob.chmod(0o644)
+    blob.write_bytes(b"x" * record.size)
+    answer = command("show", record.key)
+    assert "DAMAGED" in answer.out
+    assert answer.err.startswith(f"warning: {blob} is damaged")
+
+
+def test_config(command, work, monkeypatch):
+    (work / "cachekit.toml").write_text("keep_logs = 7\n")
+    monkeypatch.setenv("CACHEKIT_WAIT_SECONDS", "60")
+    monkeypatch.setenv("CACHEKIT_LIVE_DIR", "/mnt/nvme/live")
+    golden("config", steady(command("config", "--home", "/srv/cachekit").out, work))
+
+
+@pytest.fixture
+def small_zoo(tmp_path, monkeypatch):
+    """A zoo of one recipe, one model and two instances, so that a new one changes no golden file."""
+    root = tmp_path / "zoo"
+    (root / "recipes").mkdir(parents=True)
+    (root / "registry" / "models").mkdir(parents=True)
+    (root / "recipes" / "tiny.yaml").write_text(RECIPE + "description: Two classes.\n")
+    (root / "registry" / "models" / "org--tiny.yaml").write_text(
+        "{id: org/tiny, licence: Apache-2.0, parameters: 22713216, tasks: [masked-lm], aliases: [tiny],"
+        " source: here, config: {model_type: bert}}"
+    )
+    (root / "registry" / "instances.yaml").write_text(
+        "trn1.32xlarge: {accelerator: trainium1, chips: 16, cores: 32, device_memory_gib: 512, source: here,"
+        " price: {per_hour: 21.5, currency: USD, region: us-east-1, terms: on-demand, source: here,"
+        " date: '2026-06-25'}}\n"
+        "trn2.3xlarge: {accelerator: trainium2, chips: 1, cores: 4, device_memory_gib: 96, source: here}\n"
+    )
+    (root / "registry" / "toolchains.yaml").write_text(
+        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here,"
+        " packages: {neuronx-cc: 2.26.6360.0+6f180f47, torch-neuronx: 2.9.0.2.15.32035}}\n"
+    )
+    monkeypatch.setattr(zoo, "_root", lambda: root)
+    return root
+
+
+def test_no_row_of_the_zoo_is_wider_than_a_terminal(command):
+    for topic in ("recipes", "models", "instances", "toolchains"):
+        assert max(map(len, command("zoo", topic).out.splitlines())) <= 80, topic
+
+
+@pytest.mark.parametrize("topic", ["recipes", "models", "instances", "toolchains"])
+def test_zoo(command, small_zoo, topic):
+    golden(f"zoo-{topic}", command("zoo", topic).out)
+
+
+def test_zoo_lists_recipes_by_default(command):
+    assert command("zoo").out == command("zoo", "ls").out == command("zoo", "recipes").out
+    assert command("zoo", "models").out == command("zoo", "ls", "models").out
+
+
+def test_warm_and_train(command, work, home, machine, worker):
+    warmed = command("warm", "tiny.yaml")
+    golden("warm-compiles", steady(warmed.out))
+    golden("warm-compiles-progress", steady(warmed.err, home))
+    golden("warm-hit", steady(command("warm", "tiny.yaml").out))
+    trained = command("train")
+    golden("train", steady(trained.out, work))
+    golden("train-progress", steady(trained.err, work))
+    golden("warm-again", steady(command("warm", "tiny.yaml", "--recache").out))
+
+
+@pytest.mark.parametrize("size", [8704, 9216, 9728])
+def test_a_warm_of_any_length_is_found_again(command, machine, worker, monkeypatch, size):
+    """Around the length at which an archive's own ending needs one more record."""
+    monkeypatch.setenv("FAKE_SIZE", str(size))
+    command("warm", "tiny.yaml")
+    trained = command("train", "--require-warm", "--format", "json").json
+    assert (trained["status"], trained["compiled"], trained["built"]) == ("hit", 0, 0)
+
+
+def test_a_train_that_compiles_says_so(command, work, machine, worker, monkeypatch):
+    command("warm", "tiny.yaml")
+    monkeypatch.setenv("FAKE_WORKER", "surprised")
+    answer = command("train", "tiny.yaml")
+    golden("train-surprised", steady(answer.out, work))
+    assert "warning: a graph compiled in: first training step\n" in answer.err
+    assert "they are added to the record" in answer.err
+
+
+def test_a_warm_leaves_nothing_in_the_working_directory(command, work, machine, worker):
+    before = sorted(work.rglob("*"))
+    command("warm", "tiny.yaml")
+    command("plan", "tiny.yaml")
+    assert sorted(work.rglob("*")) == before
+
+
+def test_a_result_that_cannot_be_written_fails_no_training(command, work, machine, worker):
+    (work / "out" / "cachekit-result.json").mkdir(parents=True)
+    answer = command("train", "tiny.yaml", "-o", "out", "--format", "json", "-q")
+    assert answer.json["steps"] > 0
+    assert answer.err == f"warning: {work / 'out' / 'cachekit-result.json'} could not be written: Is a directory\n"
+
+
+def test_a_train_that_does_not_start_leaves_nothing_behind(command, work, machine):
+    before = sorted(work.rglob("*"))
+    command("train", "tiny.yaml", "--require-warm", code=3)
+    assert sorted(work.rglob("*")) == before
+
+
+# What is imported
+
+HEAVY = ("torch", "transformers", "numpy", "datasets", "huggingface_hub", "pandas", "sklearn", "pyarrow", "pydantic")
+# An older typer imports the empty top of rich; what would cost time is its console.
+RICH = "rich.console"
+
+
+@pytest.mark.feature("P2")
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["plan", "demo"], ["plan", "bert"], ["plan", "tiny.yaml"], ["ls"], ["zoo"], ["config"], ["env"]],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported(work, home, arguments):
+    """Prediction needs no SDK, no framework, and no time."""
+    start = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sys.modules, sep='\\n', file=sys.stderr))\n"
+        "from cachekit.cli import main\n"
+        "main()"
+    )
+    answer = process(*arguments, program=("-c", start))
+    loaded = set(answer.err.split())
+    assert "cachekit.cli.app" in loaded
+    assert loaded.isdisjoint({*HEAVY, RICH})
+
+
+def test_the_recipe_of_the_demo_is_planned_without_its_package(command):
+    """It names its architecture, so that no package and no data are needed."""
+    answer = command("plan", "demo", "--format", "json")
+    assert answer.json["model_type"] == "bert"
+    assert answer.json["labels"] == ["negative", "neutral", "positive"]
+
+
+def test_the_root_of_all_errors_prints_itself():
+    assert CachekitError("m").lines() == ["error[error]: m"]
+    assert CachekitError("m", hint="h").lines() == ["error[error]: m", "  hint: h"]

@@ -1,0 +1,75 @@
+"""On a terminal the cause of an error is folded to its width; what somebody copies stays on one line."""
+
+import pytest
+
+from cachekit.cli import out
+from cachekit.errors import UsageError
+from tests.cli.test_terminal import Terminal
+from tests.support.cli_session import the_error
+
+pytest_plugins = ["tests.support.cli_session"]
+
+CAUSE = (
+    "the folder /a/very/long/path/that/is/wider/than/the/terminal/is/and/must/stay/whole/to/be/copied/from/it belongs "
+    "to another user, and `cachekit doctor --format json --home /srv/cache` says 'what to do' about ann's and ben's"
+)
+HINT = "sudo chown -R 1000:1000 /a/very/long/path/that/is/wider/than/the/terminal/is/and/must/stay/whole, then again"
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    """Prints an error as on a terminal of 80 columns, or to a file; the lines."""
+
+    def show(*, terminal, columns="80", cause=CAUSE):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setenv("NO_COLOR", "1")
+        out.setup()
+        assert out.error(UsageError("it cannot be", cause=cause, hint=HINT)) == 2
+        return capsys.readouterr().err.splitlines()
+
+    return show
+
+
+def test_a_cause_is_folded_on_a_terminal(shown):
+    first, *cause, hint = shown(terminal=True)
+    assert (first, hint) == ("error[usage]: it cannot be", f"  hint: {HINT}")
+    assert cause[0].startswith("  cause: the folder")
+    assert all(line.startswith(" " * 9) for line in cause[1:])
+    assert [line for line in cause if len(line) > 80] == [next(line for line in cause if "/a/very" in line)]
+    assert " ".join(line[9:] for line in cause) == CAUSE
+    for whole in (
+        "/copied/from/it",
+        "`cachekit doctor --format json --home /srv/cache`",
+        "'what to do'",
+    ):
+        assert any(whole in line for line in cause)
+
+
+def test_in_a_file_it_is_one_line(shown):
+    assert shown(terminal=False)[1] == f"  cause: {CAUSE}"
+
+
+@pytest.mark.parametrize("columns", ["20", "60", "79", "200", "1000"])
+def test_nothing_of_it_is_lost_at_any_width(shown, columns):
+    lines = shown(terminal=True, columns=columns)
+    assert " ".join(line[9:] for line in lines[1:-1]) == CAUSE
+
+
+def test_a_short_cause_stays_as_it_is(shown):
+    assert shown(terminal=True, cause="it  is short")[1] == "  cause: it  is short"
+
+
+def test_on_a_real_terminal(work, home):
+    terminal = Terminal(
+        "-m", "cachekit", "plan", "tiny.yaml", "--set", "training.epochz=1", NO_COLOR="1", TERM="xterm", COLUMNS="80"
+    )
+    terminal.end()
+    lines = terminal.text.splitlines()
+    assert lines[0].startswith("error[bad-recipe]: ")
+    assert all(len(line) <= 80 for line in lines)
+    assert len(lines) > 3
+
+
+def test_a_script_reads_three_lines(command, home):
+    assert len(the_error(command("plan", "tiny.yaml", "--set", "training.epochz=1", code=2))[2]) > 80

@@ -1,0 +1,264 @@
+"""Settings, stores and machines that the command line cannot work with: what is said, and no traceback."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cachekit
+from tests.support.cli_session import (
+    DEADLINE,
+    DRIVER,
+    Answer,
+    environment,
+    process,
+    publish_record,
+    small_record,
+    the_error,
+)
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+# What a command finds around it
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("words", ["plan tiny.yaml", "train tiny.yaml", "config", "ls"])
+def test_a_working_directory_that_was_removed(command, work, machine, monkeypatch, words):
+    gone = work.parent / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    answer = command(*words.replace("tiny.yaml", str(work / "tiny.yaml")).split(), code=2)
+    assert the_error(answer)[:2] == ("usage", "the working directory is not there any more")
+
+
+def test_a_cause_is_not_cut_in_the_middle_of_a_word(command, machine):
+    answer = command("plan", "tiny.yaml", "--set", "model.id=nobody/no-such-model", code=2)
+    cause = the_error(answer)[2]
+    assert cause.endswith((".", "…", "..."))
+
+
+def test_a_key_that_two_records_begin_with(command, home):
+    seen: dict[str, dict[str, int]] = {}
+    for number in range(5000):
+        hard = {"n": number}
+        first = seen.setdefault(small_record(**hard).key[:4], hard)
+        if first is not hard:
+            break
+    keys = [publish_record(home, small_record(**chosen)).key for chosen in (first, hard)]
+    code, message, cause, hint = the_error(command("show", keys[0][:4], code=2))
+    assert (code, message) == ("unknown-name", f"2 records begin with {keys[0][:4]!r}")
+    assert all(key[:16] in cause for key in keys)
+    assert hint == "give more digits"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("wait = 1\n", ("unknown setting 'wait'", "wait_seconds", "")),
+        ("hom = 'x'\n", ("unknown setting 'hom'", "home", "did you mean 'home'?")),
+        ("home = \n", ("not valid TOML", "line 1", "mend")),
+        ("wait_seconds = 'soon'\n", ("wait_seconds", "cachekit.toml", "")),
+        ("keep_logs = -1\n", ("keep_logs", "cachekit.toml", "")),
+    ],
+    ids=["unknown", "misspelt", "no TOML", "no number", "negative"],
+)
+@pytest.mark.parametrize("verb", [("config",), ("plan", "tiny.yaml"), ("ls",)], ids=" ".join)
+def test_a_bad_settings_file(command, work, verb, text, expected):
+    (work / "cachekit.toml").write_text(text)
+    found = the_error(command(*verb, code=2))
+    assert found[0] == "usage"
+    for part, said in zip(expected, found[1:], strict=True):
+        assert part in said
+
+
+def test_a_bad_variable(command, machine, monkeypatch):
+    monkeypatch.setenv("CACHEKIT_WAIT_SECONDS", "abc")
+    code, message, cause, hint = the_error(command("plan", "tiny.yaml", code=2))
+    assert code == "usage"
+    assert "abc" in message
+    assert "CACHEKIT_WAIT_SECONDS" in cause
+    assert "CACHEKIT_WAIT_SECONDS" in hint
+
+
+@pytest.mark.parametrize("verb", [("plan", "tiny.yaml"), ("warm", "tiny.yaml"), ("train", "tiny.yaml"), ("ls",)])
+def test_a_home_that_is_a_file(command, machine, monkeypatch, verb):
+    """It cannot be a store. Nothing of it is damaged, and it is not an empty store either."""
+    monkeypatch.setenv("CACHEKIT_HOME", str(command.work / "tiny.yaml"))
+    code, message, _, hint = the_error(command(*verb, code=1))
+    assert code == "store"
+    assert str(command.work / "tiny.yaml") in message
+    assert "CACHEKIT_HOME" in hint
+
+
+def test_a_home_that_cannot_be_made(command, machine, monkeypatch):
+    monkeypatch.setenv("CACHEKIT_HOME", "/proc/cachekit")
+    code, message, _, hint = the_error(command("warm", "tiny.yaml", code=1))
+    assert code == "store"
+    assert "/proc/cachekit" in message
+    assert "CACHEKIT_HOME" in hint
+
+
+def obey_permissions() -> None:
+    """Let root be stopped by a folder's mode like anybody else: drop CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+    pr_capbset_drop = 24  # linux/prctl.h
+    for capability in (1, 2):
+        ctypes.CDLL(None).prctl(pr_capbset_drop, capability, 0, 0, 0)
+
+
+def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, work, machine, worker):
+    command("warm", "tiny.yaml")
+    hidden = (home / "v1" / "locks", home / "v1" / "logs")
+    folders = [home, *(path for path in home.rglob("*") if path.is_dir())]
+    assert all(path.is_dir() for path in hidden)
+
+    def run(*arguments: str) -> Answer:
+        driver = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.support import cli_session; "
+            "from cachekit.compilers.inductor.adapter import Inductor; "
+            "Inductor.fingerprint = lambda *_: cli_session.FINGERPRINT; "
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", driver + DRIVER, str(Path(__file__).parents[2]), str(worker), *arguments],
+            env=environment(TMPDIR=str(work.parent)),
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=obey_permissions,
+            timeout=DEADLINE,
+        )
+        return Answer(found.returncode, found.stdout, found.stderr)
+
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        probe = subprocess.run(["touch", str(home / "probe")], preexec_fn=obey_permissions, check=False)
+        if probe.returncode == 0:
+            pytest.skip("this user may write to read-only folders")
+        planned = run("plan", "tiny.yaml", "--require-warm")
+        assert (planned.code, planned.err) == (0, "")
+        listed = run("ls", "--format", "quiet")
+        assert (listed.code, listed.err, len(listed.out)) == (0, "", 65)
+        trained = run("train", "tiny.yaml", "--require-warm", "--format", "json", "-o", "model")
+        assert trained.code == 0, trained.err
+        assert (trained.json["status"], trained.json["compiled"]) == ("hit", 0)
+        refused = run("warm", "tiny.yaml", "--set", "training.max_seq_length=16")
+        assert refused.code == 1
+        told = refused.err.splitlines()
+        assert told[-3] == f"error[store]: the store at {home} cannot be written"
+        assert re.fullmatch(r"  cause: .*/v1/\S+ belongs to \S+, and this user may not write there", told[-2])
+        assert told[-1] == f"  hint: chmod -R u+rwX {home}, or set CACHEKIT_HOME to a folder of your own"
+        assert all(line.startswith("warning: ") for line in told[:-3])
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def test_no_cxx_compiler(work, home, tmp_path):
+    (tmp_path / "bin").mkdir()
+    for verb in (["plan", "tiny.yaml"], ["warm", "tiny.yaml"], ["train", "tiny.yaml"]):
+        answer = process(*verb, code=1, PATH=str(tmp_path / "bin"), CXX=None)
+        code, message, _, hint = the_error(answer)
+        assert code == "compiler-unavailable"
+        assert "no C++ compiler" in message
+        assert "apt-get install g++" in hint
+    shown = process("env", "--format", "json", code=1, PATH=str(tmp_path / "bin"), CXX=None)
+    assert shown.json["available"] is False
+    assert "no C++ compiler" in shown.json["problem"]
+
+
+def core_only(site: Path) -> None:
+    """Link into one folder what `pip install cachekit-neuron` brings without extras: it, and what it requires."""
+    site.mkdir()
+    (site / "cachekit").symlink_to(Path(cachekit.__file__).parent)
+    pending, seen = ["cachekit-neuron"], set()
+    while pending:
+        name = re.sub(r"[-_.]+", "-", pending.pop()).lower()
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # required on other Pythons or systems
+        if name in seen:
+            continue
+        seen.add(name)
+        required = [text for text in found.requires or [] if "extra ==" not in text]
+        pending += [re.match(r"[A-Za-z0-9._-]+", text)[0] for text in required]
+        for top in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
+            if not (site / top).exists() and not top.endswith(".pth"):
+                (site / top).symlink_to(found.locate_file(top))
+
+
+@pytest.mark.feature("P2")
+def test_without_torch(work, home, tmp_path):
+    """A plain install: what needs no compiler works, and the rest says which extra to install."""
+    site = tmp_path / "site"
+    core_only(site)
+    assert not any((site / heavy).exists() for heavy in ("torch", "transformers", "numpy", "datasets"))
+
+    def run(*arguments: str, code: int = 0) -> Answer:
+        start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cachekit.cli import main; main()"
+        return process(str(site), *arguments, code=code, program=("-I", "-S", "-c", start))
+
+    for verb in ("plan", "warm", "train"):
+        code, message, _, hint = the_error(run(verb, "tiny.yaml", code=1))
+        assert (code, message) == ("compiler-unavailable", "torch is not installed")
+        assert 'pip install "cachekit-neuron[train]"' in hint
+    assert "Commands:" in run("--help").out
+    assert "bert" in run("zoo", "--format", "quiet").out.split()
+    assert str(home) in run("config").out
+    assert "has no records" in run("ls").out
+    shown = run("env", code=1)
+    assert shown.err == ""
+    assert "torch is not installed" in shown.out
+    assert 'pip install "cachekit-neuron[train]"' in shown.out
+
+
+# Tracebacks
+
+
+def test_a_traceback_only_for_vv(command):
+    assert "Traceback" not in command("plan", "missing.yaml", "-v", code=2).err
+    answer = command("plan", "missing.yaml", "-vv", code=2)
+    assert answer.err.startswith("error[bad-recipe]: missing.yaml does not exist\n")
+    assert "Traceback (most recent call last)" in answer.err
+    assert "Traceback" not in command("plan", "missing.yaml", code=2).err, "for that one command"
+
+
+def unforeseen(*arguments):
+    raise RuntimeError("the moon is full\nand more")
+
+
+def test_an_unforeseen_error_is_called_a_bug(command, machine, monkeypatch):
+    monkeypatch.setattr("cachekit.verbs.plan.plan", unforeseen)
+    answer = command("plan", "tiny.yaml", code=1)
+    code, message, cause, hint = the_error(answer)
+    assert (code, message, cause) == ("error", "unexpected RuntimeError", "the moon is full")
+    assert "bug in cachekit" in hint
+    assert "-vv" in hint
+
+
+def test_an_unforeseen_error_in_json(command, machine, monkeypatch):
+    monkeypatch.setattr("cachekit.verbs.plan.plan", unforeseen)
+    answer = command("plan", "tiny.yaml", "--format", "json", code=1)
+    assert answer.json["error"]["message"] == "unexpected RuntimeError"
+
+
+def test_an_unforeseen_error_has_a_traceback_with_vv(work, home):
+    start = (
+        "import sys, cachekit.verbs.prepare as at\n"
+        "def fail(*arguments): raise RuntimeError('the moon is full')\n"
+        "at.prepare = fail\n"
+        "from cachekit.cli import main\n"
+        "main()"
+    )
+    answer = process("plan", "tiny.yaml", "-vv", code=1, program=("-c", start))
+    assert "Traceback (most recent call last)" in answer.err
+    assert "RuntimeError: the moon is full" in answer.err

@@ -1,0 +1,127 @@
+"""`cachekit neff`: the screen, the JSON and the exit codes, on made files.
+
+Golden files as in test_cli.py: `UPDATE_GOLDEN=1 pytest tests/cli/test_neff.py` writes them anew.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cachekit.cli import app, out
+from tests.compilers.neuron.neuron_files import make_neff
+from tests.support.places import real_dir
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def command(capsys, tmp_path, monkeypatch):
+    """Runs `cachekit neff` in a folder of its own; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(out, "_style", out._Style())
+
+    def _command(*arguments: object, code: int = 0) -> str:
+        assert app.run(["neff", *map(str, arguments)]) == code
+        printed, said = capsys.readouterr()
+        assert said == ""
+        return printed
+
+    return _command
+
+
+def golden(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def make_all() -> list[str]:
+    """A folder of NEFFs of every state."""
+    whole = make_neff(
+        Path("whole.neff"),
+        version="2.26.6360.0+6f180f47",
+        name="/home/ann/run/neuronxcc-2.26.6360.0+6f180f47/MODULE_10918481393192567537+f7f529f3/model.neff",
+        inputs={f"input{number}": ("bfloat16", (8, 128, 1024)) for number in range(11)} | {"step": ("int32", ())},
+        outputs={"loss": ("float32", ()), "a_name_that_is_longer_than_half_of_the_screen": ("float32", (4096, 4096))},
+        extra={"debug_info/x.dbg": b"\n\x17/home/ann/src/train.py /tmp/ip-10-0-0-7/a.py"},
+    )
+    make_neff(Path("small.neff"), target="sunda", version="2.9.4.0+aa", compressed=False, lnc=1, without=["neff.json"])
+    damaged = bytearray(whole)
+    damaged[2000] ^= 4
+    Path("damaged.neff").write_bytes(damaged)
+    Path("short.neff").write_bytes(whole[:1500])
+    Path("words.neff").write_text("nothing of the kind\n" * 99)
+    Path("folder.neff").mkdir()
+    return ["whole.neff", "small.neff", "damaged.neff", "short.neff", "words.neff", "folder.neff", "missing.neff"]
+
+
+@pytest.mark.feature("U2")
+def test_what_people_see(command):
+    shown = command(*make_all(), code=5)
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    golden("neff", shown)
+    whole = command("whole.neff", "-v")
+    assert whole.count("bfloat16[8,128,1024]") == 11
+    assert "more" not in whole
+
+
+@pytest.mark.feature("U2")
+def test_what_programs_read(command):
+    files = make_all()
+    found = json.loads(command(*files, "--format", "json", code=5))
+    assert [one["file"] for one in found] == files
+    states = ["verified", "verified", "damaged", "damaged", "unknown", "absent", "absent"]
+    assert [one["state"] for one in found] == states
+    assert all((one["reason"] == "") == (one["state"] == "verified") for one in found)
+    assert {one.get("module") for one in found[:3:2]} == {"MODULE_10918481393192567537+f7f529f3"}
+    assert found[0]["chip"] == "trn2"
+    assert found[0]["inputs"][11] == {"name": "step", "dtype": "int32", "shape": [], "bytes": 4}
+    assert found[0]["leaks"]["users"] == ["ann"]
+    quiet = command(*files, "--format", "quiet", code=5)
+    assert quiet == "".join(f"{state} {file}\n" for state, file in zip(states, files, strict=True))
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        (["whole.neff"], 0),
+        (["whole.neff", "small.neff"], 0),
+        (["whole.neff", "missing.neff"], 2),
+        (["folder.neff"], 2),
+        (["whole.neff", "damaged.neff"], 5),
+        (["missing.neff", "short.neff", "whole.neff"], 5),
+        (["words.neff"], 5),
+    ],
+)
+def test_exit_codes(command, files, code):
+    make_all()
+    command(*files, code=code)
+
+
+def test_a_damaged_module_is_named_by_its_folder(command):
+    path = Path("neuronxcc-2.26/MODULE_42+00112233/model.neff")
+    make_neff(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert json.loads(command(path, "-f", "json", code=5))[0]["module"] == "MODULE_42+00112233"
+
+
+def test_odd_file_names_are_escaped(command):
+    for name in (b"a\x1b[2Jb.neff", b"\xff.neff"):
+        make_neff(Path(os.fsdecode(name)))
+        shown = command(os.fsdecode(name))
+        assert shown.replace("\n", "").isprintable()
+        assert "verified" in shown
+
+
+@pytest.mark.feature("U2")
+def test_real_files_fit_the_screen(command):
+    files = sorted(real_dir("neff").glob("*.neff"))
+    shown = command(*files)
+    lines = [line for line in shown.splitlines() if not line.startswith("file ")]
+    assert max(map(len, lines)) <= 80
+    assert shown.count("verified by its md5") == len(files)

@@ -1,0 +1,132 @@
+"""Screens: what a verb prints fits the terminal that it prints to; what goes to a file stays as it is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from cachekit.cli import yaml_fold
+from cachekit.recipe import yamltext, zoo
+from tests.support.cli_session import DEADLINE, environment, publish_record, small_record
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+def on_a_terminal(*arguments: str, columns: int, **changes: str | None) -> list[str]:
+    """The lines of a command whose stdout and stderr are a terminal of that width."""
+    screen, side = pty.openpty()
+    variables = environment(COLUMNS=str(columns), TERM="xterm", **changes)
+    run = subprocess.Popen([sys.executable, "-m", "cachekit", *arguments], stdout=side, stderr=side, env=variables)
+    os.close(side)
+    text = b""
+    while True:
+        if select.select([screen], [], [], 0.1)[0]:
+            try:
+                block = os.read(screen, 65536)
+            except OSError:
+                break
+            if not block:
+                break
+            text += block
+        elif run.poll() is not None:
+            break
+    run.wait(timeout=DEADLINE)
+    os.close(screen)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r\n", "\n").split("\n")
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["help"],
+        ["zoo"],
+        ["zoo", "ls", "models"],
+        ["zoo", "ls", "instances"],
+        ["zoo", "ls", "toolchains"],
+        ["zoo", "show", "bert"],
+        ["zoo", "show", "tinyllama-lora"],
+        ["zoo", "show", "trn1.2xlarge"],
+        ["plan", "bert"],
+        ["ls"],
+        ["run"],
+        ["zoo", "new"],
+        ["nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_a_screen_fits(work, home, arguments, columns):
+    publish_record(home, small_record())
+    lines = on_a_terminal(*arguments, columns=columns)
+    free = re.compile(r"  file     /|the store at /")  # where this checkout lies
+    assert [line for line in lines if len(line) > columns and not free.match(line)] == []
+    assert any(lines)
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("arguments", [["ls"], ["gc", "--max-size", "0", "--dry-run"], ["pin", "--list"]], ids=" ".join)
+def test_a_table_of_long_names_fits(work, home, command, arguments):
+    """A record of Neuron's SDK, whose folder alone takes 30 of 80 columns."""
+    made = small_record("camembert-classification-in-french")
+    record = structs.replace(made, compiler="neuron", directory="neuronxcc-2.26.6360.0+6f180f47")
+    publish_record(home, record)
+    if arguments[0] == "pin":
+        command("pin", record.key)
+    lines = on_a_terminal(*arguments, columns=80)
+    assert [line for line in lines if len(line) > 80] == []
+    assert any(record.key[:12] in line and "camembert-" in line and "neuronxcc-" in line for line in lines)
+    assert record.directory in command(*arguments).out, "what is no terminal gets all of it"
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("changes", [{"NO_COLOR": "1"}, {"NO_COLOR": None, "TERM": "dumb"}])
+def test_no_colour_where_none_is_wanted(work, home, changes):
+    """Escape codes are taken out above: here they must not be there at all."""
+    run = subprocess.run(
+        ["script", "-qec", f"{sys.executable} -m cachekit plan nobody", "/dev/null"],
+        env=environment(**{"TERM": "xterm", **changes}), capture_output=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert b"error[unknown-name]" in run.stdout
+    assert b"\x1b" not in run.stdout
+
+
+@pytest.mark.parametrize("name", sorted(zoo.recipes()))
+def test_a_folded_recipe_says_the_same(name):
+    text = zoo.recipes()[name].read_text(encoding="utf-8")
+    for columns in (60, 80, 120):
+        lines = yaml_fold.folded(text, columns)
+        assert yamltext.parse("\n".join(lines), "")[0] == yamltext.parse(text, "")[0]
+        assert columns < 80 or [line for line in lines if len(line) > columns] == []
+
+
+def test_what_goes_to_a_file_stays_as_it_is(command):
+    text = zoo.recipes()["bert"].read_text(encoding="utf-8")
+    assert command("zoo", "show", "bert").out.endswith(text)
+
+
+# What folding must not break: quotes, literal blocks, flow lists, words longer than a line.
+WORDS = st.lists(st.text(st.sampled_from("ab:#'\"-[]{},|>& "), min_size=1, max_size=30), min_size=1, max_size=12)
+
+
+@given(
+    WORDS,
+    st.sampled_from(["a: {}", "a: '{}'", 'a: "{}"', "a: |\n  {}", "a: >-\n  {}", "# {}\na: 1", "- {}", "a: 1 # {}"]),
+)
+def test_folding_changes_no_value(words, shape):
+    text = shape.format(" ".join(words))
+    try:
+        value = yamltext.parse(text, "")[0]
+    except Exception:  # noqa: BLE001 - no YAML to begin with
+        return
+    assert yamltext.parse("\n".join(yaml_fold.folded(text, 40)), "")[0] == value

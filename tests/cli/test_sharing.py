@@ -1,0 +1,295 @@
+"""A team's cache from the command line, over a test Hub: two members with a home each, in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+
+import huggingface_hub
+import pytest
+
+from tests.support.cli_session import RECIPE, golden, the_error
+from tests.support.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+def steady(text: str, repo_name: str) -> str:
+    text = text.replace(repo_name, "team/cache")
+    text = re.sub(r"http://127\.0\.0\.1:\d+", "https://huggingface.co", text)
+    text = re.sub(r"[\w./-]*/project/cachekit\.toml", "<project>/cachekit.toml", text)
+    text = re.sub(r"\b[0-9a-f]{64}\b", "f" * 64, text)
+    text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
+    text = re.sub(r"(inductor-\S+?/)[\w-]+(/)", r"\1TARGET\2", text)
+    text = re.sub(r"inductor-[\d.]+", "inductor-VERSION", text)
+    text = re.sub(r"\b(training step), \d+\.\d s", r"\1, 0.1 s", text)
+    text = re.sub(r"\b(took|in) \d+ s(?= in all|; \d+ B was)", r"\1 0.0 s", text)  # a busy machine's
+    return re.sub(r"\b(in|took|compiling;.*took) \d+\.\d s", r"\1 0.0 s", text)
+
+
+# One warms, the others find
+
+
+@pytest.mark.feature("R1", "K3")
+def test_a_team_compiles_once(join, repo, hub):
+    ann, bob = join("ann"), join("bob")
+    made = ann("hub", "use", repo.name)
+    assert "cachekit.toml" in made.out
+    (bob.work / "cachekit.toml").write_text((ann.work / "cachekit.toml").read_text())  # as a repository would bring it
+    warmed = ann("warm", "tiny.yaml")
+    assert "compiled 3 graphs" in warmed.out
+    planned = bob("plan", "tiny.yaml", "--format", "json").json
+    assert (planned["status"], planned["tier"]) == ("hit", f"hf://{repo.name}")
+    assert planned["fetch_bytes"] == planned["bytes"] > 0
+    trained = bob("train", "tiny.yaml", "--require-warm", "--format", "json").json
+    assert trained["compiled"] == 0
+    # And without the network from now on.
+    hub.log.clear()
+    assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["tier"] == "local"
+    assert hub.log.entries() == []
+
+
+def test_a_warm_costs_two_commits(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    ann("warm", "tiny.yaml")
+    assert hub.count("POST */commit/*") == 2
+    files = repo.files()
+    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
+    assert "README.md" in files
+    hub.log.clear()
+    ann("warm", "tiny.yaml")
+    assert [f"{entry.method} {entry.path}".split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
+
+
+def test_the_words_of_a_team(join, repo):
+    ann, bob = join("ann"), join("bob")
+    words = []
+    for member, *arguments in (
+        (ann, "hub", "use", repo.name),
+        (ann, "warm", "tiny.yaml"),
+        (ann, "push", "--dry-run"),
+        (bob, "hub", "use", repo.name, "--read-only"),
+        (bob, "hub", "ls"),
+        (bob, "plan", "tiny.yaml"),
+        (bob, "pull", "tiny.yaml", "--dry-run"),
+        (bob, "pull", "tiny.yaml"),
+        (bob, "pull", "tiny.yaml"),
+    ):
+        answer = member(*arguments)
+        command = " ".join(["cachekit", *arguments])
+        words.append(f"$ {command}\n{answer.out}--\n{answer.err}")
+    golden("sharing", steady("\n".join(words), repo.name))
+
+
+def test_every_answer_is_json_too(join, repo):
+    ann, bob = join("ann"), join("bob")
+    for member in (ann, bob):
+        member("hub", "use", repo.name, "--format", "json")
+    ann("warm", "tiny.yaml", "--format", "json")
+    dry = ann("push", "--dry-run", "--format", "json").json
+    assert dry["pushed"][0]["unchanged"] == 1
+    (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
+    assert (pulled["state"], pulled["files"]) == ("fetched", 1)
+    (listed,) = bob("hub", "ls", "--format", "json").json
+    assert [row["records"] for row in listed["records"]] == [1]
+    (bob.work / "other.yaml").write_text(RECIPE.replace("length: 8", "length: 4"))
+    both = bob("pull", "tiny.yaml", "other.yaml", "--format", "json", code=3).json
+    assert both["error"]["code"] == "not-warm"
+    assert [one["state"] for one in both["pulled"]] == ["present", "absent"]
+
+
+# What people get wrong
+
+
+def test_a_token_that_may_not_see_the_repo(join, repo):
+    bob = join("bob", "hf_outsider")
+    code, message, _, hint = the_error(bob("hub", "use", repo.name, code=4))
+    assert code == "auth"
+    assert repo.name in message
+    assert "hf auth login" in hint
+    bob("pull", "tiny.yaml", "--cache", f"local:rw,hf://{repo.name}:r", code=4)
+
+
+@pytest.mark.feature("M1")
+def test_a_token_that_may_only_read(join, repo, hub):
+    ann, bob = join("ann"), join("bob", "hf_reader")
+    for member in (ann, bob):
+        member("hub", "use", repo.name)
+    warmed = bob("warm", "tiny.yaml")  # works, and says that nobody else has it now
+    assert "not pushed" in warmed.err
+    code, *_ = the_error(bob("push", code=4), before=1)
+    assert code == "auth"
+    ann("warm", "tiny.yaml")
+    assert bob("pull", "tiny.yaml").code == 0
+
+
+def test_a_public_repo_is_not_filled_by_mistake(join, hub):
+    repo = hub.repo("team/open-to-all")
+    repo.private = False
+    ann = join("ann")
+    used = ann("hub", "use", repo.name)
+    assert "PUBLIC" in used.out
+    warmed = ann("warm", "tiny.yaml")
+    assert "anybody can read" in warmed.err
+    shown = ann("push", "--dry-run")
+    assert "tells: who made them" in shown.out
+    dry = ann("push", "--dry-run", "--format", "json").json["pushed"][0]
+    refused = ann("push", code=2)
+    the_error(refused, before=1)
+    assert "would tell: who made them" in refused.out
+    assert len(list(repo.history(repo.head))) == 1  # no lease either, which would tell who compiles
+    assert [path for path in repo.files() if path.startswith("cachekit/v1/records")] == []
+    told = ann("push", "--public").err
+    assert told.index("it tells who made them") < told.index("pushed 1 file")
+    # The dry run listed what went, and all of it.
+    listed = {*dry["records"], *(file["path"] for file in dry["files"]), dry["card"]}
+    assert listed == {path for path in repo.files() if path != ".gitattributes"}
+    assert [path for path in repo.files() if path.startswith("cachekit/v1/records")]
+
+
+@pytest.mark.parametrize(
+    "chain",
+    ["hub:rw", "local:rw,nobody:r", "local:rw,hf://one-word:r", "local:r", "local,local", "local:rw,s3://:r", ""],
+)
+def test_a_chain_that_cannot_be(join, chain):
+    bob = join("bob")
+    if chain:
+        code, *_ = the_error(bob("plan", "tiny.yaml", "--cache", chain, code=2))
+        assert code == "usage"
+    else:
+        bob.variables["CACHEKIT_CACHE"] = ","
+        the_error(bob("plan", "tiny.yaml", code=2))
+
+
+@pytest.mark.parametrize(
+    ("chain", "tables", "told"),
+    [
+        ("local:rw,hub:x", '[tiers.hub]\nurl = "hf://team/cache"', "'x' allows"),
+        ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
+        ("local:ro", "", "'ro' allows"),
+        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
+        (
+            "local:rw,hub:r",
+            '[tiers.hub]\nurl = "gs://bucket/cache"',
+            "[tiers.hub]: gs://bucket/cache leads to no cache",
+        ),
+        ("local:rw,a:r,b:rw", '[tiers]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
+        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
+        ("local:rw,hub:r", '[tiers.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
+        ("local:rw,hub:r", '[tiers.hub]\nurl = "below"', "project/below"),
+    ],
+)
+def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables, told):
+    folder = command.work.parent / "project"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "cachekit.toml").write_text(tables)
+    (folder / "sub" / "tiny.yaml").write_text(RECIPE)
+    monkeypatch.chdir(folder / "sub")
+    answer = command("pull", "tiny.yaml", "--cache", chain, code=7 if "below" in told else 2)
+    assert told in answer.err
+    assert "PASSWORD" not in answer.err
+    monkeypatch.setenv("CACHEKIT_CACHE", chain)
+    assert "PASSWORD" not in command("config").out
+    assert not [path for path in folder.parent.rglob("*.jsonl") if "PASSWORD" in path.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("chain", "variable"), [("hf://team/cache", "HF_ENDPOINT"), ("s3://bucket/cache", "AWS_ENDPOINT_URL")]
+)
+def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, chain, variable):
+    if chain.startswith("s3"):
+        pytest.importorskip("obstore")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv(variable, "127.0.0.1:8080")
+    *_, hint = the_error(command("pull", "tiny.yaml", "--cache", f"local:rw,{chain}:r", code=2))
+    assert variable in hint
+
+
+@pytest.mark.feature("R5")
+@pytest.mark.parametrize("verb", ["pull", "push"])
+@pytest.mark.parametrize("asked", ["--offline", "HF_HUB_OFFLINE"])
+def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, verb, asked):
+    words = [verb, "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw"]
+    if asked == "--offline":
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        words.append(asked)
+    else:
+        monkeypatch.setenv(asked, "1")
+    *_, cause, hint = the_error(command(*words, code=2))
+    assert "hf://team/cache is beyond the network" in cause
+    assert asked in hint
+
+
+def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections and never answers
+        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        warmed = ann("warm", "tiny.yaml")
+    assert "compiled 3 graphs" in warmed.out
+    assert warmed.err.count("is not used") == 1
+    ann.variables["HF_ENDPOINT"] = hub.endpoint
+    assert ann("push", "--pending").code == 0
+    bob = join("bob")
+    bob("hub", "use", repo.name)
+    assert bob("plan", "tiny.yaml", "--format", "json").json["status"] == "hit"
+
+
+@pytest.mark.parametrize(
+    ("address", "question"),
+    [("team/cache", "/api/models/team/cache/revision/main"), ("buckets/team/cache", "/api/buckets/team/cache")],
+)
+def test_a_hub_is_asked_for_nothing_else(join, address, question):
+    """The client would ask which agents there are, and wait for that answer as long as for the first one."""
+    if address.startswith("buckets/") and not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
+        pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
+    ann = join("ann")
+    ann.variables["HF_HUB_DISABLE_TELEMETRY"] = None
+    asked = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                line = server.accept()[0]
+                asked.append(line.recv(1000).split(b" ")[1].decode())
+                line.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert "is not used" in ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r").err
+    assert {path.partition("?")[0] for path in asked} == {question}
+
+
+@pytest.mark.feature("R5")
+def test_offline_opens_no_connection(join, repo, hub):
+    ann = join("ann")
+    ann("hub", "use", repo.name)
+    hub.log.clear()
+    for arguments in (["plan", "tiny.yaml", "--offline"], ["warm", "tiny.yaml", "--offline"]):
+        ann(*arguments)
+    ann.variables["HF_HUB_OFFLINE"] = "1"
+    ann("train", "tiny.yaml")
+    assert hub.log.entries() == []
+    # What was compiled meanwhile is offered when there is a network again.
+    ann.variables["HF_HUB_OFFLINE"] = None
+    (pushed,) = ann("push", "--pending", "--format", "json").json["pushed"]
+    assert len(pushed["records"]) == 1
+
+
+def test_no_token_is_written_anywhere(join, repo, hub):
+    token = "hf_outsider"
+    for name, secret in (("ann", hub.token), ("bob", token)):
+        member = join(name, secret)
+        member.work.joinpath("cachekit.toml").write_text(
+            f'cache = "local:rw,hub:rw"\n[tiers.hub]\nurl = "hf://{repo.name}"\n'
+        )
+        answers = [member("warm", "tiny.yaml", "-vv"), member("config"), member("env")]
+        answers.append(member("push", "-vv", code=0 if secret == hub.token else 4))
+        said = "".join(answer.out + answer.err for answer in answers)
+        files = [path.read_bytes() for path in (member.home).rglob("*") if path.is_file()]
+        assert secret not in said
+        assert not [raw for raw in files if secret.encode() in raw]

@@ -1,0 +1,130 @@
+"""A team's cache from the command line when a disk is full, a token is gone, or the repo was deleted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.cli_session import DRIVER, Answer, environment, the_error
+from tests.support.hubserver.accounts import Account
+from tests.support.standins import until
+from tests.support.team_session import Member, hub, join, repo, shared_hub  # noqa: F401 - fixtures
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+@pytest.fixture
+def member(join, repo):
+    one = join("ann")
+    one.variables["CACHEKIT_CACHE"] = f"local:rw,hf://{repo.name}:rw"
+    return one
+
+
+class Paused:
+    """A run that stands still in the middle of its work, until told to go on."""
+
+    def __init__(self, member: Member, *arguments: str) -> None:
+        self._signal = member.work / "pids"
+        self._signal.unlink(missing_ok=True)
+        self._run = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(member.worker), *arguments], cwd=member.work,
+            env=environment(**member.variables, FAKE_WORKER="waits", FAKE_PIDS=str(self._signal)),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def __enter__(self):
+        until(lambda: self._signal.exists() or self._run.poll() is not None, "the worker")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._run.poll() is None:
+            self._run.kill()
+        self._run.communicate()
+
+    def go_on(self) -> Answer:
+        self._signal.with_name("go on").touch()
+        return self._ended()
+
+    def end(self, number: int) -> Answer:
+        self._run.send_signal(number)
+        return self._ended()
+
+    def _ended(self) -> Answer:
+        said, told = self._run.communicate(timeout=120)
+        return Answer(self._run.returncode, said, told)
+
+
+def vanish(hub, repo, what):
+    """Take something from the Hub; returns what brings it back."""
+    if what == "token":
+        hub.accounts.remove(hub.token)
+        return lambda: hub.accounts.add(hub.token, Account("admin", "write", ("team",)))
+    hub.repos.delete(repo)
+    return lambda: hub.repos.create("model", repo.name, private=True)
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize(
+    ("what", "command"), [("token", "train"), pytest.param("repo", "warm", marks=pytest.mark.slow)]
+)
+def test_what_vanishes_while_a_run_works_does_not_fail_it(member, repo, hub, what, command):
+    with Paused(member, command, "tiny.yaml") as run:
+        back = vanish(hub, repo, what)
+        try:
+            answer = run.go_on()
+        finally:
+            back()
+    assert answer.code == 0, answer.err
+    (told,) = [line for line in answer.err.splitlines() if "not pushed" in line]
+    assert "token" in told
+    assert told.endswith("later: cachekit push --pending")
+    (pushed,) = member("push", "--pending", "--format", "json").json["pushed"]
+    assert set(pushed["records"]) < set(hub.repo(repo.name).files())
+    (again,) = member("push", "--pending", "--format", "json").json["pushed"]
+    assert (again["records"], again["unchanged"]) == ([], 0)
+
+
+@pytest.mark.slow
+def test_a_full_disk_in_a_pull(join, member, repo):
+    """A limit on the size of files stands in for it."""
+    member.variables["FAKE_SIZE"] = "300000"
+    member("warm", "tiny.yaml")
+    bob = join("bob")
+    bob.variables["CACHEKIT_CACHE"] = member.variables["CACHEKIT_CACHE"]
+    code, message, cause, hint = the_error(bob("pull", "tiny.yaml", "-q", code=1, largest=100_000))
+    assert (code, cause) == ("store", "File too large")
+    assert str(bob.home) in message
+    assert "limit" in hint
+    assert bob("pull", "tiny.yaml", "--format", "json").json["pulled"][0]["state"] == "fetched"
+
+
+def test_a_full_disk_in_a_push(member, repo):
+    """The client keeps what it sends in HF_HOME; of what could not be sent at least the name is noted."""
+    member("warm", "tiny.yaml", "--offline")
+    failed = member("push", "-q", code=1, largest=0)
+    code, _, cause, hint = the_error(Answer(1, "", failed.err[failed.err.index("error[") :]))
+    assert code == "store"
+    assert "File too large" in cause
+    assert "HF_HOME" in hint
+    assert "1 record and 1 file sent" in member("push", "--pending").out
+
+
+@pytest.mark.feature("C3")
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_a_run_that_is_ended_gives_its_lease_back(member, repo, number, name):
+    """By a scheduler, say: on a Hub repo the others would wait for as long as the compile may take."""
+    with Paused(member, "warm", "tiny.yaml", "-q") as run:
+        (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
+        assert json.loads(repo.read(lease))["seconds"] == 1800
+        code, _, cause, _ = the_error(run.end(number))
+    assert (code, cause.split()[0]) == ("interrupted", name)
+    assert lease not in repo.files()
+    # The next lease is as long as what is near enough here took: some 30 s.
+    member("warm", "tiny.yaml", "--offline")
+    with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q") as run:
+        (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
+        assert 300 < json.loads(repo.read(lease))["seconds"] < 400

@@ -1,0 +1,162 @@
+"""The command line as a whole: every verb, those to come too, keeps the same habits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cachekit.cli.app import app
+from cachekit.cli.verbs import VERBS
+from tests.support import command_words
+from tests.support.cli_session import golden, normal_help, process
+
+pytest_plugins = ["tests.support.cli_session"]
+
+WALKED = dict(command_words.walk())
+GROUPS = {path for path, parser in WALKED.items() if hasattr(parser, "commands")}
+# Verbs that give no data of ours: a topic's text, and groups, which only lead to their verbs.
+NO_DATA = {("help",), ("hub",), *(path for path in WALKED if path[-1] == "schema")}
+DATA = [path for path in WALKED if path not in NO_DATA]
+# Options whose value is a narrower, or a wider, one of the same meaning in some verbs.
+NARROWER = {
+    "--compiler": "gc takes a pattern",
+    "--price": "TYPE= may be left out where one machine is meant",
+    "--run": "stats takes `last`, too",
+}
+INNER = [path for path in WALKED if len(path) > 1]
+
+
+def named(path: tuple[str, ...]) -> str:
+    return "-".join(path)
+
+
+def test_the_walk_finds_verbs_and_their_verbs():
+    assert {path[0] for path in WALKED} == set(VERBS)
+    assert {("zoo", "ls"), ("hub", "use"), ("plan",)} <= set(WALKED)
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", DATA, ids=named)
+def test_every_data_verb_has_the_three_formats(path):
+    options = command_words.options_of(WALKED[path])
+    assert {"--format", "-f", "--quiet", "-q", "--verbose", "-v"} <= options.keys()
+    assert options["--format"].metavar == "human|json|quiet"
+    assert options["--format"].default == "human"
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", WALKED, ids=named)
+def test_every_help_has_an_example_that_could_be_typed(command, path):
+    examples = re.findall(r"^  Example: +(cachekit .*(?:\n    .*)*)", command(*path, "--help").out, re.MULTILINE)
+    if path[-1] != "schema":
+        assert examples
+    for example in examples:
+        line = " ".join(example.split())
+        assert command_words.problem(line) == "", line
+        assert line.split()[1 : 1 + len(path)] == list(path) or path in GROUPS, "it is about this verb"
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", [(), *WALKED], ids=named)
+def test_help_fits_a_terminal(command, path):
+    answer = command(*path, "--help")
+    assert answer.err == ""
+    assert [line for line in answer.out.splitlines() if len(line) > 80] == []
+    assert "..." not in re.sub(r"[A-Z|\]]\.\.\.|-- \.\.\.|\[ARGS\]\.\.\.", "", answer.out), "a sentence was cut short"
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", INNER, ids=named)
+def test_help_of_inner_verbs(command, path):
+    golden(f"help-{named(path)}", normal_help(command(*path, "--help").out))
+
+
+@pytest.mark.feature("U2")
+def test_one_option_means_one_thing():
+    """The same name has the same short form, the same kind of value and the same number of values everywhere."""
+    seen: dict[str, dict[tuple, list[str]]] = {}
+    for path, parser in WALKED.items():
+        for option in parser.params:
+            for name in option.opts:
+                if name.startswith("--"):
+                    short = tuple(sorted(other for other in option.opts if not other.startswith("--")))
+                    kind = type(option.type).__name__.removesuffix("ParamType").removesuffix("Range")
+                    habit = (short, "" if name in NARROWER else option.metavar or "", kind, option.is_flag)
+                    seen.setdefault(name, {}).setdefault(habit, []).append(" ".join(path))
+    assert {name: habits for name, habits in seen.items() if len(habits) > 1} == {}
+
+
+@pytest.mark.feature("U2")
+def test_one_short_option_means_one_thing():
+    seen: dict[str, set[str]] = {}
+    for parser in WALKED.values():
+        for option in parser.params:
+            for short in option.opts:
+                if re.fullmatch("-[^-]", short):
+                    seen.setdefault(short, set()).add(next((name for name in option.opts if name.startswith("--")), ""))
+    # Where the result goes: a folder of train, a file of zoo new.
+    assert {short: names for short, names in seen.items() if len(names) > 1} == {"-o": {"--output-dir", "--output"}}
+
+
+@pytest.mark.feature("U2")
+def test_options_are_words_with_dashes_and_are_explained():
+    for path, parser in WALKED.items():
+        for option in parser.params:
+            names = [name for name in option.opts if name.startswith("-")]
+            assert all(re.fullmatch(r"--[a-z][a-z0-9]*(-[a-z0-9]+)*|-[a-z]", name) for name in names), (path, names)
+            assert (getattr(option, "help", "") or "").endswith((".", "]")), (path, option.name)
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", DATA, ids=named)
+def test_a_mistake_in_json_is_one_document(command, path):
+    """Of every verb: a program gets JSON, whatever went wrong."""
+    answer = command(*path, "--format", "json", "--no-such-option", code=2)
+    assert answer.json["error"]["code"] == "usage"
+    assert answer.json["error"]["exit_code"] == 2
+    assert "--no-such-option" in answer.err
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("path", DATA, ids=named)
+def test_a_format_that_is_none_is_refused_before_anything_else(command, path):
+    required = [
+        f"abcd{number}"
+        for number, one in enumerate(WALKED[path].params)
+        if one.required and one.param_type_name == "argument"
+    ]
+    needed = [
+        word
+        for one in WALKED[path].params
+        if one.required and one.opts[0].startswith("-")
+        for word in (one.opts[0], "4")
+    ]
+    answer = command(*path, *needed, *required, "--format", "nonsense", code=2)
+    assert answer.out == ""
+    assert "hint: one of human, json, quiet" in answer.err
+
+
+def test_the_top_has_no_verb_without_a_module():
+    assert app.info.name == "cachekit"
+    for path in WALKED:
+        assert path[0] in VERBS
+
+
+# The program's own end, after each of the verbs was loaded: a module takes its name in the package.
+EACH_VERB = """
+import sys
+from cachekit.cli import main
+from cachekit.cli.verbs import VERBS, Commands
+
+commands = Commands()
+assert all(commands[name] for name in VERBS)
+sys.argv = ["cachekit", "--version"]
+main()
+"""
+
+
+@pytest.mark.feature("U2")
+def test_no_verb_takes_the_place_of_what_the_program_needs(home):
+    assert process(program=("-c", EACH_VERB)).err == ""
+    assert process("gc").err == ""

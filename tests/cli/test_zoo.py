@@ -1,0 +1,298 @@
+"""`cachekit zoo ls`, `show` and `check`, through the command line."""
+
+import json
+import re
+import shutil
+
+import msgspec
+import pytest
+
+from cachekit.recipe import load, zoo
+from cachekit.verbs.zoo_check import check_zoo
+from tests.recipe.zoo_cases import RECIPES, REGISTRY
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A zoo of its own, to spoil."""
+    shutil.copytree(REGISTRY, tmp_path / "zoo" / "registry")
+    shutil.copytree(RECIPES["bert"].parent, tmp_path / "zoo" / "recipes")
+    monkeypatch.setattr(zoo, "_root", lambda: tmp_path / "zoo")
+    return tmp_path / "zoo"
+
+
+def rows(command, *arguments):
+    return command("zoo", "ls", *arguments, "--format", "json").json
+
+
+def names(command, *arguments):
+    return [row["name"] for row in rows(command, *arguments)]
+
+
+# Choosing
+
+
+def test_by_task(command):
+    found = rows(command, "--task", "token-classification")
+    assert {row["task"] for row in found} == {"token-classification"}
+    everything = {name for name, path in RECIPES.items() if load(path).task == "token-classification"}
+    assert {row["name"] for row in found} == everything
+
+
+def test_by_model(command):
+    assert "bert-imdb" in names(command, "--model", "bert-base-uncased")
+    assert names(command, "--model", "google-bert/bert-base-uncased") == names(command, "--model", "bert-base-uncased")
+    assert names(command, "--model", "gpt2") == ["gpt2-clm"]
+    assert "granite-3.3-2b-lora" in names(command, "--model", "granite-3.3")
+
+
+def test_a_type_of_model_is_not_a_part_of_its_name(command):
+    """Everything is called something with bert."""
+    types = {row["type"] for row in rows(command, "models", "--model", "bert")}
+    assert types == {"bert"}
+    assert {row["type"] for row in rows(command, "models", "--model", "roberta")} == {"roberta"}
+
+
+def test_by_instance(command):
+    small, large = set(names(command, "--instance", "trn1.2xlarge")), set(names(command, "--instance", "trn1.32xlarge"))
+    assert "bert" in small - large
+    assert "llama3-8b-lora" in large - small
+    assert set(names(command, "--instance", "trn1")) == small | large | {"bert-amazon-polarity"}
+    assert set(names(command, "instances", "--instance", "inf2")) == {
+        name for name in zoo.instances() if "inf2" in name
+    }
+
+
+def test_by_price(command):
+    cheap = names(command, "--max-price", "2")
+    assert "bert" in cheap
+    assert "llama3-8b-lora" not in cheap
+    assert "demo" not in cheap, "nobody says what it costs"
+    known = {name: one.price.per_hour for name, one in zoo.instances().items() if one.price}
+    assert set(names(command, "instances", "--max-price", "2")) == {name for name in known if known[name] <= 2}
+
+
+def test_by_a_price_of_ones_own(command):
+    assert "bert" not in names(command, "--max-price", "1")
+    assert "bert" in names(command, "--max-price", "1", "--price", "trn1.2xlarge=0.40")
+    row = next(row for row in rows(command, "instances", "--price", "trn2.3xlarge=3") if row["name"] == "trn2.3xlarge")
+    assert (row["price"]["per_hour"], row["price"]["source"]) == (3, "--price")
+
+
+def test_filters_add_up(command):
+    both = set(names(command, "--task", "text-classification", "--instance", "trn1.2xlarge"))
+    assert both == set(names(command, "--task", "text-classification")) & set(
+        names(command, "--instance", "trn1.2xlarge")
+    )
+
+
+def test_nothing_of_the_kind(command):
+    answer = command("zoo", "ls", "--max-price", "0")
+    assert answer.out == "no recipes of that kind\n"
+    assert command("zoo", "ls", "--max-price", "0", "-f", "json").json == []
+
+
+# One entry
+
+
+def test_a_recipe_in_full(command):
+    found = command("zoo", "show", "bert", "-f", "json").json
+    assert (found["kind"], found["name"], found["path"]) == ("recipe", "bert", str(RECIPES["bert"]))
+    assert found["model"]["name"] == "google-bert/bert-base-uncased"
+    assert found["recipe"]["data"]["id"] == "dair-ai/emotion"
+    assert found["text"] == RECIPES["bert"].read_text()
+    first = found["expect"][0]
+    assert (first["price_per_hour"], first["cost"]) == (1.34, 0.06)
+    text = command("zoo", "show", "bert").out
+    assert RECIPES["bert"].read_text().strip() in text, "in full"
+    assert "$0.06 at $1.34 an hour" in text
+
+
+def test_what_it_costs_at_a_price_of_ones_own(command):
+    found = command("zoo", "show", "bert", "--price", "trn1.2xlarge=0.40", "-f", "json").json
+    assert [expected["cost"] for expected in found["expect"]] == [0.02, 0.06]
+    assert [expected["dollars"] for expected in found["expect"]] == [0.07, 0.2], "what the sources say stays"
+
+
+def test_what_nobody_knows_the_price_of(command):
+    found = command("zoo", "show", "bert-large-squad", "-f", "json").json
+    by_instance = {expected["instance"]: expected for expected in found["expect"]}
+    assert (by_instance["p3.2xlarge"]["price_per_hour"], by_instance["p3.2xlarge"]["cost"]) == (None, None)
+    assert by_instance["trn1.32xlarge"]["cost"] is None, "no time is known"
+
+
+def test_a_recipe_of_ones_own(command):
+    assert command("zoo", "show", "tiny.yaml", "-f", "json").json["recipe"]["name"] == "tiny"
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_a_model_in_full(command, name):
+    found = command("zoo", "show", name, "-f", "json").json
+    assert (found["kind"], found["name"]) == ("model", "google-bert/bert-base-uncased")
+    assert found["config"]["vocab_size"] == 30522
+    assert {"bert", "bert-imdb"} <= set(found["recipes"])
+    text = command("zoo", "show", name).out
+    assert re.search(r"^    vocab_size +30522$", text, re.MULTILINE)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_an_instance_in_full(command):
+    found = command("zoo", "show", "trn1.2xlarge", "-f", "json").json
+    assert (found["kind"], found["cores"], found["price"]["per_hour"]) == ("instance", 2, 1.34)
+    assert "bert" in found["recipes"]
+    assert "1.34 USD (us-east-1, 2023-06-06), on demand" in command("zoo", "show", "trn1.2xlarge").out
+
+
+def test_a_toolchain_in_full(command):
+    assert command("zoo", "show", "neuron-2.31", "-f", "json").json["packages"]["transformers"] == "4.57.6"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_can_be_shown(command, name):
+    assert command("zoo", "show", name).out.startswith(f"recipe {name}\n")
+
+
+# Checking
+
+
+def test_the_zoo_is_right():
+    checked = check_zoo()
+    assert checked.findings == ()
+    assert checked.looked_at == {"recipes": len(RECIPES), "models": len(zoo.models())}
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("training: {max_seq_length: 513}\n", "training.max_seq_length is 513"),
+        ("training: {learning_rte: 1}\n", "unknown field training.learning_rte"),
+        ("training: {doc_stride: 4}\n", "training.doc_stride means nothing to text-classification"),
+        ("expect: [{instance: trn1.3xlarge, source: x}]\n", "expect.instance trn1.3xlarge is unknown"),
+        ("parallel: {tensor_parallel_size: 5}\n", "the model's num_attention_heads is 12"),
+        ("model: {id: google/electra-base-discriminator}\ntask: translation\ndata: {id: x}\n", "not for the task tra"),
+        ("model: {id: google/vit-base-patch16-224}\n", "the task text-classification: a vit model reads images"),
+        ("task: image-classification\n", "not for the task image-classification: a bert model reads texts"),
+        ("model: {id: gpt2}\n", "model.config.pad_token_id is missing"),
+        ("model: {id: bert-base-uncased, config: {hidden_size: 100}}\n", "hidden_size 100 cannot be shared"),
+        ("data: {id: x/y}\n", "does not say its labels"),
+        (
+            "task: question-answering\ndata: {id: x}\ntraining: {max_seq_length: 64, doc_stride: 64}\n",
+            "training.doc_stride 64 is not smaller",
+        ),
+        (
+            "parallel: {tensor_parallel_size: 4}\nexpect: [{instance: trn1.2xlarge, source: x}]\n",
+            "4 cores share a model, but trn1.2xlarge has 2",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_recipe(command, work, text, said):
+    base = {"model": "{id: bert-base-uncased}", "data": "{id: x, labels: [a, b]}"}
+    lines = [f"{name}: {value}" for name, value in base.items() if not re.search(f"^{name}:", text, re.MULTILINE)]
+    (work / "broken.yaml").write_text("\n".join(["name: broken", *lines, text]))
+    answer = command("zoo", "check", "broken.yaml", "-f", "json", code=2)
+    assert answer.json["status"] == "wrong"
+    assert said in answer.json["findings"][0]["problem"]
+    assert answer.json["error"]["code"] == "bad-recipe"
+    assert "WRONG  broken.yaml: " in command("zoo", "check", "broken.yaml", code=2).out
+
+
+def test_what_a_model_is_rarely_used_for_is_a_note(command, work):
+    model = "model: {id: gpt2, config: {pad_token_id: 0}}\n"
+    (work / "own.yaml").write_text(f"name: own\n{model}data: {{id: x, labels: [a, b]}}\n")
+    found = command("zoo", "check", "own.yaml", "-f", "json").json
+    assert (found["status"], found["findings"][0]["note"]) == ("ok", True)
+    assert "does not name text-classification" in found["findings"][0]["problem"]
+
+
+def test_all_files_are_checked_though_one_is_wrong(command, work):
+    (work / "broken.yaml").write_text("name: broken\n")
+    found = command("zoo", "check", "broken.yaml", "tiny.yaml", "bert", "-f", "json", code=2).json
+    assert found["looked_at"] == {"recipes": 3}
+    assert [finding["where"] for finding in found["findings"]] == ["broken.yaml"]
+
+
+def test_a_model_that_only_the_hub_knows_is_a_note(command, work, monkeypatch):
+    def never(*_):
+        raise AssertionError("offline")
+
+    monkeypatch.setattr("cachekit.recipe.architecture._download", never)
+    (work / "own.yaml").write_text("name: own\nmodel: {id: someone/something}\ndata: {id: x, labels: [a, b]}\n")
+    found = command("zoo", "check", "own.yaml", "-f", "json").json
+    assert (found["status"], found["findings"][0]["note"]) == ("ok", True)
+
+
+def test_what_is_wrong_with_the_registry(command, copy):
+    for path in (copy / "recipes").glob("*.yaml"):
+        if path.stem not in {"bert", "gpt2-clm"}:
+            path.unlink()
+    models = copy / "registry" / "models"
+    (models / "google-bert--bert-base-uncased.yaml").rename(models / "bert.yaml")
+    (models / "openai-community--gpt2.yaml").unlink()
+    found = command("zoo", "check", "-f", "json", code=2).json["findings"]
+    said = json.dumps(found)
+    assert "name the file google-bert--bert-base-uncased.yaml" in said
+    assert "gpt2 is not in the registry" in said
+
+
+@pytest.mark.parametrize("name", ["instances", "toolchains"])
+def test_a_list_that_cannot_be_read(command, copy, name):
+    (copy / "registry" / f"{name}.yaml").write_text("a: 1\n")
+    found = command("zoo", "check", "-f", "json", code=2).json["findings"]
+    assert any(f"{name}.yaml: a does not fit" in finding["problem"] for finding in found)
+
+
+WHOLE = {
+    "per_hour": 1.5,
+    "currency": "USD",
+    "region": "us-east-1",
+    "terms": "on demand",
+    "source": "somebody's page",
+    "date": "2026-06-25",
+}
+
+
+@pytest.mark.parametrize("missing", [None, *sorted(WHOLE)])
+def test_a_price_without_its_source_or_date_or_place_is_refused(command, copy, missing):
+    path = copy / "registry" / "instances.yaml"
+    price = {name: value for name, value in WHOLE.items() if name != missing}
+    entry = {"accelerator": "a10g", "chips": 1, "cores": 1, "device_memory_gib": 24, "source": "a page", "price": price}
+    path.write_text(f"{path.read_text()}\ng6.xlarge: {json.dumps(entry)}\n")
+    answer = command("zoo", "check", "-f", "json", code=2 if missing else 0)
+    problems = [finding["problem"] for finding in answer.json["findings"] if finding["where"] == "instances.yaml"]
+    assert bool(problems) == bool(missing)
+    if missing:
+        assert "instances.yaml: g6.xlarge does not fit" in problems[0]
+        assert f"`{missing}` - at `$.price`" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("per_hour", 0),
+        ("per_hour", -1),
+        ("currency", "$"),
+        ("currency", ""),
+        ("region", ""),
+        ("region", "somewhere"),
+        ("terms", ""),
+        ("source", ""),
+        ("source", "-"),
+        ("date", "2026"),
+        ("date", "2026-13"),
+        ("date", "last year"),
+        ("date", ""),
+    ],
+)
+def test_a_price_that_nobody_could_look_up_again_is_refused(name, value):
+    msgspec.convert(WHOLE, zoo.Price)
+    with pytest.raises(msgspec.ValidationError, match=rf"\$\.{name}"):
+        msgspec.convert({**WHOLE, name: value}, zoo.Price)
+
+
+def test_a_name_of_two_models(command, copy):
+    path = copy / "registry" / "models" / "FacebookAI--roberta-base.yaml"
+    path.write_text(path.read_text().replace("- roberta-base", "- bert-base-uncased"))
+    found = command("zoo", "check", "-f", "json", code=2).json["findings"]
+    assert any("bert-base-uncased is also a name of" in finding["problem"] for finding in found)

@@ -1,0 +1,252 @@
+"""What is known of Inductor's variables and options, against the torch that is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from cachekit.compilers.inductor import facts, option_names
+from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
+from cachekit.recipe import load_text
+from cachekit.verbs.prepare import prepare
+from tests.compilers.inductor.torch_variables import read_by_torch
+
+TEXT = """
+name: toy
+model: {id: sentence-transformers/all-MiniLM-L6-v2}
+data: {id: nobody/nothing, labels: ["no", "yes"]}
+"""
+# What Inductor and AOTAutograd make their keys of, beside the graph: their settings, and the number of threads.
+DUMP = """
+import sys, torch
+from cachekit.compilers.inductor import runtime
+runtime.prepare({})
+import torch._functorch.config, torch._inductor.config, torch._inductor.config_comms
+inductor = torch._inductor.config.save_config_portable(ignore_private_configs=False)
+comms = torch._inductor.config_comms.save_config_portable(ignore_private_configs=False)
+settings = {
+    **{f"inductor.{name}": value for name, value in inductor.items()},
+    **{f"comms.{name}": value for name, value in comms.items()},
+    **{f"functorch.{name}": value for name, value in torch._functorch.config.get_config_copy().items()},
+    "provenance": torch._inductor.config.trace.provenance_tracking_level,
+    "tag": torch.compiler.config.cache_key_tag,
+    "job": torch.compiler.config.job_id,
+    "caches off": torch.compiler.config.force_disable_caches,
+    "threads": torch.get_num_threads(),
+    "matmul": torch.backends.cuda.matmul.fp32_precision,
+}
+print("\\n".join(f"{name}={value!r}" for name, value in sorted(settings.items()) if " at 0x" not in repr(value)))
+"""
+
+
+def recipe(*overrides):
+    return load_text(TEXT, overrides)
+
+
+def key(*overrides):
+    return prepare(recipe(*overrides), Inductor()).key
+
+
+def worker_variables(tmp_path, **shell):
+    """A worker's environment under a shell's."""
+    changes = (
+        Inductor()
+        .watch(recipe("compiler.options.threads=2"), tmp_path, trial=False, found=True, strict=False)
+        .environment
+    )
+    merged = {**os.environ, **shell, **{name: value for name, value in changes.items() if value is not None}}
+    return {name: value for name, value in merged.items() if changes.get(name, value) is not None}
+
+
+def dump(environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DUMP], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines())
+
+
+# Variables
+
+
+def test_every_variable_that_torchs_compiler_reads_is_known():
+    """A new torch that reads another one fails here: facts.py must say whether it is watched, forced, or excused."""
+    found = read_by_torch()
+    assert {"CI", "CXX", "LOG_TLPARSE", "TORCHINDUCTOR_FREEZING", "TORCH_COMPILE_JOB_ID"} <= set(found), (
+        "the search works"
+    )
+    known = {*facts.FORCED, *facts.SET, *facts.UNWATCHED}
+    unknown = {name: files for name, files in found.items() if name not in known and not facts.watched(name)}
+    assert not unknown
+
+
+def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(tmp_path):
+    """All of them at once, in the shell of a run: the settings that Inductor's keys are made of stay as they are."""
+    special = {
+        **dict.fromkeys(("TORCH_TRACE", "TORCH_DTRACE", "TORCH_COMPILE_DEBUG_DIR"), str(tmp_path / "trace")),
+        "CXX": shutil.which("c++") or "c++",
+        "PYTORCH_MATCHER_LOGLEVEL": "INFO",
+        "TORCH_LOGS": "inductor",
+        "TORCH_LOGS_FORMAT": "%(message)s",
+        "TORCH_LOGS_OUT": str(tmp_path / "log"),
+        "TORCHINDUCTOR_WORKER_START": "fork",
+    }
+    hostile = {name: special.get(name, "1") for name in {*facts.FORCED, *facts.SET, *facts.UNWATCHED}}
+    # Where programs find files, and not what torch makes of it.
+    hostile = {name: value for name, value in hostile.items() if not name.endswith("PATH")}
+    quiet = dump(worker_variables(tmp_path))
+    assert dump(worker_variables(tmp_path, **hostile)) == quiet
+    assert "threads=2" in quiet
+    changed = dump(worker_variables(tmp_path, TORCHINDUCTOR_FREEZING="1", INDUCTOR_PROVENANCE="1")) ^ quiet
+    assert {line.partition("=")[0] for line in changed} == {"inductor.freezing", "provenance"}, "a difference is seen"
+
+
+@pytest.mark.feature("K3")
+@pytest.mark.parametrize("name", sorted({*facts.FORCED, *facts.SET, *facts.UNWATCHED} - {facts.THREADS, facts.CXX}))
+def test_they_are_not_in_our_key_either(monkeypatch, name):
+    before = key()
+    monkeypatch.setenv(name, "1")
+    assert key() == before
+
+
+@pytest.mark.feature("K1")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("TORCH_COMPILE_DEBUG", "INDUCTOR_PROVENANCE", "LOG_TLPARSE", "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_SHAPES"),
+        *("ENABLE_PERSISTENT_TMA_MATMUL", "FAKE_ALLOW_META", "PARTITIONER_MEMORY_BUDGET_PARETO"),
+        "TORCHINDUCTOR_FREEZING",
+    ],
+)
+def test_what_reaches_the_keys_of_torch_is_in_ours(monkeypatch, name):
+    before = key()
+    monkeypatch.setenv(name, "1")
+    assert key() != before
+
+
+def test_what_a_recipe_sets_is_said_once(monkeypatch):
+    """The shell's value of the same variable never reaches the worker."""
+    plain = key("environment.TORCHINDUCTOR_FREEZING=1")
+    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "0")
+    assert key("environment.TORCHINDUCTOR_FREEZING=1") == plain != key()
+
+
+@pytest.mark.feature("K3")
+def test_threads_are_counted_not_spelled(monkeypatch):
+    two = key("compiler.options.threads=2")
+    assert key("environment.OMP_NUM_THREADS=2") == two
+    assert key("environment.OMP_NUM_THREADS=2", "compiler.options.threads=2") == two
+    assert key("environment.OMP_NUM_THREADS=3") != two
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert key() == two
+    with pytest.raises(RecipeError, match=r"environment\.MKL_NUM_THREADS"):
+        key("environment.MKL_NUM_THREADS=2")
+
+
+# The C++ compiler
+
+
+@pytest.fixture
+def compilers(tmp_path):
+    """Another name of the real one, and one of another version."""
+    (tmp_path / "my-g++").symlink_to(shutil.which("g++"))
+    other = tmp_path / "other-g++"
+    other.write_text("#!/bin/sh\necho 'g++ (Elsewhere) 99.1'\n")
+    other.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.feature("K3")
+def test_one_compiler_has_many_names(monkeypatch, compilers):
+    plain = key()
+    for name in ("g++", shutil.which("g++"), str(compilers / "my-g++")):
+        assert key(f"environment.CXX={name}") == plain
+        monkeypatch.setenv("CXX", name)
+        assert key() == plain
+
+
+@pytest.mark.feature("K1")
+def test_the_compiler_of_a_recipe_is_the_one_that_counts(monkeypatch, compilers):
+    other = f"environment.CXX={compilers / 'other-g++'}"
+    assert prepare(recipe(other), Inductor()).fingerprint.toolchain["cxx"] == "(Elsewhere) 99.1"
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert key(other)
+    with pytest.raises(CompilerUnavailableError, match="no-such-compiler"):
+        key()
+    monkeypatch.delenv("CXX")
+    found = prepare(recipe(f"environment.PATH={compilers}", "environment.CXX=other-g++"), Inductor()).fingerprint
+    assert found.toolchain["cxx"] == "(Elsewhere) 99.1"
+
+
+# Options
+
+
+def test_the_options_read_from_the_source_are_those_of_the_module():
+    import torch._inductor.config as inductor
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        real = set(inductor.get_config_copy())
+    assert option_names.installed() == real - {"TYPE_CHECKING"}
+
+
+@pytest.mark.parametrize("threads", ["0", "1.0", "'2'", "true"])
+def test_threads_that_are_no_number_are_answered_with_what_helps(threads):
+    with pytest.raises(RecipeError, match=r"^compiler\.options\.threads is ") as caught:
+        key(f"compiler.options.threads={threads}")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("epilogue_fuson", "epilogue_fusion"), ("cpp.simdlenn", "cpp.simdlen"), ("force_disable_caches", "")],
+)
+def test_an_unknown_option_is_found_out_without_torch(tmp_path, name, near):
+    (tmp_path / "toy.yaml").write_text(TEXT)
+    script = (
+        "import sys; from cachekit.cli import main\n"
+        "try: main()\n"
+        "finally: print('torch' in sys.modules, file=sys.stderr)"
+    )
+    options = json.dumps({name: True})
+    done = subprocess.run(
+        [sys.executable, "-c", script, "plan", "toy.yaml", "--set", f"compiler.options={options}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])},
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"compiler.options.{name}" in done.stderr
+    assert near in done.stderr
+    assert done.stderr.splitlines()[-1] == "False"
+
+
+@pytest.mark.feature("K1")
+def test_tracing_reaches_no_code_but_for_provenance():
+    plain = key()
+    assert key('compiler.options={"trace.enabled": true}') == plain
+    assert key('compiler.options={"trace.provenance_tracking_level": 1}') != plain
+
+
+# The watch
+
+
+@pytest.mark.feature("M3")
+def test_a_strict_run_ends_at_the_first_compile(tmp_path):
+    watch = Inductor().watch(recipe(), tmp_path, trial=False, found=True, strict=True)
+    watch.event({"event": "graphs", "found": 2, "compiled": 0, "phase": "first training step"})
+    with pytest.raises(MissError, match="not warm") as caught:
+        watch.event({"event": "graphs", "found": 2, "compiled": 1, "phase": "first training step"})
+    assert caught.value.exit_code == 3
+    lenient = Inductor().watch(recipe(), tmp_path, trial=False, found=True, strict=False)
+    lenient.event({"event": "graphs", "found": 2, "compiled": 1})

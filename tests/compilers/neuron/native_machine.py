@@ -1,0 +1,61 @@
+"""A user on a host with TorchNeuron, stood in for: `Machine` of `neuron_machine.py` with other packages and worker.
+
+native_machine.py ARGUMENTS…      the real command line, with `native_worker.py` for a worker
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tests.compilers.neuron.neuron_machine import RECIPE, Machine
+from tests.support.neuron_sdk import neuron_host
+
+HERE = Path(__file__).resolve().parent
+OLD, NEW = "2.25.3371.0+aaaaaaaa", "2.27.5334.0+bbbbbbbb"
+NATIVE = f"{RECIPE}compiler: {{name: neuron-native}}\n"
+
+
+class NativeMachine(Machine):
+    """A user of TorchNeuron.
+
+    Args:
+        folder: An empty place.
+        compiler: The compiler's version.
+        framework: torch-neuronx's.
+        instance: What neuron-ls shows.
+    """
+
+    def __init__(
+        self, folder: Path, *, compiler: str = NEW, framework: str = "2.11.3.0.1278", instance: str = "trn2.48xlarge"
+    ) -> None:
+        super().__init__(folder, host=neuron_host(folder / "host", instance_type=instance))
+        self.packages = folder / "packages"
+        for name, version in (("neuronx-cc", compiler), ("torch-neuronx", framework), ("torch", "2.11.0")):
+            self.install(name, version)
+        module = self.packages / "torch_neuronx"
+        module.mkdir()
+        (module / "__init__.py").write_text("")
+        self.command = [str(HERE / "native_machine.py")]
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(self.packages), self.environment["PYTHONPATH"]])
+        self.environment["NATIVE_WORKER"] = str(self.plan)
+        self.recipe(NATIVE)
+
+    def install(self, name: str, version: str) -> None:
+        """Have a package's metadata say a version."""
+        for old in self.packages.glob(f"{name.replace('-', '_')}-*.dist-info"):
+            (old / "METADATA").unlink()
+            old.rmdir()
+        folder = self.packages / f"{name.replace('-', '_')}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+if __name__ == "__main__":
+    from cachekit import training
+    from cachekit.cli import app
+
+    launcher = training.ProcessLauncher
+    training.ProcessLauncher = lambda: launcher([sys.executable, str(HERE / "native_worker.py")])
+    sys.exit(app.run(sys.argv[1:]))

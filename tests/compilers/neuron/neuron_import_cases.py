@@ -1,0 +1,34 @@
+"""A Neuron cache with modules in every state, and a store to import it to."""
+
+import pytest
+
+from cachekit.compilers.neuron.entries import STATES
+from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, module_name, neff
+from tests.support.standins import Watched
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Watched(tmp_path / "home").store
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A cache with a module in every state, of two compilers."""
+    root = tmp_path / "cache"
+    for seed, state in enumerate(STATES):
+        make(root, state, seed)
+    make(root, seed=10)
+    make(root, seed=11, compiler=OTHER)
+    (make(root, seed=12) / "model.neff").write_bytes(neff(12)[:-1])
+    (make(root, seed=13) / "model.hlo_module.pb.lock").touch()
+    (root / "lock").touch()
+    (root / "notes.txt").write_text("mine")
+    return root
+
+
+WHOLE = sorted([f"{COMPILER}/{module_name(0)}", f"{COMPILER}/{module_name(10)}", f"{OTHER}/{module_name(11)}"])
+
+
+def added(imported):
+    return sorted(name for group in imported.groups for name in group.added)

@@ -1,0 +1,60 @@
+"""Stands in for `cachekit.training.worker` on Neuron: it asks the cache for graphs, and trains nothing.
+
+    neuron_worker.py JOB.json
+
+NEURON_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
+training needs beyond its trial, each `[graph, phase]`; `die` is a rank that kills itself at its end, `after` a file
+that a training makes and `until` one that it waits for.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from libneuronxla import neuron_cc_wrapper
+from libneuronxla.neuron_cc_wrapper import CompilationError
+from neuronxcc import knobs
+
+from cachekit.leash import die_with
+from tests.support.neuron_sdk import SCRIPTS
+
+sys.path.insert(0, str(SCRIPTS))
+from graphs import content
+
+
+def main():
+    """Do the job; returns the exit code."""
+    die_with(os.getppid())
+    job = json.loads(Path(sys.argv[1]).read_bytes())
+    rank = os.environ["LOCAL_RANK"]
+    suffix = f".rank{rank}" if rank != "0" else ""
+    plan = json.loads(Path(os.environ["NEURON_WORKER"]).read_bytes())
+    wanted = [[graph, "training step"] for graph in [*plan["graphs"], *plan.get(rank, [])]]
+    if job["mode"] == "train":
+        wanted += plan.get("train", [])
+    result = {"counters": {}, "steps": 1, "metrics": {}, "rows": {}, "output_dir": job["output_dir"]}
+    with Path(job["events"] + suffix).open("a", buffering=1) as events:
+        try:
+            for graph, phase in wanted:
+                events.write(json.dumps({"event": "at", "phase": phase}) + "\n")
+                copy = neuron_cc_wrapper.neuron_xla_compile(content(graph), graph)
+                if copy is not None:
+                    neuron_cc_wrapper.load(copy, content(graph))
+        except CompilationError as error:
+            result["failure"] = {"code": "training-failed", "message": "training failed", "cause": str(error)[:200]}
+        if plan.get("die") == int(rank):
+            os.kill(os.getpid(), signal.SIGKILL)
+        target = Path(job["result"] + suffix)
+        target.with_name(target.name + ".new").write_text(json.dumps(result))
+        target.with_name(target.name + ".new").replace(target)
+        events.write(json.dumps({"event": "done"}) + "\n")
+    if os.environ.get("NEURON_EXTRACT_GRAPHS_ONLY") == "1" and knobs.read().get("trial_hangs"):
+        time.sleep(3600)
+    return 1 if "failure" in result else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Runs on a Neuron host that is stood in for, from the command line down to the compiler: kills, locks, failures.
+
+The worker asks for graphs by their numbers (`neuron_worker`), so that a run takes a second; the same over real graphs
+is `test_neuron_main_job`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.compilers.neuron.neuron_cases import another, ask, entry, machine, name, place, recorded  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_machine import RECIPE, Machine, left_behind
+from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
+
+# --- warm and train -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("F1", "M3")
+def test_all_ranks_graphs_are_in_the_record_and_nothing_compiles_twice(machine, place):
+    done = machine("warm", "tiny.yaml")
+    assert (done["compiled"], recorded(machine)) == (3, [name(1), name(2), name(3)])
+    machine.host.forget()
+    assert machine("warm", "tiny.yaml")["compiled"] == 0
+    other = another(machine, place / "other")
+    for one in (machine, other):
+        result = one("train", "tiny.yaml", "--require-warm")
+        assert (result["compiled"], result["found"], one.host.compiles) == (0, 3, 0)
+        assert len(one.host.events("loaded")) == 5, "two workers share two graphs, one has a third"
+        assert not left_behind(one.host)
+
+
+def test_two_warms_at_once_compile_once(machine):
+    machine.host.knobs(compile_seconds=0.5)
+    processes = [machine.start("warm", "tiny.yaml") for _ in range(2)]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sorted(json.loads(out)["compiled"] for out, _ in said) == [0, 3]
+    assert machine.host.compiles == 3
+    assert sum("the same key is being compiled by" in words for _, words in said) == 1
+
+
+@pytest.mark.feature("N3")
+def test_files_of_the_working_directory_are_not_imported(machine):
+    """Neither by the launcher of the workers nor by the tools around it."""
+    for module in ("argparse", "signal", "subprocess"):
+        (machine.work / f"{module}.py").write_text("raise SystemExit('my own file ran')")
+    assert machine("warm", "tiny.yaml")["status"] == "compiled"
+
+
+def test_a_process_that_knows_nothing_of_cachekit_uses_the_same_root(machine):
+    """Its modules are not taken for ours; ours are found by it."""
+    machine.host.knobs(compile_seconds=0.3)
+    stranger = subprocess.Popen(
+        [sys.executable, str(SCRIPTS / "graphs.py"), "71", "72", "73", "2"],
+        env=machine.host.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    machine("warm", "tiny.yaml")
+    said, _ = stranger.communicate(timeout=60)
+    assert (stranger.returncode, machine.host.compiles) == (0, 6)
+    assert recorded(machine) == [name(1), name(2), name(3)]
+    assert len(said.splitlines()) > 4
+    later = ask(machine, 1, 2, 3)
+    assert (later.returncode, later.stdout.count("Using a cached neff"), machine.host.compiles) == (0, 3, 6)
+
+
+@pytest.mark.feature("M3")
+def test_what_the_record_lacks_compiles_and_is_added_with_where(machine):
+    machine("warm", "tiny.yaml")
+    machine.host.knobs(compile_seconds=3)  # the log and the worker's words are two files: each is read in between
+    machine.graphs(1, 2, **{"1": ["3"]}, train=[["8", "evaluation"], ["9", "training step after a checkpoint"]])
+    result = machine("train", "tiny.yaml")
+    assert (result["compiled"], result["built"]) == (2, 2)
+    assert result["surprises"] == ["evaluation", "training step after a checkpoint"]
+    assert "compiled in: evaluation, training step after a checkpoint" in machine.said
+    assert recorded(machine) == [name(graph) for graph in (1, 2, 3, 8, 9)]
+    machine.host.forget()
+    assert machine("train", "tiny.yaml", "--require-warm")["found"] == 5
+    assert machine.host.compiles == 0
+
+
+@pytest.mark.feature("M3")
+def test_a_strict_training_stops_as_a_compile_begins(machine):
+    """The log tells of it only at its end, an hour later perhaps."""
+    machine("warm", "tiny.yaml")
+    machine.graphs(1, 2, train=[["8", "evaluation"]])
+    machine.host.knobs(compile_seconds=300)
+    refused = machine("train", "tiny.yaml", "--require-warm", code=3)
+    assert name(8) in refused["error"]["message"]
+    assert refused["error"]["cause"] == "it began to compile in: evaluation"
+    assert not left_behind(machine.host)
+    assert not entry(machine, 8).finished
+    assert recorded(machine) == [name(1), name(2), name(3)]
+
+
+def test_workers_that_use_different_graphs_are_told_of(machine):
+    machine("warm", "tiny.yaml")
+    machine("train", "tiny.yaml")
+    assert "workers used graphs that not all of them used" in machine.said
+
+
+def test_a_trial_in_which_a_worker_dies_is_no_warm(machine):
+    machine.graphs(1, 2, **{"1": ["3"]}, die=1)
+    failed = machine("warm", "tiny.yaml", code=1)
+    assert failed["error"]["code"] == "training-failed"
+    assert not list((machine.home / "v1" / "records").rglob("*.json"))
+
+
+@pytest.mark.feature("F6", "M3")
+def test_a_module_that_could_not_be_restored_is_told_of_with_its_reason(machine, place):
+    machine("warm", "tiny.yaml")
+    other = another(machine, place / "other")
+    ask(other, 2, NEURON_EXTRACT_GRAPHS_ONLY="1")
+    notes = entry(other, 2).path / "notes.txt"
+    notes.touch()
+    other.host.knobs(compile_seconds=2)
+    refused = other("train", "tiny.yaml", "--require-warm", code=3)["error"]
+    reason = "notes.txt lies there, which is not of Neuron's cache"
+    assert f"{COMPILER_DIRECTORY}/{name(2)} was left as it is, and not restored: {reason}" in other.said
+    assert name(2) in refused["message"]
+    assert f"the record has it, but it was not restored: {reason}" in refused["cause"]
+    assert str(notes.parent) in refused["hint"]
+
+    (notes.parent / "model.hlo_module.pb.lock").unlink(missing_ok=True)
+    trained = other("train", "tiny.yaml")
+    assert (trained["compiled"], notes.exists()) == (1, True)
+    assert f"not restored: {reason}" in other.said
+    assert "they are added to the record" not in other.said
+
+    other.graphs(1, 2, train=[["8", "evaluation"]])
+    refused = other("train", "tiny.yaml", "--require-warm", code=3)["error"]
+    assert (refused["cause"], "the record lacks it" in refused["hint"]) == ("it began to compile in: evaluation", True)
+
+
+# --- without neuron_parallel_compile --------------------------------------------------------------------------------
+
+
+def test_without_neuron_parallel_compile_graphs_are_compiled_directly_the_largest_first(machine):
+    (machine.host.bin / "neuron_parallel_compile").unlink()
+    machine.graphs(5, 1234567, 678)
+    machine("warm", "tiny.yaml", "--set", "compiler.options.num_parallel=1")
+    assert recorded(machine) == sorted(map(name, (5, 1234567, 678)))
+    sizes = [event["bytes"] for event in machine.host.events("compile")]
+    assert sizes == sorted(sizes, reverse=True)
+    machine.host.forget()
+    machine("train", "tiny.yaml", "--require-warm")
+    assert machine.host.compiles == 0
+
+
+# --- flags, roots, launchers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("K2")
+def test_flags_reach_the_compiler_in_their_order_and_spelling(machine):
+    flags = ["--model-type transformer", "-O1", "--enable-saturate-infinity"]
+    machine.recipe(RECIPE + "compiler: {flags: [--model-type, transformer, -O1, --enable-saturate-infinity]}\n")
+    machine("warm", "tiny.yaml", NEURON_CC_FLAGS="--model-type=cnn-training")
+    wanted = ["--target=trn1", *" ".join(flags).split()]
+    assert all(
+        json.loads((found.path / "compile_flags.json").read_text()) == wanted for found in machine.host.entries()
+    )
+    assert {tuple(event["flags"]) for event in machine.host.events("compile")} == {(*wanted[1:], "--verbose=35")}
+    machine.recipe()
+    planned = machine("plan", "tiny.yaml", NEURON_CC_FLAGS="-O2 --model-type=transformer --cache_dir=/tmp/x")
+    assert planned["ingredients"]["hard"]["compiler.flags"] == ["-O2", "--model-type=transformer"]
+
+
+def test_the_shells_cache_dir_is_the_root(machine, place):
+    root = place / "elsewhere"
+    machine("warm", "tiny.yaml", NEURON_CC_FLAGS=f"--cache_dir={root} --model-type=transformer")
+    assert not machine.host.entries()
+    assert {found.name.partition("+")[2] for found in machine.host.entries(root)} == {"f7f529f3"} or len(
+        machine.host.entries(root)
+    ) == 3
+
+
+@pytest.mark.parametrize(
+    "url, words", [("s3://bucket/cache", "is not on a local disk"), ("/proc/version", "is not a folder")]
+)
+def test_a_root_that_is_no_local_folder_is_refused(machine, url, words):
+    error = machine("warm", "tiny.yaml", code=2, NEURON_COMPILE_CACHE_URL=url)["error"]
+    assert words in error["message"]
+    assert "NEURON_COMPILE_CACHE_URL" in error["hint"]
+    assert machine.host.compiles == 0
+
+
+# --- hosts ----------------------------------------------------------------------------------------------------------
+
+
+def test_placeholders_from_pypi_are_recognised_and_explained(place):
+    site = place / "site"
+    for package, version in (("neuronx_cc", "1.0.post1"), ("torch_neuronx", "1.0"), ("libneuronxla", "1.0")):
+        folder = site / f"{package}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: {version}\n"
+        )
+    machine = Machine(place / "user")
+    environment = {"PYTHONPATH": os.pathsep.join([str(site), machine.environment["PYTHONPATH"]])}
+    error = machine("plan", "tiny.yaml", "--compiler", "neuron", code=1, **environment)["error"]
+    assert "neuronx-cc 1.0.post1" in error["message"]
+    assert "placeholders from PyPI" in error["cause"]
+    assert "https://pip.repos.neuron.amazonaws.com" in error["hint"]
+    error = machine("plan", "tiny.yaml", code=1, **environment)["error"]
+    assert "this machine has Neuron devices" in error["message"]
+    assert "neuronx-cc 1.0.post1" in error["cause"]
+    assert machine("plan", "tiny.yaml", "--compiler", "inductor", **environment)["compiler"] == "inductor"
+
+
+@pytest.mark.feature("K3", "P2")
+def test_a_laptop_predicts_the_key_of_the_instance(machine, place):
+    """The registry names the versions; here they are those of the host."""
+    here = machine("plan", "tiny.yaml")["ingredients"]["hard"]
+    laptop = machine(
+        "plan", "tiny.yaml", "--toolchain", "neuron-2.31", "--instance", "trn1.2xlarge", PYTHONPATH=_bare()
+    )
+    there = laptop["ingredients"]["hard"]
+    # The environment that runs this has its own torch and transformers, and perhaps no torch-xla.
+    foreign = {"toolchain.torch", "toolchain.torch-xla", "toolchain.transformers"}
+    assert {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)} <= foreign
+    assert there["toolchain.neuronx-cc"] == "2.26.6360.0"
+    assert there["parallel.data_parallel_size"] == 2
+    machine("warm", "tiny.yaml")
+    again = machine("plan", "tiny.yaml", "--toolchain", "neuron-2.31", "--instance", "trn1.2xlarge")
+    assert {change["name"] for change in again["nearest"]["changes"]} <= foreign if again["status"] == "miss" else True
+
+
+def _bare() -> str:
+    return str(Path(__file__).resolve().parents[3])

@@ -1,0 +1,141 @@
+"""Graphs that cannot compile on a Neuron host: what is remembered, tried again, and said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.compilers.neuron.neuron_cases import age, ask, entry, machine, name, place, recorded  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_machine import Machine
+
+
+def poison(machine: Machine, graph: object, text: str) -> Path:
+    """Have Neuron remember that a graph failed."""
+    ask(machine, graph, NEURON_EXTRACT_GRAPHS_ONLY="1")
+    log = entry(machine, graph).path / "model.log"
+    log.write_text(f"Failed compilation with ['neuronx-cc', 'compile']: {text}")
+    return log
+
+
+@pytest.mark.feature("F3", "N2")
+@pytest.mark.parametrize(
+    "kind, code, advice",
+    [
+        ("device-oom", "NCC_EOOM002", "per_device_train_batch_size"),
+        ("user-error", "NCC_EBVF030", "change what its message names"),
+    ],
+)
+def test_a_graph_that_cannot_compile_is_named_and_remembered_and_the_others_are_kept(machine, kind, code, advice):
+    machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": kind}])
+    error = machine("warm", "tiny.yaml", code=6)["error"]
+    assert error["message"] == "1 of 3 graphs did not compile"
+    assert f"{name(2)}: {kind} ({code}): " in error["cause"]
+    assert advice in error["hint"]
+    assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
+    assert not list((machine.home / "v1" / "records").rglob("*.json"))
+
+    machine.host.forget()
+    assert machine("warm", "tiny.yaml", code=6)["error"]["cause"] == error["cause"]
+    assert machine.host.compiles == 0, "it is known to fail again"
+
+    age(entry(machine, 2).path, 8 * 86400)
+    machine.host.knobs(failures=[])
+    done = machine("warm", "tiny.yaml")
+    assert f"{name(2)} failed before ({kind}); trying again" in machine.said
+    assert (done["compiled"], machine.host.compiles) == (1, 1), "only the rest compiles"
+    assert recorded(machine) == [name(1), name(2), name(3)]
+
+
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("KeyboardInterrupt", "interrupted"),
+        ("[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient memory", "host-oom"),
+        ("OSError: [Errno 28] No space left on device", "disk-full"),
+        ("neuronx-cc compilation failed with -9", "host-oom"),
+        ("subprocess.TimeoutExpired: timed out after 3600 seconds", "timed-out"),
+    ],
+)
+def test_a_remembered_failure_that_may_not_come_again_is_cleared(machine, text, kind):
+    poison(machine, 2, text)
+    done = machine("warm", "tiny.yaml")
+    assert f"{name(2)} failed before ({kind}); trying again" in machine.said
+    assert (done["compiled"], recorded(machine)) == (3, [name(1), name(2), name(3)])
+    assert not (entry(machine, 2).path / "model.log").exists()
+
+
+@pytest.mark.feature("N2")
+def test_a_remembered_failure_that_will_come_again_is_explained(machine):
+    poison(machine, 2, "[ERROR] [NCC_EOOM002] The total memory usage of 27.0GB exceeds the HBM limit of 16.0GB.")
+    error = machine("warm", "tiny.yaml", code=6)["error"]
+    assert "device-oom (NCC_EOOM002): " in error["cause"]
+    assert "27.0GB exceeds the HBM limit" in error["cause"]
+    assert [entry(machine, graph).finished for graph in (1, 2, 3)] == [True, False, True]
+
+
+@pytest.mark.feature("N3")
+def test_what_the_advice_says_of_trying_again_is_so(machine):
+    """A training stops at a failure of unknown class; its option has it compiled."""
+    machine("warm", "tiny.yaml")
+    machine.graphs(1, 2, train=[["9", "evaluation"]])
+    log = poison(machine, 9, "odd words")
+    error = machine("train", "tiny.yaml", code=6)["error"]
+    assert "--retry_failed_compilation in NEURON_CC_FLAGS" in error["hint"]
+    assert log.exists()
+    assert machine("train", "tiny.yaml", NEURON_CC_FLAGS="--retry_failed_compilation")["compiled"] == 1
+    assert entry(machine, 9).finished
+
+
+@pytest.mark.feature("N2")
+def test_a_failure_of_a_direct_compile_is_remembered_with_its_log(machine):
+    (machine.host.bin / "neuron_parallel_compile").unlink()
+    machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": "device-oom"}])
+    machine("warm", "tiny.yaml", code=6)
+    (path,) = (machine.host.root / ".cachekit" / "failures").glob("*.json")
+    known = json.loads(path.read_text())
+    assert (known["module"], known["kind"]) == (name(2), "device-oom")
+    assert "exceeds the HBM limit" in known["log"]
+    machine.host.forget()
+    machine("warm", "tiny.yaml", code=6)
+    assert machine.host.compiles == 0
+    path.write_text(json.dumps({**known, "expires": known["when"]}))
+    machine.host.knobs(failures=[])
+    assert machine("warm", "tiny.yaml")["compiled"] == 1
+
+
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize("npc", [True, False], ids=["parallel-compile", "directly"])
+@pytest.mark.parametrize("kind", ["host-oom", "killed"])
+def test_a_compile_that_ran_out_of_the_hosts_memory_is_tried_again(machine, npc, kind):
+    if not npc:
+        (machine.host.bin / "neuron_parallel_compile").unlink()
+    machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": kind, "times": 1}])
+    done = machine("warm", "tiny.yaml", "--set", "compiler.options.num_parallel=2")
+    assert (done["status"], recorded(machine)) == ("compiled", [name(1), name(2), name(3)])
+    assert len(machine.host.events("failed")) == 1
+    assert not list(machine.host.root.rglob("model.log"))
+
+
+@pytest.mark.feature("N3")
+def test_an_internal_error_without_a_code_is_reported_and_not_remembered(machine):
+    (machine.host.bin / "neuron_parallel_compile").unlink()
+    machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": "internal"}])
+    error = machine("warm", "tiny.yaml", code=6)["error"]
+    assert "internal: " in error["cause"]
+    assert "neuronx-cc" in error["hint"]
+
+
+def test_a_training_that_meets_a_remembered_failure_says_so(machine):
+    machine("warm", "tiny.yaml")
+    log = poison(machine, 8, "[ERROR] [NCC_EOOM002] The total memory usage of 27.0GB exceeds the HBM limit of 16.0GB.")
+    machine.graphs(1, 2, train=[["8", "evaluation"]])
+    error = machine("train", "tiny.yaml", code=6)["error"]
+    assert name(8) in error["message"]
+    assert "device-oom" in error["cause"]
+    assert str(log) in error["hint"]
+    log.write_text("Failed compilation with ['neuronx-cc']: KeyboardInterrupt")
+    assert machine("train", "tiny.yaml")["compiled"] == 1
+    assert f"{name(8)} failed before (interrupted); trying again" in machine.said

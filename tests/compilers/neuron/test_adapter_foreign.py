@@ -1,0 +1,97 @@
+"""Damaged modules on a Neuron host, and those for another one: none is kept or restored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cachekit.compilers.neuron import fit
+from cachekit.store.record import File
+from tests.compilers.neuron.neuron_cases import another, entry, machine, name, place  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_files import make_neff
+
+# NEFFs that are whole, and not for the machine of these tests.
+FOREIGN = {
+    "another chip": ({"target": "cayman"}, "it was compiled for trn2"),
+    "an older chip": ({"target": "tonga", "lnc": 1}, "it was compiled for inf1"),
+    "an unknown chip": ({"target": "v5", "lnc": 1}, "which is no chip that is known here"),
+    "two chips": ({"extra": {"kelf-b.json": b'{"target": "cayman"}'}}, "two targets"),
+    "no chip": ({"without": ["kelf-0.json"]}, "nothing in it says which chip"),
+    "another compiler": ({"version": "2.21.33363.0+82129205"}, "it was compiled by 2.21.33363.0"),
+    "another module": ({"name": "MODULE_77+e30acd3a.neff"}, "it was compiled as MODULE_77"),
+}
+
+
+@pytest.mark.feature("F6", "S5")
+@pytest.mark.parametrize("damage", ["bit", "cut", "empty"])
+def test_a_damaged_neff_in_the_root_is_replaced(machine, damage):
+    machine("warm", "tiny.yaml")
+    neff = entry(machine, 2).path / "model.neff"
+    whole = neff.read_bytes()
+    flipped = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
+    neff.write_bytes({"bit": flipped, "cut": whole[:-512], "empty": b""}[damage])
+    result = machine("train", "tiny.yaml", "--require-warm")
+    assert (result["compiled"], neff.read_bytes()) == (0, whole)
+
+
+@pytest.mark.feature("F6", "S5")
+def test_a_damaged_module_in_the_store_is_a_miss(machine, place):
+    machine("warm", "tiny.yaml")
+    neff = next(file for file in machine.record().modules[1].files if file.path == "model.neff")
+    blob = next((machine.home / "v1" / "blobs").rglob(neff.sha256))
+    raw = bytearray(blob.read_bytes())
+    raw[1500] ^= 1
+    blob.chmod(0o644)
+    blob.write_bytes(raw)
+    other = another(machine, place / "other")
+    assert other("train", "tiny.yaml", "--require-warm", code=3)["error"]["code"] == "not-warm"
+    assert not other.host.entries() or all(found.finished for found in other.host.entries())
+    result = other("train", "tiny.yaml")
+    assert (result["status"], result["compiled"]) == ("warmed", 0)
+
+
+@pytest.mark.feature("F6", "K1")
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_module_for_another_target_is_never_restored(machine, place, what):
+    """A record whose digests fit, and whose NEFF is not for this machine: somebody made it so."""
+    machine("warm", "tiny.yaml")
+    output = place / "model.neff"
+    make_neff(output, **{"version": "2.26.6360.0+6f180f47", "target": "sunda", **FOREIGN[what][0]})
+    foreign = publishable(output, place)
+
+    def change(module):
+        files = tuple(foreign[0] if file.path == "model.neff" else file for file in module.files)
+        return [module if name(2) not in module.name else type(module)(module.name, files)]
+
+    machine.rewrite(change, {foreign[0].sha256: foreign[1]})
+    other = another(machine, place / "other")
+    error = other("train", "tiny.yaml", "--require-warm", code=5)["error"]
+    assert FOREIGN[what][1] in error["cause"]
+    assert not entry(other, 2).path.exists()
+    result = other("train", "tiny.yaml")
+    assert (result["compiled"], result["found"]) == (0, 3)
+    assert "the record cannot be used, and is made anew" in other.said
+
+
+@pytest.mark.feature("F6", "K1")
+@pytest.mark.parametrize("how", [("train",), ("warm", "--recache")])
+def test_a_foreign_neff_in_the_root_is_not_kept(machine, how):
+    """Somebody copied a cache of another machine: Neuron itself takes such a module for a hit."""
+    machine("warm", "tiny.yaml")
+    neff = entry(machine, 2).path / "model.neff"
+    make_neff(neff, version="2.26.6360.0+6f180f47", target="tonga", lnc=1)
+    verb, *options = how
+    assert machine(verb, "tiny.yaml", *options)["status"]
+    assert fit.check(neff, target="trn1") is None
+    recorded_neff = next(file for file in machine.record().modules[1].files if file.path == "model.neff")
+    assert fit.check(next((machine.home / "v1" / "blobs").rglob(recorded_neff.sha256)), target="trn1") is None
+
+
+def publishable(path: Path, folder: Path) -> tuple[File, Path]:
+    import hashlib
+
+    raw = path.read_bytes()
+    copy = folder / "to-publish"
+    copy.write_bytes(raw)
+    return File("model.neff", len(raw), hashlib.sha256(raw).hexdigest()), copy

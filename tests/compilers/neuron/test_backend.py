@@ -1,0 +1,92 @@
+"""The backend for split models, with optimum-neuron absent or of another kind; `test_neuron_trainer` runs it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, make_dataclass
+from importlib import metadata
+from types import ModuleType
+
+import pytest
+from msgspec import structs
+
+from cachekit.compilers.neuron import split
+from cachekit.errors import CompilerUnavailableError
+from cachekit.recipe.schema import Parallel
+from cachekit.training import neuron_trainer
+from cachekit.training.backend import Surroundings
+from cachekit.training.events import Events
+from cachekit.training.tasks.port import Filled
+from tests.training.test_training_model import job as toy
+
+
+@pytest.fixture
+def around(tmp_path):
+    """Eight workers, of which two share a copy."""
+    job = toy()
+    recipe = structs.replace(job.recipe, parallel=Parallel(tensor_parallel_size=2))
+    job = structs.replace(
+        job, mode="train", recipe=recipe, settings={**split.settings(recipe), "lacks": ["no evaluation here"]}
+    )
+    events = Events(tmp_path / "events.jsonl")
+    yield Surroundings(job, None, events, 8, str(tmp_path / "out"))
+    events.close()
+
+
+def installed(monkeypatch, arguments):
+    for name in ("optimum", "optimum.neuron", "optimum.neuron.trainers"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["optimum.neuron.trainers"].NeuronTrainingArguments = arguments
+    monkeypatch.setattr(metadata, "version", lambda _: "0.9.0")
+
+
+def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optimum", None)
+    with pytest.raises(CompilerUnavailableError, match="optimum-neuron does not import") as raised:
+        neuron_trainer.Backend(around)
+    assert "pip install" in raised.value.hint
+
+
+def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypatch):
+    @dataclass
+    class Other:
+        output_dir: str = ""
+
+    installed(monkeypatch, Other)
+    with pytest.raises(CompilerUnavailableError, match="has a trainer of another kind") as raised:
+        neuron_trainer.Backend(around)
+    assert "tensor_parallel_size" in raised.value.cause
+
+
+def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tmp_path):
+    given = {}
+    known = neuron_trainer.arguments(around.job.recipe, precision="fp32", output_dir="", trial=False)
+    theirs = make_dataclass(
+        "Theirs",
+        [(name, object, None) for name in known],
+        namespace={"__post_init__": lambda self: given.update(vars(self))},
+    )
+    installed(monkeypatch, theirs)
+    made = neuron_trainer.Backend(around)
+    assert (made.copies, made.evaluates) == (4, False)
+    assert (given["tensor_parallel_size"], given["zero_1"], given["skip_cache_push"]) == (2, False, True)
+    assert given["output_dir"] == around.output_dir
+    assert "no evaluation here" in (tmp_path / "events.jsonl").read_text()
+
+
+def test_only_whole_steps_are_taken():
+    rows = neuron_trainer.Whole(Filled([{"row": number} for number in range(11)], {}), 4)
+    assert [rows[number]["row"] for number in range(len(rows))] == list(range(8))
+
+
+@pytest.mark.parametrize(
+    "most, left", [(2, {"checkpoint-9", "checkpoint-10"}), (None, {"checkpoint-8", "checkpoint-9", "checkpoint-10"})]
+)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_of_checkpoints_the_newest_stay(tmp_path, monkeypatch, most, left, rank):
+    names = {f"checkpoint-{number}" for number in (8, 9, 10)}
+    for name in names:
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    neuron_trainer.Keep(str(tmp_path), most).on_save(None, None, None)
+    assert {path.name for path in tmp_path.iterdir()} == (left if rank == "0" else names)

@@ -1,0 +1,106 @@
+"""The compiler's command, and the log that it writes itself."""
+
+# ruff: noqa: E501 - quoted lines are as long as they are
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.compilers.neuron.log.command import parse_command
+from cachekit.compilers.neuron.log.compiler import read_compiler_log
+from tests.compilers.neuron.neuron_log_texts import real_log
+from tests.support.places import real_dir
+
+# --- the compiler's command and its own log -----------------------------------------------------------------------
+
+
+def test_commands_in_both_quotations_are_the_same():
+    line = (
+        "neuronx-cc compile --framework=XLA in.pb --output out.neff --target=trn1 --model-type transformer --verbose=35"
+    )
+    quoted = parse_command(str(line.split()) + ": 2024-01-01T00:00:00Z [x]")
+    assert quoted == parse_command(line)
+    assert quoted.flags == ("--target=trn1", "--model-type", "transformer", "--verbose=35")
+    assert (quoted.input, quoted.output) == ("in.pb", "out.neff")
+
+
+def test_a_target_before_the_input_is_not_among_the_flags():
+    command = parse_command("neuronx-cc --target trn1 compile --framework XLA in.pb --output=out.neff --auto-cast none")
+    assert (command.input, command.output) == ("in.pb", "out.neff")
+    assert command.flags == ("--auto-cast", "none")
+
+
+LOG = """\
+2026-04-23T19:03:57Z INFO 100 [root]: /opt/bin/neuronx-cc compile --framework=XLA m/model.MODULE_1+f7f529f3.hlo_module.pb \
+--output m/model.MODULE_1+f7f529f3.neff --target=trn2 '--tensorizer-options=--a --b'
+2026-04-23T19:03:57Z INFO 100 [root]: NeuronX Compiler version 2.24.5133.0+58f8de22 Python version 3.12.3 HWM version 2
+2026-04-23 19:03:57.522402: I hilo/partition/Partition.cc:83] [INFO] needsModular? No.
+2026-04-23T19:03:58Z USER 101 [root/Tensorizer/Tensorizer]: Running Tensorizer
+2026-04-23T19:05:00Z INFO 200 [root]: /opt/bin/neuronx-cc compile --framework XLA b.pb --output=b.neff
+2026-04-23T19:05:30Z ERROR 201 [neuronxcc.driver.CommandDriver]: [ERROR] [NCC_EOOM002] Maximum peak HBM usage of 18.12GB
+  exceeds HBM limit of 16.00GB
+2026-04-23T19:05:31Z INFO 200 [root]: Subcommand returned with exitcode=70
+2026-04-23T19:06:57Z INFO 100 [root]: Subcommand returned with exitcode=0
+2026-04-23T19:07:00Z INFO 300 [root]: /opt/bin/neuronx-cc compile --framework XLA c.pb --output=c.neff
+"""
+
+
+def test_a_compilers_log_tells_each_of_its_compiles():
+    good, bad, broken = read_compiler_log(LOG.splitlines(keepends=True))
+    assert (good.module, good.version, good.exit_code) == ("MODULE_1+f7f529f3", "2.24.5133.0+58f8de22", 0)
+    assert good.flags == ("--target=trn2", "--tensorizer-options=--a --b")
+    assert (good.seconds, good.failure, good.errors) == (180.0, None, "")
+    assert (bad.exit_code, bad.codes, bad.seconds) == (70, ("NCC_EOOM002",), 31.0)
+    assert bad.failure.kind.name == "device-oom"
+    assert "exceeds HBM limit" in bad.errors
+    assert (broken.exit_code, broken.failure, broken.command.output) == (None, None, "c.neff")
+
+
+def test_compiles_at_once_end_for_themselves():
+    lines = LOG.splitlines()
+    lines[7], lines[8] = lines[8], lines[7]
+    first, second, _ = read_compiler_log(lines)
+    assert (first.exit_code, second.exit_code) == (0, 70)
+
+
+def test_an_old_compilers_log():
+    text = (
+        "02/17/2023 04:18:15 PM INFO 57160 [root]: /opt/neuronx-cc compile --framework XLA a.pb --output a.neff\n"
+        "02/17/2023 04:18:45 PM ERROR 57168 [neuronx-cc]:   NeuronX Compiler version 2.4.0.21+b7621be18\n"
+        "02/17/2023 04:19:15 PM INFO 57160 [root]: Subcommand returned with exitcode=-9\n"
+    )
+    (run,) = read_compiler_log(text.splitlines())
+    assert (run.version, run.exit_code, run.seconds) == ("2.4.0.21+b7621be18", -9, 60.0)
+    assert run.failure.kind.name == "host-oom"
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=60)
+def test_any_text_is_no_compilers_log_or_one(text):
+    for part in (text, LOG[: len(text) * 3] + text):
+        for run in read_compiler_log(part.splitlines()):
+            assert run.exit_code is None or isinstance(run.exit_code, int)
+
+
+# --- real logs ----------------------------------------------------------------------------------------------------
+
+
+def test_real_compiler_logs():
+    for path in sorted(real_dir("logs").glob("log-neuron-cc*.txt")):
+        with path.open(encoding="utf-8", errors="replace") as file:
+            runs = read_compiler_log(file)
+        assert runs, path
+        assert any(run.command and run.version for run in runs), path
+        for run in runs:
+            if "success" in path.name:
+                assert (run.exit_code, run.failure) == (0, None)
+            if "failure" in path.name:
+                assert run.exit_code
+                assert run.failure.message
+
+
+def test_the_real_failing_compile():
+    with real_log("log-neuron-cc.trn1*failure*").open() as file:
+        (run,) = read_compiler_log(file)
+    assert (run.exit_code, run.failure.kind.name) == (70, "internal")
+    assert run.failure.message == "Flat flow tensorizer artifact not found"
+    assert run.version == "2.0.99229.0a0+1897edc9"

@@ -1,0 +1,325 @@
+"""What `neuron-ls` and `neuron-monitor` print, of any version and chip, and what is no such thing."""
+
+import json
+import sys
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.compilers.neuron.device_output import (
+    DeviceListError,
+    DeviceProcess,
+    Devices,
+    MonitorRecord,
+    parse_neuron_ls,
+    parse_neuron_monitor,
+)
+from cachekit.compilers.neuron.devices import host_instance_type, list_devices, sample_monitor
+from tests.support.places import real_dir
+
+GIB = 1 << 30
+TRN1 = {
+    "instance_type": "trn1.2xlarge", "instance_id": "i-1", "neuron_device": 0, "bdf": "0000:00:1e.0",
+    "cpu_affinity": "0-7", "numa_node": "-1", "connected_to": None, "nc_count": 2, "memory_size": 32 * GIB,
+    "neuroncore_ids": [0, 1], "neuron_processes": [],
+}  # fmt: skip
+
+
+def trn2(number):
+    """As older tools print it: no instance type, a list of neighbours, busy."""
+    return {
+        "neuron_device": number, "bdf": "cc:00.0", "connected_to": [12, 3, 4, 1], "nc_count": 4,
+        "logical_neuroncore_config": 2, "memory_size": 96 * GIB,
+        "neuron_processes": [{"pid": 113985, "command": "train", "neuron_runtime_version": "2.0.0"}],
+    }  # fmt: skip
+
+
+def test_a_trn1():
+    assert parse_neuron_ls(json.dumps([TRN1])) == Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_a_whole_trn2(indent):
+    found = parse_neuron_ls(json.dumps([trn2(number) for number in range(16)], indent=indent))
+    assert (found.count, found.cores, found.memory, found.lnc) == (16, 64, 16 * 96 * GIB, 2)
+    assert found.busy == (DeviceProcess(113985, "train", "2.0.0"),)  # one process, on every device
+
+
+@pytest.mark.parametrize("field", sorted(TRN1))
+def test_every_field_is_optional(field):
+    found = parse_neuron_ls(json.dumps([{name: value for name, value in TRN1.items() if name != field}]))
+    expected = Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+    if field == "memory_size":
+        expected = Devices(1, 2, None, None, "trn1.2xlarge", ())
+    if field == "instance_type":
+        expected = Devices(1, 2, 32 * GIB, None, "", ())
+    assert found == expected  # without nc_count the core's numbers are counted
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, -1, True, 2.5, [[]], {"a": 1}, 10**30, ""])
+@pytest.mark.parametrize("field", sorted(TRN1))
+def test_a_field_of_another_type_is_as_if_it_were_not_there(field, value):
+    found = parse_neuron_ls(json.dumps([TRN1 | {field: value}]))
+    assert found.count == 1
+    assert found.cores in {None, 2, 0, 1}  # lists of core numbers are counted, whatever is in them
+    assert found.memory in {None, 32 * GIB}
+    assert found.instance_type in {"", "trn1.2xlarge", "x"}
+
+
+def test_a_sum_is_not_given_where_a_part_is_unknown():
+    unknown = {name: value for name, value in TRN1.items() if name not in {"nc_count", "neuroncore_ids", "memory_size"}}
+    assert parse_neuron_ls(json.dumps([TRN1, unknown])) == Devices(2, None, None, None, "trn1.2xlarge", ())
+
+
+def test_lines_around_the_json_are_left_out():
+    text = f"instance-type: trn2.48xlarge\ninstance-id: i-1\n[W] slow\n{json.dumps([trn2(0)], indent=4)}-- end\n"
+    found = parse_neuron_ls(text)
+    assert (found.count, found.instance_type) == (1, "trn2.48xlarge")
+
+
+def test_an_indented_listing():
+    text = json.dumps([TRN1, trn2(1)], indent=4)
+    assert parse_neuron_ls("".join(f"  {line}\n" for line in text.splitlines())).count == 2
+
+
+@pytest.mark.parametrize("wrap", [lambda d: {"neuron_devices": d}, lambda d: {"instance_type": "trn3", "mlas": d}])
+def test_a_list_inside_an_object(wrap):
+    assert parse_neuron_ls(json.dumps(wrap([trn2(0), trn2(1)]))).cores == 8
+
+
+TABLE = """\
+instance-type: trn2n.48xlarge
+instance-id: i-aabbccdd123456789
+logical-neuroncore-config: 2
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+| NEURON | NEURON |  NEURON  | NEURON |   CONNECTED   |     PCI      |      CPU      | NUMA |
+| DEVICE | CORES  | CORE IDS | MEMORY |    DEVICES    |     BDF      |   AFFINITY    | NODE |
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+| 0      | 4      | 0-3      | 96 GB  | 12, 3, 4, 1   | 0000:cc:00.0 | 48-95,144-191 | 1    |
+|        |        |          |        |               |              |               |      |
+| 1      | 4      | 4-7      | 96 GB  | 13, 0, 5, 2   | 0000:b5:00.0 | 48-95,144-191 | 1    |
++--------+--------+----------+--------+---------------+--------------+---------------+------+
+"""
+
+
+def test_the_table():
+    assert parse_neuron_ls(TABLE) == Devices(2, 8, 192 * GIB, 2, "trn2n.48xlarge", ())
+
+
+def test_no_device():
+    assert parse_neuron_ls("neuron-ls: no neuron device found\n").count == 0
+    assert parse_neuron_ls("[]") == Devices(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "  \n", "hello", "[1, 2]", '{"a": 1}', '[{"a": 1}]', "null", "[" * 100_000, "{" * 100, "NaN", "\x00",
+        json.dumps([TRN1, trn2(1)])[:-1], json.dumps([TRN1, trn2(1)], indent=4)[:-3],
+        json.dumps([TRN1, trn2(1)], indent=4).replace("}", "}\n    ...", 1), json.dumps([TRN1, None]),
+        "bash: neuron-ls: command not found",
+    ],
+)  # fmt: skip
+def test_garbage_is_refused(text):
+    """Also a damaged list of two devices: one of them would be taken for all there are."""
+    with pytest.raises(DeviceListError, match="list of Neuron devices"):
+        parse_neuron_ls(text)
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=200)
+def test_any_text_is_parsed_or_refused(text):
+    for said in (text, text + json.dumps([TRN1]), TABLE[: 10 * len(text)] + text):
+        with suppress(DeviceListError):
+            assert parse_neuron_ls(said).count >= 0
+
+
+# --- neuron-monitor -----------------------------------------------------------------------------------------------
+
+RECORD = {
+    "neuron_runtime_data": [
+        {"pid": 17, "report": {"memory_used": {"neuron_runtime_used_bytes": {"host": 1, "neuron_device": 5 * GIB},
+                                               "error": ""}}, "error": "runtime is gone"},
+        {"pid": 18, "report": {"memory_used": {"neuron_runtime_used_bytes": {"neuron_device": GIB}, "error": ""}}},
+    ],
+    "system_data": {"memory_info": {"memory_total_bytes": 33107333120, "memory_used_bytes": 20591788032, "error": ""}},
+    "instance_info": {"instance_type": "trn1.2xlarge", "error": "IMDS is slow"},
+    "neuron_hardware_info": {"neuron_device_type": "trainium", "neuroncore_version": "v2", "neuron_device_count": 1,
+                             "neuron_device_memory_size": 32 * GIB, "neuroncore_per_device_count": 2,
+                             "logical_neuroncore_config": 1, "error": ""},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 1, 4])
+def test_a_record_on_one_line_or_many(indent):
+    text = json.dumps(RECORD, indent=indent)
+    expected = MonitorRecord(
+        instance_type="trn1.2xlarge", device_type="trainium", devices=1, cores_per_device=2, lnc=1,
+        device_memory=32 * GIB, device_memory_used=6 * GIB, host_memory=33107333120, host_memory_used=20591788032,
+        runtimes=(17, 18), errors=("neuron_runtime_data: runtime is gone", "instance_info: IMDS is slow"),
+    )  # fmt: skip
+    assert parse_neuron_monitor(text) == (expected,)
+    # A stream that is cut in its third record.
+    assert parse_neuron_monitor(f"{text}\n{text}\n{text[:-9]}") == (expected, expected)
+
+
+@pytest.mark.parametrize("part", sorted(RECORD))
+@pytest.mark.parametrize("value", [None, [], {}, "x", [None], 3])
+def test_every_part_of_a_record_is_optional(part, value):
+    (record,) = parse_neuron_monitor(json.dumps(RECORD | {part: value}))
+    (other,) = parse_neuron_monitor(json.dumps({name: kept for name, kept in RECORD.items() if name != part}))
+    assert record == other
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "neuron-monitor: no driver", '{"error": "x"}', '{"system_data": {'])
+def test_no_record_is_refused(text):
+    with pytest.raises(DeviceListError, match="no record"):
+        parse_neuron_monitor(text)
+
+
+# --- the tools ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tool(tmp_path):
+    def make(body):
+        path = tmp_path / "tool"
+        path.write_text(f"#!{sys.executable}\nimport sys, time, json\n{body}\n")
+        path.chmod(0o755)
+        return [str(tmp_path / "absent"), str(path)]
+
+    return make
+
+
+def test_a_tool_that_is_not_there(tmp_path):
+    absent = [str(tmp_path / "neuron-ls"), "no-such-tool-as-this"]
+    assert list_devices(absent) is None
+    assert sample_monitor(absent) is None
+
+
+def test_the_tools_answer(tool):
+    asked = tool(f"assert sys.argv[1:] == ['--json-output']; print({json.dumps([TRN1])!r})")
+    assert list_devices(asked).cores == 2
+    assert list_devices(tool("sys.stderr.write('no neuron device found'); sys.exit(1)")).count == 0
+
+
+def test_a_tool_that_fails_says_why(tool):
+    with pytest.raises(DeviceListError, match="ended with 3: driver is too old"):
+        list_devices(tool("sys.stderr.write('driver is\\ntoo old'); sys.exit(3)"))
+    with pytest.raises(DeviceListError, match="did not answer within"):
+        list_devices(tool("time.sleep(60)"), timeout=0.5)
+
+
+def test_the_monitor_is_stopped_after_its_first_record(tool):
+    record = sample_monitor(
+        tool(f"text = {json.dumps(RECORD)!r}\nfor part in (text[:50], text[50:] + '\\n'):\n"
+             "    sys.stdout.write(part); sys.stdout.flush(); time.sleep(0.1)\ntime.sleep(600)"), timeout=60
+    )  # fmt: skip
+    assert record.device_type == "trainium"
+
+
+@pytest.mark.parametrize("body", ["", "print('no driver')", "time.sleep(600)"])
+def test_a_monitor_without_a_record(tool, body):
+    with pytest.raises(DeviceListError, match="no record"):
+        sample_monitor(tool(body), timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("trn1.2xlarge\n", "trn1.2xlarge"), ("u-6tb1.metal", "u-6tb1.metal"), ("Standard PC (Q35)\n", ""), ("", "")],
+)
+def test_the_instance_type_of_the_firmware(tmp_path, text, name):
+    (tmp_path / "product_name").write_text(text)
+    assert host_instance_type(tmp_path / "product_name") == name
+    assert host_instance_type(tmp_path / "absent") == ""
+
+
+# --- real output --------------------------------------------------------------------------------------------------
+
+
+def test_every_real_listing():
+    found = sorted(real_dir("device").glob("neuron-ls*"))
+    assert found
+    for path in found:
+        listed = parse_neuron_ls(path.read_text())
+        assert listed.count == len(json.loads(path.read_text())) > 0
+        assert listed.cores is None or listed.cores >= listed.count
+        assert listed.memory is None or listed.memory >= listed.count * 8 * GIB
+        assert listed.busy or "busy" not in path.name
+
+
+def test_every_real_record():
+    found = sorted(real_dir("device").glob("neuron-monitor*"))
+    assert found
+    for path in found:
+        for record in parse_neuron_monitor(path.read_text()):
+            assert record.instance_type.startswith(("trn", "inf"))
+            assert (record.devices or 1) * (record.cores_per_device or 2) >= 2
+            assert (record.host_memory or 2) > (record.host_memory_used or 1)
+
+
+def test_a_real_report_of_a_machine_holds_table_and_json():
+    text = (real_dir("device") / "trn1.2xlarge.specs.nolicence.txt").read_text()
+    whole, table = parse_neuron_ls(text), parse_neuron_ls(text.partition("-- devices (json)")[0])
+    assert whole == table == Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+
+
+TWO = [TRN1, trn2(1)]
+LINES = "[\n" + ",\n".join(json.dumps(one) for one in TWO) + "\n]"
+CUT_TABLE = """instance-type: trn2.48xlarge
++--------+--------+--------+---------+
+| NEURON | NEURON | NEURON |   PCI   |
+| DEVICE | CORES  | MEMORY |   BDF   |
++--------+--------+--------+---------+
+| 0      | 4      | 96 GB  | cc:00.0 |
+| 1      | 4      | 96 GB  | b5:00.0 |
++--------+--------+--------+---------+
+"""
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize(
+    "text",
+    [LINES[:-40], json.dumps(TWO, indent=0)[:-30], "\n".join(json.dumps(one) for one in TWO)[:-10]],
+    ids=["one-object-a-line", "no-indent", "no-list"],
+)
+def test_a_list_that_is_cut_off_is_refused_however_it_is_laid_out(text):
+    """The devices in front of the cut would be taken for all there are."""
+    with pytest.raises(DeviceListError, match="damaged"):
+        parse_neuron_ls(text)
+
+
+@pytest.mark.feature("F6")
+def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
+    assert parse_neuron_ls(CUT_TABLE).count == 2
+    lines = CUT_TABLE.splitlines(keepends=True)
+    for cut in range(len("".join(lines[:5])), len(CUT_TABLE) - 2):
+        with pytest.raises(DeviceListError):
+            parse_neuron_ls(CUT_TABLE[:cut])
+
+
+def test_one_object_a_line_is_all_of_them():
+    assert parse_neuron_ls("\n".join(json.dumps(one) for one in TWO)).count == 2
+
+
+@pytest.mark.parametrize("front", ["\ufeff", "\x1b[0m", "[WARN] a line of a log\n", '{"level": "warn"}\n'])
+def test_what_stands_in_front_does_not_matter(front):
+    assert parse_neuron_ls(front + json.dumps(TWO, indent=2)) == parse_neuron_ls(json.dumps(TWO))
+
+
+def test_no_devices_in_an_object():
+    assert parse_neuron_ls('{"neuron_devices": []}').count == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "cores"),
+    [([0, 1], 2), (["0-3"], 4), ("0,1", 2), ("0-1,4-5", 4), ([], 0), (["a"], None), ("3-0", None), ("0-1-2", None)],
+)
+def test_numbers_of_cores_in_any_spelling(ids, cores):
+    assert parse_neuron_ls(json.dumps([{"neuron_device": 0, "neuroncore_ids": ids}])).cores == cores
+
+
+def test_a_size_beyond_all_numbers_is_not_known():
+    assert parse_neuron_ls(json.dumps([{**TRN1, "memory_size": "9" * 400 + " GB"}])).memory is None

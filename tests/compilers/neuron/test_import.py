@@ -1,0 +1,289 @@
+"""Import: an existing Neuron cache is taken in, and the command line of import and export."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from cachekit.cli import app, out
+from cachekit.compilers.neuron.entries import STATES, scan
+from cachekit.errors import StoreError, UsageError
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache, known_modules
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, store  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
+from tests.support.standins import Watched, overwrite
+
+GOLDEN = Path(__file__).parents[2] / "cli" / "golden"
+
+
+@pytest.mark.feature("K5")
+def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
+    before = tree(cache)
+    imported = import_cache(store, cache, check)
+    assert added(imported) == WHOLE
+    assert tree(cache) == before
+    assert {(item.module.rpartition("_")[2][:19], state) for state, item in imported.left} == {
+        (str(10**18 + seed), state)
+        for seed, state in [*enumerate(STATES), (12, "refused"), (13, "locked")]
+        if state != "success"
+    }
+    assert all(item.reason for _, item in imported.left)
+    assert [path.name for path, _ in imported.strangers] == ["notes.txt"]
+    rows = ls(store)
+    assert sorted((row["recipe"], row["directory"], row["modules"]) for row in rows) == [
+        ("import", OTHER, 1),
+        ("import", COMPILER, 2),
+    ]
+    for group in imported.groups:
+        shown = show(store, group.key)
+        assert shown["whole"]
+        assert shown["key_of_ingredients"] == group.key
+        assert shown["hard"]["import.compiler"] == group.compiler
+
+
+def test_a_second_import_adds_nothing(store, cache):
+    first = import_cache(store, cache, check)
+    before = tree(store.layout.home)
+    # What the store has is not even read again.
+    judged = []
+    again = import_cache(store, cache, lambda path, said: judged.append(path) or check(path))
+    assert added(again) == []
+    assert sorted(name for group in again.groups for name in group.known) == WHOLE
+    assert again.left == first.left
+    assert len(judged) == 1  # the damaged one
+    assert {name: raw for name, raw in tree(store.layout.home).items() if "verified" not in name} == {
+        name: raw for name, raw in before.items() if "verified" not in name
+    }
+
+
+def test_an_import_of_a_grown_cache_adds_the_new(store, cache):
+    import_cache(store, cache, check)
+    make(cache, seed=20)
+    assert added(import_cache(store, cache, check)) == [f"{COMPILER}/{module_name(20)}"]
+    assert len(ls(store)) == 3
+
+
+@pytest.mark.feature("S1")
+def test_equal_modules_share_their_bytes(tmp_path, store):
+    make(tmp_path / "one")
+    import_cache(store, tmp_path / "one", check)
+    make(tmp_path / "two")
+    make(tmp_path / "two", seed=1)
+    blobs = {path.name for path in store.layout.blobs.glob("*/*")}
+    import_cache(store, tmp_path / "two", check)
+    # The second brings its NEFF, its graph, and the copy of its record.
+    assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 3
+
+
+@pytest.mark.feature("K3")
+def test_the_key_is_of_the_compiler_and_the_names_alone(tmp_path):
+    keys = set()
+    for name, seeds in (("a", (1, 2)), ("b/deeper", (2, 1))):
+        store = Watched(tmp_path / f"home-{name[0]}").store
+        for seed in seeds:
+            make(tmp_path / name, seed=seed)
+        keys.add(import_cache(store, tmp_path / name, check).groups[0].key)
+    assert len(keys) == 1
+
+
+def test_a_damaged_record_is_imported_anew(store, cache):
+    first = import_cache(store, cache, check)
+    blob = max((path for path in store.layout.blobs.glob("*/*")), key=lambda path: path.stat().st_size)
+    overwrite(blob, b"damaged")
+    again = import_cache(store, cache, check)
+    assert added(again)
+    assert set(added(again)) <= set(WHOLE)
+    assert {group.key for group in again.groups} - {""} <= {group.key for group in first.groups}
+    assert known_modules(store) == set(WHOLE)
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(store, cache):
+    planned = import_cache(store, cache, check, dry_run=True)
+    assert not store.layout.home.exists()
+    assert planned.as_dict() | {"dry_run": False} == import_cache(store, cache, check).as_dict()
+
+
+@pytest.mark.feature("S7")
+def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, store):
+    (tmp_path / "secret").write_text("password")
+    beside = make(tmp_path / "cache", seed=1)
+    (beside / "secret.txt").symlink_to(tmp_path / "secret")
+    linked = make(tmp_path / "cache", seed=2)
+    (linked / "model.hlo_module.pb").unlink()
+    (linked / "model.hlo_module.pb").symlink_to(tmp_path / "secret")
+    planned = import_cache(store, tmp_path / "cache", check, dry_run=True)
+    imported = import_cache(store, tmp_path / "cache", check)
+    assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
+    assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
+    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
+    assert [item.path for _, item in imported.left] == [linked]
+    assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
+
+
+def test_one_compilers_folder_can_be_imported(store, cache):
+    assert added(import_cache(store, cache / OTHER, check)) == [f"{OTHER}/{module_name(11)}"]
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "file", "other"])
+def test_a_folder_that_is_no_cache(tmp_path, store, what):
+    folder = tmp_path / "cache"
+    if what == "file":
+        folder.write_text("x")
+    elif what != "missing":
+        folder.mkdir()
+    if what == "other":
+        (folder / "model.pt").touch()
+    with pytest.raises(UsageError) as caught:
+        import_cache(store, folder, check)
+    assert caught.value.hint
+    assert not store.layout.home.exists()
+
+
+def test_a_store_that_cannot_be_written(tmp_path, cache):
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(StoreError):
+        import_cache(Watched(tmp_path / "home").store, cache, check)
+
+
+@pytest.mark.feature("S2")
+def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, store):
+    """A process that knows nothing of us compiles, fails and locks while we import, over and over."""
+    root, stop = tmp_path / "cache", threading.Event()
+    make(root, seed=0)
+
+    def compile_all():
+        seed = 1
+        while not stop.is_set() and seed < 400:
+            folder = make(root, "locked", seed)
+            raw = neff(seed)
+            with (folder / "model.neff").open("wb") as out:
+                for start in range(0, len(raw), 4096):
+                    out.write(raw[start : start + 4096])
+                    out.flush()
+            if seed % 3:
+                (folder / "model.done").touch()
+            else:
+                (folder / "model.neff").unlink()
+                (folder / "model.log").write_text("failed")
+            (folder / "model.hlo_module.pb.lock").unlink()
+            seed += 1
+
+    thread = threading.Thread(target=compile_all)
+    thread.start()
+    try:
+        for _ in range(5):
+            import_cache(store, root, check)
+    finally:
+        stop.set()
+        thread.join()
+    import_cache(store, root, check)
+    whole = {entry.module for entry in scan(root).entries if entry.finished}
+    assert known_modules(store) == whole
+    export_cache(store, tmp_path / "out", check)
+    assert tree(tmp_path / "out") == {name: raw for name, raw in tree(root).items() if name.rpartition("/")[0] in whole}
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from cachekit.verbs.neuron_import import import_cache
+from cachekit.events import Journal
+from cachekit.store import Store
+
+calls = 0
+def check(path, said):
+    global calls
+    calls += 1
+    if calls == 2:
+        print("ready", flush=True)
+        sys.stdin.read()
+    return None
+
+import_cache(Store(Path(sys.argv[1]), Journal(None, "import")), Path(sys.argv[2]), check)
+"""
+
+
+@pytest.mark.feature("S2")
+def test_a_killed_import_leaves_nothing_visible(store, cache):
+    words = [sys.executable, "-c", KILLED, store.layout.home, cache]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout.readline() == "ready\n"
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    # It was killed in the second compiler's turn or in the first's: what is visible is whole.
+    assert all(show(store, row["key"])["whole"] for row in ls(store))
+    import_cache(store, cache, check)
+    assert known_modules(store) == set(WHOLE)
+    assert list(store.layout.tmp.iterdir()) == []
+
+
+# The command line
+
+
+def golden(name, text):
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(out, "_style", out._Style())
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+
+    def run(*arguments, code=0):
+        capsys.readouterr()
+        assert app.run([str(argument) for argument in arguments]) == code
+        answer = capsys.readouterr()
+        return answer.out.replace(str(tmp_path), "TMP"), answer.err
+
+    return run
+
+
+@pytest.mark.feature("U2")
+def test_the_command_line_imports_and_exports(command, cache, tmp_path):
+    golden("import-dry-run", command("import", cache, "--dry-run")[0])
+    golden("import", command("import", cache)[0])
+    golden("import-again", command("import", cache)[0])
+    make(tmp_path / "out", "locked", 10)
+    golden("export-dry-run", command("export", tmp_path / "out", "--all", "--dry-run")[0])
+    golden("export", command("export", tmp_path / "out", "--all")[0])
+    shown = command("ls")[0]
+    assert re.search(rf"import +{re.escape(COMPILER)} +2 ", shown)
+
+
+@pytest.mark.feature("U2")
+def test_programs_read_json_and_one_number(command, cache, tmp_path):
+    document = json.loads(command("import", cache, "--format", "json")[0])
+    assert (document["added"], document["known"], len(document["left"])) == (3, 0, 7)
+    assert command("import", cache, "--format", "quiet")[0] == "0\n"
+    document = json.loads(command("export", tmp_path / "out", "--all", "--format", "json")[0])
+    assert (document["restored"], document["present"], document["damaged"]) == (3, 0, [])
+    assert command("export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
+
+
+@pytest.mark.feature("U2")
+def test_exit_codes_and_errors(command, cache, tmp_path):
+    assert "holds no Neuron cache" in command("import", tmp_path, code=2)[1]
+    assert "not clear" in command("export", tmp_path / "out", code=2)[1]
+    assert "not clear" in command("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    command("import", cache)
+    store = Watched(tmp_path / "home").store
+    blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)
+    overwrite(blob, b"x")
+    assert "error[damaged]" in command("export", tmp_path / "out", "--all", code=5)[1]
+
+
+def test_a_dry_run_leaves_no_store(command, cache, tmp_path):
+    command("import", cache, "--dry-run")
+    assert not (tmp_path / "home").exists()

@@ -1,0 +1,291 @@
+"""Logs of Neuron runs: what was found, compiled and waited for, cut anywhere, broken or hostile."""
+
+# ruff: noqa: E501 - quoted lines are as long as they are
+
+import itertools
+import json
+import random
+import tracemalloc
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
+from cachekit.compilers.neuron.log.summary import Log
+from tests.compilers.neuron.neuron_log_texts import NCC, ROOT, events_of, module, real_log, run_of
+from tests.support.places import real_dir
+
+# One run with everything, in the words of libneuronxla 2.2.17.
+NEW = f"""\
+root: Found libneuronpjrt.so. Setting PJRT_DEVICE=NEURON.
+2026-07-29 17:25:16.000037:  10451  [INFO]: run_train_script: executing trial run cmd: ['python', 'train.py']
+[2026-07-29 17:25:29.935: I neuronx_distributed/parallel_layers/parallel_state.py:638] > initializing
+2026-07-29 17:25:29.000941:  10477  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff
+2026-07-29 17:25:29.000943:  10476  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff
+neuronxcc-2.26.6360.0+6f180f47/{module(2)}/model.done not found in aws-neuron/optimum-neuron-cache: the corresponding \
+graph will be recompiled. This may take up to one hour for large models.
+2026-07-29 17:27:22.000687:  10477  [INFO]: Extracting graphs ({NCC}/{module(2)}/model.hlo_module.pb) for ahead-of-time \
+parallel compilation. No compilation was done.
+2026-07-29 17:27:22.000688:  10476  [INFO]: Extracting graphs ({NCC}/{module(2)}/model.hlo_module.pb) for ahead-of-time \
+parallel compilation. No compilation was done.
+{{'loss': 1.72, 'learning_rate': 0.0001, 'train/step_time': 277.9}}
+2026-07-29 17:28:55.000525:  10451  [INFO]: New graph list from script: {NCC}/{module(2)}/model.hlo_module.pb
+\t{NCC}/{module(2)}/model.hlo_module.pb
+2026-07-29 17:28:55.000653:  10617  [INFO]: Worker 0/None starting dynamic scheduling for 2 HLOs
+...........
+Compiler status PASS
+2026-07-29 17:32:34.000996:  10617  [INFO]: Compilation Successfully Completed for model.{module(2)}.hlo_module.pb
+2026-07-29 17:32:35.000100:  10617  [INFO]: Another process must be compiling {NCC}/{module(3)}/model.hlo_module.pb, \
+been waiting for: 22.0 minutes
+2026-07-29 17:32:36.000100:  10617  [ERROR]: Got a cached failed neff at {NCC}/{module(4)}/model.neff. Will skip \
+compilation, please set --retry_failed_compilation for recompilation:
+ Failed compilation with ['neuronx-cc', 'compile', '--framework=XLA', '/tmp/w/model.{module(4)}.hlo_module.pb', \
+'--output', '/tmp/w/model.{module(4)}.neff', '--target=trn1', '--verbose=35']: 2026-07-29T01:00:00Z [ERROR] [NCC_EOOM002] \
+Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB
+2026-07-29 17:33:00.000000:  10617  [INFO]: Got a cached failed neff at {NCC}/{module(5)}/model.neff. With eror log: \
+[Failed compilation with ['neuronx-cc', 'compile', '--output', '/tmp/w/model.{module(5)}.neff']: killed]. Retrying...
+2026-07-29 17:34:00.000000:  10617  [ERROR]: Failed compilation with ['neuronx-cc', 'compile', '--framework=XLA', \
+'/tmp/w/model.{module(6)}.hlo_module.pb', '--output', '/tmp/w/model.{module(6)}.neff']: 2026-07-29T17:33:59Z
+[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.
+2026-07-29 17:34:01.000734:  10617  [INFO]: Worker 0 completed: 1 tasks compiled
+2026-07-29 17:34:01.000740:  10617  [INFO]: Current remaining items are 0, locked are 1, failed are 3, done are 2, total is 6
+2026-07-29 17:34:01.000755:  10451  [INFO]: Compilation summary - Total graphs: 2, Success: 1, Failed: 1
+2026-07-29 17:34:01.000755:  10451  [INFO]: Total successful compilations: 1
+2026-07-29 17:34:01.000755:  10451  [INFO]: Compilation summary: 1/2 failed, 1 succeeded
+"""
+
+
+def counts(run):
+    """What must not depend on prefixes and noise: everything but times and names of processes."""
+    report = msgspec.to_builtins(run)
+    return {name: value for name, value in report.items() if name not in {"by_process", "first", "last"}}
+
+
+def test_a_run_is_added_up():
+    run = run_of(NEW)
+    assert run.hits == {module(1): 2}
+    assert run.extracted == {module(2): 2}
+    assert run.compiled == {module(2): (219.343, "worker")}
+    assert run.waits == {module(3): 22.0}
+    assert run.failed_before == 2  # three in the root, one of them of this run
+    assert list(run.remembered) == [module(4)]
+    assert list(run.failed) == [module(6)]
+    assert run.modules == [module(2), module(1)]
+    assert run.compilers == {"neuronxcc-2.26.6360.0+6f180f47"}
+    assert run.seconds == pytest.approx(525.718)
+    assert run.unfinished == []
+    assert run.failures()[module(4)].kind.name == "device-oom"
+    assert run.failures()[module(6)].kind.name == "host-oom"
+    assert run.by_process["pid 10477"] == {module(1), module(2)}
+
+
+@pytest.mark.feature("D2")
+def test_the_sum_is_a_document():
+    run = run_of(NEW)
+    report = json.loads(msgspec.json.encode(run))
+    assert report["compiled"] == {module(2): [219.343, "worker"]}
+    assert report["summary"] == {"total": 2, "success": 1, "failed": 1}
+    assert msgspec.convert(report, Log) == run
+
+
+def test_every_kind_of_event_is_told():
+    kinds = [
+        "trial-run", "hit", "hit", "not-found", "extracted", "extracted", "listed", "listed", "worker-started", "status",
+        "compiled", "waiting", "cached-failure", "quoted", "error", "retrying", "failed", "error", "worker-done",
+        "remaining", "summary", "summary", "summary",
+    ]  # fmt: skip
+    assert [event.kind for event in events_of(NEW)] == kinds
+
+
+def test_old_failures_that_the_summary_hides_are_counted():
+    text = (
+        "2026-07-29 17:50:04.000740:  1  [INFO]: Current remaining items are 0, locked are 0, failed are 2, done are 22,"
+        " total is 24\n2026-07-29 17:50:04.000755:  1  [INFO]: Compilation summary: 0/6 failed, 6 succeeded\n"
+    )
+    run = run_of(text)
+    assert run.failed_before == 2
+    assert run.failed == {}
+
+
+@given(st.lists(st.integers(0, len(NEW.encode())), max_size=60), st.booleans())
+@settings(max_examples=60)
+def test_the_stream_may_be_cut_anywhere(cuts, as_text):
+    data = NEW if as_text else NEW.encode()
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    reader = LogReader()
+    events = [event for a, b in itertools.pairwise(places) for event in reader.feed(data[a:b])]
+    assert events + reader.close() == events_of(NEW)
+
+
+def test_byte_by_byte():
+    reader = LogReader()
+    events = [event for byte in NEW.encode() for event in reader.feed(bytes([byte]))]
+    assert events + reader.close() == events_of(NEW)
+
+
+def noisy(text, seed):
+    """The same lines as another launcher, terminal or progress bar leaves them."""
+    chance = random.Random(seed)
+    prefixes = [
+        "", "[rank0]:", "[rank1]: ", "[default0]:", "[default3]:[rank3]: ", "(EngineCore_DP0 pid=37707) ",
+        "\x1b[36m(RayTrainWorker pid=31, ip=10.0.0.7)\x1b[0m ", "[36m(RayTrainWorker pid=31, ip=10.0.0.7)[0m ",
+        "[1,0]<stdout>:", "0: ",
+    ]  # fmt: skip
+    bar = " 10%|█         | 1/10 [00:15<01:17,  8.64s/it]"
+    front = ["", "....", ".", "\x1b[2K\x1b[1G", "\x1b]0;title\x07", bar, f"{bar}\r", "{'loss': 0.0, 'epoch': 0.0}"]
+    ends = ["\n", "\r\n", "\n\n", "\r\r\n", "\n.......\n", "\nÿ\x80\n", "\n\x1b[0m\n"]
+    prefix = chance.choice(prefixes)
+    lines = []
+    for line in text.splitlines():
+        starts_event = "]: " in line and line[:4].isdigit()
+        lines.append(prefix + (chance.choice(front) if starts_event else "") + line + chance.choice(ends))
+    return "".join(lines)
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=150)
+def test_prefixes_dots_and_colours_change_nothing(seed):
+    assert counts(run_of(noisy(NEW, seed))) == counts(run_of(NEW))
+
+
+MISSING = f"neuronxcc-2.26/{module(1)}/model.done not found in a/b: the corresponding graph will be recompiled."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [MISSING, f"....{MISSING}", f" 50%|███\r{MISSING}", f"\x1b[33m{MISSING}", MISSING.replace("not", "\x1b[1mnot\x1b[0m"),
+     MISSING.replace("/model", "\x1b]8;;x\x07/model")],
+)  # fmt: skip
+def test_noise_is_no_part_of_a_path(text):
+    (event,) = events_of(f"{text}\r\n")
+    assert (event.path, event.text) == (f"neuronxcc-2.26/{module(1)}/model.done", "a/b")
+
+
+def test_prefixes_name_the_worker():
+    line = f"2026-07-29 17:19:00.000611:  10142  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff\n"
+    (torchrun,) = events_of(f"[default3]:[rank3]: {line}")
+    (vllm,) = events_of(f"(EngineCore_DP0 pid=37707) {line}")
+    assert (torchrun.rank, torchrun.pid) == (3, 10142)
+    assert (vllm.worker, vllm.pid, vllm.rank) == ("EngineCore_DP0", 10142, None)
+    assert run_of(f"[rank3]: {line}").by_process == {"rank 3": {module(1)}}
+    assert run_of(f"[rank3]: 10%|█   | 1/10\r[rank4]: {line}").by_process == {"rank 4": {module(1)}}
+
+
+def test_lines_glued_together_are_told_apart():
+    line = "2026-07-29 17:19:00.000611:  {}  [INFO]: Using a cached neff at " + NCC + "/{}/model.neff"
+    first, second = events_of(line.format(1, module(1)) + line.format(2, module(2)) + "\n\n")
+    assert (first.module, first.pid, second.module, second.pid) == (module(1), 1, module(2), 2)
+
+
+@pytest.mark.parametrize(
+    ("digits", "microsecond"),
+    [("000611", 611_000), ("000999", 999_000), ("611432", 611_432), ("611", 611_000), ("000000", 0)],
+)
+def test_six_digits_are_padded_milliseconds(digits, microsecond):
+    (event,) = events_of(f"2026-07-29 17:19:00.{digits}: 7 [INFO]: Compile cache path: {ROOT}\n")
+    assert event.at.microsecond == microsecond
+
+
+# --- hostile and broken streams ---------------------------------------------------------------------------------
+
+FRAGMENTS = [
+    "Using a cached neff at ", ".neff", "Failed compilation with [", "']", "MODULE_", "MODULE_1+f7f529f3", "[INFO]: ", "\x1b[",
+    "Call compiler with cmd: ['", "2026-07-29 17:19:00.000611:  10142  [INFO]: ", "99999-99-99 99:99:99.9: [INFO]: ", "||: ",
+    "Compiler status PASS", "\r", "\n", "\x00", '"a/MODULE_1": {', '"status": true', "}", "New graph list from script: ",
+    "been waiting for: 1.1.1 minutes", "Another process must be compiling x, ", "(pid=", "[rank9]:", "exitcode : -9 (pid: 1)",
+    "rank : 1 (local_rank: 0)", '"compile_time": 1e999', "Got a cached failed neff at a.neff", "\ud800", "2026-02-31 00:00:00",
+]  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=20)), max_size=40))
+@settings(max_examples=200)
+def test_any_text_is_read(parts):
+    run = run_of("".join(parts))
+    msgspec.json.encode(run)
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=100)
+def test_any_bytes_are_read(data):
+    run_of(data)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [".", "A", " ", "9", "MODULE_1", "Using a cached neff at ", "Compiler status PASS", "[INFO]: ", "\x1b[1", "[rank0]:",
+     "INFO ||NEURON_CACHE||: ", "Failed compilation with ['", '"MODULE_1": {', "[NCC_EOOM002]", "(a pid=1) ", "/model.done"],
+)  # fmt: skip
+def test_long_lines_are_bounded_and_do_not_hide_what_follows(unit):
+    hit = f"2026-07-29 17:19:00.000611:  1  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff"
+    reader = LogReader()
+    chunk = unit * (65536 // len(unit))
+    tracemalloc.start()
+    for _ in range(16):
+        reader.feed(chunk)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 4 * LONGEST
+    events = reader.feed(f"{hit}\n{hit}\n") + reader.close()
+    assert events[-1].module == module(1)
+    assert sum(event.kind == "hit" and event.module == module(1) for event in events) == 2
+
+
+def test_the_ends_of_a_cut_line_are_not_joined():
+    half = LONGEST // 2
+    word = "Compiler status "
+    assert events_of("x" * (half - len(word)) + word + "y" * LONGEST + "PASS" + "z" * (half - 4)) == []
+    assert len(events_of("x" * (half - len(word)) + word + "PASS" + "z" * (half - 4))) == 1
+
+
+# --- real logs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.feature("F3")
+def test_the_real_parallel_compile():
+    path = real_log("neuron_parallel_compile.llama31*.log")
+    told = json.loads(path.with_suffix(".json").read_text())
+    run = run_of(path.read_bytes())
+    assert (sum(run.extracted.values()), len(run.extracted)) == (20, 12)
+    assert sum(event.kind == "listed" for event in events_of(path.read_bytes())) == 20
+    assert len(run.compiled) == told["graphs_compiled"] == 6
+    assert {basis for _, basis in run.compiled.values()} == {"worker"}
+    assert run.compile_seconds == pytest.approx(1269.06, abs=0.01)
+    assert run.compile_seconds < run.seconds < told["wall_s"]
+    assert run.seconds == pytest.approx(told["wall_s"], abs=10)
+    # Its own summary says "0/6 failed".
+    assert run.summary == {"total": 6, "success": 6, "failed": 0}
+    assert run.failed_before == 2
+    assert (run.hits, run.failed) == ({}, {})
+    assert len(run.unfinished) == 6  # they were there before: only the files can tell
+    ranks = [modules for name, modules in run.by_process.items() if modules & set(run.unfinished)]
+    assert [len(modules) for modules in ranks] == [10, 10]
+    assert len(set.intersection(*ranks)) == 8
+
+
+def test_the_real_training():
+    data = real_log("neurontrainer.tinyllama*.log").read_bytes()
+    run = run_of(data)
+    not_found = {event.module for event in events_of(data) if event.kind == "not-found"}
+    assert (len(run.hits), sum(run.hits.values())) == (8, 16)
+    assert (len(run.compiled), len(not_found)) == (4, 2)
+    assert not_found < set(run.compiled)
+    # Both ranks compile at once, so the training itself lost half: 273.4 s beyond its steady step, as it tells itself.
+    assert run.compile_seconds / 2 == pytest.approx(273.4, abs=5)
+    assert (run.failed, run.remembered, run.waits, run.failed_before) == ({}, {}, {}, 0)
+    assert len(run.modules) == 12
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 4096])
+def test_real_logs_may_be_cut_anywhere(size):
+    for path in sorted(real_dir("logs").glob("neuron*.log")):
+        data = path.read_bytes()
+        reader = LogReader()
+        events = [event for start in range(0, len(data), size) for event in reader.feed(data[start : start + size])]
+        assert events + reader.close() == events_of(data)
+
+
+def test_every_real_log_is_read():
+    for path in sorted(real_dir("logs").iterdir()):
+        msgspec.json.encode(run_of(path.read_bytes()))

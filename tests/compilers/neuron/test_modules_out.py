@@ -1,0 +1,293 @@
+"""Modules out of a live root: only what is finished, whole and its own, beside processes that know nothing of us."""
+
+import hashlib
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.compilers.neuron import fit
+from cachekit.compilers.neuron.entries import STATES, scan
+from cachekit.compilers.neuron.modules import collect, restore
+from tests.compilers.neuron.neuron_trees import (
+    COMPILER,
+    FILES,
+    OTHER,
+    check,
+    clean,
+    contents,
+    entry_of,
+    files_of,
+    make,
+    make_real,
+    module_name,
+    neff,
+    taken,
+    tree,
+)
+from tests.support.places import real_dir
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.feature("S4")
+def test_finished_modules_are_taken_verbatim(root, workspace):
+    folder = make(root)
+    (folder / "wrapped_neff.hlo").write_bytes(b"beside")
+    found = taken(root, workspace)
+    (module,) = found.harvest.modules
+    assert module.name == f"{COMPILER}/{module_name(0)}"
+    assert {file.path: found.harvest.files[file.sha256].read_bytes() for file in module.files} == {
+        path.name: path.read_bytes() for path in folder.iterdir()
+    }
+    for file in module.files:
+        raw = found.harvest.files[file.sha256].read_bytes()
+        assert (len(raw), hashlib.sha256(raw).hexdigest()) == (file.size, file.sha256)
+    assert found.skipped == ()
+
+
+@pytest.mark.feature("S4")
+@pytest.mark.parametrize("state", [state for state in STATES if state != "success"])
+def test_unfinished_modules_are_never_taken(root, workspace, state):
+    make(root, state, 1)
+    found = taken(root, workspace)
+    assert found.harvest is None
+    assert len(found.skipped) == 1
+    assert found.skipped[0].reason
+
+
+def test_a_lock_beside_a_finished_module_keeps_it_from_being_taken(root, workspace):
+    (make(root) / "model.hlo_module.pb.lock").touch()
+    found = taken(root, workspace)
+    assert found.harvest is None
+    assert "locked" in found.skipped[0].reason
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), lambda _: b""])
+def test_a_damaged_neff_is_never_taken(root, workspace, damage):
+    folder = make(root, seed=1)
+    make(root, seed=2)
+    (folder / "model.neff").write_bytes(damage((folder / "model.neff").read_bytes()))
+    found = taken(root, workspace)
+    assert [module.name for module in found.harvest.modules] == [f"{COMPILER}/{module_name(2)}"]
+    assert "its digest does not fit" in found.skipped[0].reason
+    # Nor does anything of it stay in the workspace.
+    assert {path for path in workspace.rglob("*") if path.is_file()} == set(found.harvest.files.values())
+
+
+def test_what_is_of_a_failure_or_of_others_is_not_taken_along(root, workspace):
+    folder = make(root)
+    (folder / "model.log").write_text("an old failure")
+    (folder / ".nfs000").write_text("x")
+    (folder / "sub").mkdir()
+    (module,) = taken(root, workspace).harvest.modules
+    assert {file.path for file in module.files} == set(FILES["success"])
+
+
+def test_equal_files_are_copied_once(root, workspace):
+    make(root, seed=1)
+    make(root, seed=2)
+    harvest = taken(root, workspace).harvest
+    # Two NEFFs, two graphs; one list of flags, one empty marker.
+    assert len(harvest.files) == 6
+    assert sum(path.is_file() for path in workspace.rglob("*")) == 6
+
+
+def test_a_workspace_may_be_used_twice(root, workspace):
+    make(root)
+    first, second = taken(root, workspace).harvest, taken(root, workspace).harvest
+    assert set(first.files.values()).isdisjoint(second.files.values())
+
+
+def test_linked_neffs_are_taken_as_bytes(root, workspace, tmp_path):
+    folder = make(root)
+    (folder / "model.neff").rename(tmp_path / "blob")
+    (folder / "model.neff").symlink_to(tmp_path / "blob")
+    harvest = taken(root, workspace).harvest
+    assert len(harvest.modules) == 1
+    assert not any(path.is_symlink() for path in harvest.files.values())
+    assert (tmp_path / "blob").stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("file", FILES["success"])
+def test_a_module_that_changes_while_it_is_read_is_left(root, workspace, file):
+    """The NEFF's check is the moment in which another process writes."""
+    folder = make(root)
+
+    def judge(path, _):
+        (folder / file).write_bytes(contents(file, 0) + b"more")
+        return check(path)
+
+    found = taken(root, workspace, judge)
+    assert found.harvest is None
+    assert "changed" in found.skipped[0].reason
+
+
+@pytest.mark.parametrize("change", ["lock", "gone", "graph", "replaced"])
+def test_a_module_that_somebody_works_on_is_left(root, workspace, change):
+    folder = make(root)
+
+    def judge(path, _):
+        if change == "lock":
+            (folder / "model.hlo_module.pb.lock").touch()
+        elif change == "gone":
+            (folder / "model.done").unlink()
+        elif change == "graph":
+            (folder / "model.hlo.pb").touch()
+        else:
+            (folder / "new").write_bytes(neff(5))
+            (folder / "new").replace(folder / "model.neff")
+        return check(path)
+
+    found = taken(root, workspace, judge)
+    assert found.harvest is None
+    assert "changed" in found.skipped[0].reason
+
+
+def test_a_module_that_is_gone_is_left(root, workspace):
+    entry = entry_of(make(root))
+    for path in entry.path.iterdir():
+        path.unlink()
+    entry.path.rmdir()
+    assert "changed" in collect([entry], workspace, check).skipped[0].reason
+
+
+def test_a_pipe_does_not_stop_us(root, workspace):
+    folder = make(root)
+    entry = entry_of(folder)
+    (folder / "model.hlo_module.pb").unlink()
+    os.mkfifo(folder / "model.hlo_module.pb")
+    found = collect([entry], workspace, check)
+    # A pipe is no regular file: it is none of the module's files any more.
+    assert {file.path for file in found.harvest.modules[0].files} == set(FILES["success"]) - {"model.hlo_module.pb"}
+
+
+def test_of_two_with_one_name_one_is_taken(root, workspace):
+    make(root)
+    make(root / "neuron-compile-cache")
+    found = taken(root, workspace)
+    assert len(found.harvest.modules) == 1
+    assert [item.reason for item in found.skipped] == ["another of the same name was taken"]
+
+
+def test_a_full_workspace_is_an_error_and_no_skip(root, workspace):
+    make(root)
+    entries = scan(root).entries
+    workspace.rmdir()
+    with pytest.raises(OSError):
+        collect(entries, workspace, check)
+
+
+def test_seconds_go_into_the_module(root, workspace):
+    make(root)
+    name = f"{COMPILER}/{module_name(0)}"
+    assert collect(scan(root).entries, workspace, check, {name: 12.5}).harvest.modules[0].seconds == 12.5
+
+
+def test_real_neffs_are_taken(root, workspace):
+    neffs = sorted(real_dir("neff").glob("*.neff"))
+    for seed, path in enumerate(neffs):
+        make_real(root, path, seed)
+    broken = make_real(root, neffs[0], 99)
+    (broken / "model.neff").write_bytes(neffs[0].read_bytes()[:-512])
+    found = taken(root, workspace, fit.check)
+    assert len(found.harvest.modules) == len(neffs)
+    assert [item.path for item in found.skipped] == [broken]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from([*STATES, "damaged", "locked-success"]), st.booleans()), max_size=10))
+def test_out_and_back_is_the_same_and_only_what_is_whole(tmp_path_factory, made):
+    base = tmp_path_factory.mktemp("case")
+    root, workspace, back = base / "root", base / "work", base / "back"
+    root.mkdir()
+    workspace.mkdir()
+    expected = {}
+    for seed, (state, other) in enumerate(made):
+        compiler = OTHER if other else COMPILER
+        kind = "success" if state in {"damaged", "locked-success"} else state
+        folder = make(root, kind, seed, compiler)
+        if state == "damaged":
+            (folder / "model.neff").write_bytes(neff(seed)[:-7])
+        elif state == "locked-success":
+            (folder / "model.hlo_module.pb.lock").touch()
+        elif state == "success":
+            expected |= {f"{compiler}/{folder.name}/{name}": raw for name, raw in tree(folder).items()}
+    found = taken(root, workspace)
+    for module in found.harvest.modules if found.harvest else ():
+        assert restore(module, files_of(module, found.harvest), back, check=check).outcome == "restored"
+    assert (tree(back) if back.exists() else {}) == expected
+    assert clean(root)
+    names = {path.split("/")[1] for path in expected}
+    assert len(names) + len(found.skipped) == len(made)
+
+
+# Links, and what is none of a module's files
+
+
+@pytest.mark.feature("S7")
+@pytest.mark.parametrize("file", ["model.hlo_module.pb", "compile_flags.json", "model.done", "wrapped_neff.hlo"])
+def test_a_link_out_of_the_module_is_never_followed(root, workspace, tmp_path, file):
+    """Whoever can write to a shared cache would have others publish what only they may read."""
+    secret = tmp_path / "secret"
+    secret.write_text("password")
+    folder = make(root)
+    (folder / file).unlink(missing_ok=True)
+    (folder / file).symlink_to(secret)
+    found = taken(root, workspace)
+    assert found.harvest is None
+    assert file in found.skipped[0].reason
+    assert not any(path.is_file() for path in workspace.rglob("*"))
+
+
+def test_a_linked_neff_that_is_none_is_not_taken(root, workspace, tmp_path):
+    (tmp_path / "secret").write_text("password")
+    folder = make(root)
+    (folder / "model.neff").unlink()
+    (folder / "model.neff").symlink_to(tmp_path / "secret")
+    assert taken(root, workspace).harvest is None
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_links_within_the_module_are_taken_as_bytes(root, workspace, absolute):
+    folder = make(root)
+    (folder / "model.hlo_module.pb").rename(folder / "model.hlo.pb")
+    (folder / "model.hlo_module.pb").symlink_to(folder / "model.hlo.pb" if absolute else "./model.hlo.pb")
+    harvest = taken(root, workspace).harvest
+    raw = {file.path: harvest.files[file.sha256].read_bytes() for file in harvest.modules[0].files}
+    assert raw["model.hlo_module.pb"] == raw["model.hlo.pb"] == b"graph 0"
+
+
+def test_links_as_optimum_neuron_makes_them_are_taken_as_bytes(root, workspace, tmp_path):
+    """It fetches the NEFF and the mark from its Hub cache, and links them into the module."""
+    folder = make(root)
+    for name in ("model.neff", "model.done"):
+        (folder / name).rename(tmp_path / name)
+        (tmp_path / f"snapshot-{name}").symlink_to(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / f"snapshot-{name}")
+    harvest = taken(root, workspace).harvest
+    assert {file.path for file in harvest.modules[0].files} == set(FILES["success"])
+
+
+def test_what_is_none_of_a_modules_files_is_left_and_told(root, workspace):
+    folder = make(root)
+    (folder / "core.dump").touch()
+    os.truncate(folder / "core.dump", 3 << 30)
+    (folder / "notes").mkdir()
+    found = taken(root, workspace)
+    assert {file.path for file in found.harvest.modules[0].files} == set(FILES["success"])
+    assert found.beside == (folder / "core.dump", folder / "notes")

@@ -1,0 +1,231 @@
+"""TorchNeuron's adapter: where it is chosen and refused, what is in its key, and many graphs in one archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from msgspec import structs
+
+from cachekit.cli import app
+from cachekit.compilers import select
+from cachekit.compilers.neuron import host, presence
+from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.native_adapter import NeuronNative
+from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
+from cachekit.recipe import load_text, zoo
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import Module
+from cachekit.verbs.prepare import prepare
+from tests.compilers.neuron.neuron_files import make_neff
+from tests.compilers.neuron.neuron_trees import tree
+from tests.support.standins import memory_folder
+
+TEXT = """
+name: toy
+model: {id: sentence-transformers/all-MiniLM-L6-v2}
+data: {id: nobody/nothing, labels: ["no", "yes"]}
+compiler: {name: neuron-native}
+"""
+PACKAGES = {"neuronx-cc": "2.27.5334.0+bbbbbbbb", "torch-neuronx": "2.11.3.0.1278", "torch": "2.11.0"}
+
+
+def machine(**changes) -> Host:
+    fields = {"packages": PACKAGES, "target": "trn2", "cores": 2, "lnc": 2, "instance": "trn2.48xlarge", "here": True}
+    return Host(**{**fields, **changes})
+
+
+def key(text: str = TEXT, **changes) -> str:
+    return prepare(load_text(text), NeuronNative(machine(**changes))).key
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Say which packages are installed, with their code."""
+
+    def say(**versions: str) -> None:
+        found = {name.replace("_", "-"): version for name, version in versions.items()}
+        monkeypatch.setattr(host, "versions", lambda: found)
+        monkeypatch.setattr(host, "without_code", lambda _: [])
+        monkeypatch.setattr(presence, "possible", lambda: True)
+        monkeypatch.setattr(host, "_devices", lambda: None)
+
+    return say
+
+
+@pytest.mark.feature("K1")
+def test_it_is_chosen_by_itself_where_torch_neuronx_is_no_longer_on_xla(installed, monkeypatch):
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
+    installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278")
+    assert select("auto").name == "neuron-native"
+    assert select("auto").fingerprint().directory == "torchneuron-2.27.5334.0"
+    alone = select("auto").fingerprint().toolchain
+    installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278", libneuronxla="3.0.5356.0", torch_xla="2.9.0")
+    assert select("auto").fingerprint().toolchain == alone, "what XLA needs is not its"
+    with pytest.raises(CompilerUnavailableError, match="is TorchNeuron") as caught:
+        select("neuron").fingerprint()
+    assert caught.value.hint == "--compiler neuron-native"
+    installed(neuronx_cc="2.26.6360.0", torch_neuronx="2.9.0.2.15.32035", libneuronxla="2.2.17544.0")
+    assert select("auto").name == "neuron"
+    with pytest.raises(CompilerUnavailableError, match="the one on PyTorch/XLA") as caught:
+        select("neuron-native").fingerprint()
+    assert caught.value.hint == "--compiler neuron is for this one"
+    installed(neuronx_cc="2.27.5334.0", torch_neuronx="1.0")  # PyPI's
+    assert select("auto").name == "inductor"
+    with pytest.raises(CompilerUnavailableError, match="cannot be used"):
+        select("neuron-native").fingerprint()
+
+
+@pytest.mark.feature("F6")
+def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
+    installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    with pytest.raises(CompilerUnavailableError, match="does not run on trn1"):
+        select("neuron-native").fingerprint()
+    with pytest.raises(UsageError, match=r"neuron-2\.31 is a toolchain of neuron, not of neuron-native") as caught:
+        select("neuron-native", toolchain="neuron-2.31", instance="trn2.48xlarge")
+    assert caught.value.hint == "--compiler neuron, or --toolchain neuron-2.33"
+    with pytest.raises(UsageError, match=r"neuron-2\.33 is a toolchain of neuron-native, not of neuron") as caught:
+        select("neuron", toolchain="neuron-2.33", instance="trn2.48xlarge")
+    assert caught.value.hint == "--compiler neuron-native, or --toolchain neuron-2.32"
+    with pytest.raises(UsageError, match=r"neuron-2\.33 does not compile for trn1\.2xlarge"):
+        select("neuron-native", toolchain="neuron-2.33", instance="trn1.2xlarge")
+    with pytest.raises(UsageError, match="no toolchain of the registry compiles for trn1 with neuron-native"):
+        select("neuron-native", instance="trn1.2xlarge")
+
+
+@pytest.mark.feature("P2")
+def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(tmp_path, monkeypatch, capsys):
+    """AWS's pages name no build of torch-neuronx, and no Transformers."""
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+    elsewhere = ("plan", "bert", "--instance", "trn2.3xlarge")
+    for words in (("--toolchain", "neuron-2.33"), ("--compiler", "neuron-native")):
+        assert app.run([*elsewhere, *words, "--format", "json"]) == 0
+        planned = json.loads(capsys.readouterr().out)
+        assert (planned["compiler"], planned["directory"]) == ("neuron-native", "torchneuron-2.28.7631.0")
+        assert planned["ingredients"]["hard"]["toolchain.torch-neuronx"] == "2.14.3.0"
+        assert [*planned["lacks"]] == ["prediction"]
+        assert "2.14.3.0.*" in planned["lacks"]["prediction"]
+        assert "transformers: " in planned["lacks"]["prediction"]
+    assert app.run([*elsewhere, "--toolchain", "neuron-2.33"]) == 0
+    assert "no sure prediction" in capsys.readouterr().out
+    assert app.run([*elsewhere, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compiler"] == "neuron", "of an instance alone it is XLA still"
+    complete = {name: structs.replace(one, open={}) for name, one in zoo.toolchains().items()}
+    monkeypatch.setattr(zoo, "toolchains", lambda: complete)
+    assert app.run([*elsewhere, "--toolchain", "neuron-2.33", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lacks"] == {}
+
+
+@pytest.mark.feature("K1")
+def test_its_key_has_what_shapes_its_graphs(monkeypatch):
+    base = key()
+    assert key(packages={**PACKAGES, "neuronx-cc": "2.28.1.0"}) != base
+    assert key(packages={**PACKAGES, "neuronx-cc": "2.27.5334.0+cccccccc"}) == base
+    assert key(TEXT + "environment: {TORCH_NEURONX_LOG_LEVEL: 3}\n") == base
+    assert key(TEXT + "environment: {TORCH_NEURONX_COMPLEX_DECOMPOSE: 1}\n") != base
+    assert key(TEXT.replace("native}", "native, flags: [-O1]}")) != base
+    assert key(TEXT.replace("native}", "native, options: {execution: eager}}")) != base
+    monkeypatch.setenv("TORCH_NEURONX_LOG_LEVEL", "3")
+    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", "/elsewhere")
+    assert key() == base
+    monkeypatch.setenv("NEURON_COMPILER_OPT_LEVEL", "1")
+    assert key() != base
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("environment: {TORCH_NEURONX_NEFF_CACHE_DIR: /x}", "cachekit sets it for the worker"),
+        ("environment: {NEURON_CC_FLAGS: -O1}", "cachekit sets it for the worker"),
+        ("parallel: {tensor_parallel_size: 2}", "parallel.tensor_parallel_size splits the model"),
+    ],
+)
+def test_what_it_cannot_take_is_refused(text, said):
+    with pytest.raises(RecipeError, match=said):
+        key(TEXT + text + "\n")
+
+
+@pytest.mark.parametrize("options", ["{num_parallel: 2}", "{execution: slowly}"])
+def test_options_that_it_lacks_are_refused(options):
+    with pytest.raises(RecipeError, match=r"compiler\.options\."):
+        key(TEXT.replace("native}", f"native, options: {options}}}"))
+
+
+def test_a_node_must_know_its_place(tmp_path):
+    recipe = load_text(TEXT + "parallel: {nodes: 2}\n")
+    with pytest.raises(UsageError, match="does not know its place"):
+        NeuronNative(machine()).watch(recipe, tmp_path / "root", trial=True, found=False, strict=False)
+
+
+# In and out
+
+
+def fill(root: Path, count: int) -> None:
+    raw = make_neff(version=PACKAGES["neuronx-cc"])
+    for number in range(count):
+        name = hashlib.md5(str(number).encode()).hexdigest()
+        path = root / "torchneuron-2.27.5334.0" / name[:2] / name[2:4] / f"{name}.neff"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
+
+
+def blob(path: Path):
+    def through(sink):
+        sink(0, memoryview(path.read_bytes()))
+
+    return SimpleNamespace(location=path, path=path, through=through)
+
+
+@pytest.mark.feature("F1")
+def test_thousands_of_graphs_are_one_file_and_come_back_as_they_were(monkeypatch):
+    monkeypatch.setattr(NeuronNative, "_check", lambda self, path, said: None)  # a millisecond each
+    compiler = NeuronNative(machine())
+    with memory_folder() as folder:
+        root, work, other = (folder / name for name in ("root", "work", "other"))
+        work.mkdir()
+        other.mkdir()
+        fill(root, 2000)
+        harvest = compiler.harvest(root, frozenset(), compiler.fingerprint(), work)
+        (module,), (packed,) = harvest.modules, harvest.files.values()
+        assert [file.size for file in module.files] == [packed.stat().st_size]
+        before = tree(root)
+        assert compiler.restore(module, [blob(packed)], other).size == sum(map(len, before.values()))
+        assert tree(other) == before
+        assert len(before) == 2000
+        assert compiler.harvest(other, compiler.contents(root), compiler.fingerprint(), work) is None
+
+
+@pytest.mark.feature("F6")
+def test_an_archive_of_another_compiler_is_refused_even_under_this_ones_name(tmp_path):
+    compiler, root = NeuronNative(machine()), tmp_path / "root"
+    fill(root, 2)
+    harvest = compiler.harvest(root, frozenset(), compiler.fingerprint(), tmp_path)
+    (module,), (packed,) = harvest.modules, harvest.files.values()
+    newer, target = NeuronNative(machine(packages={**PACKAGES, "neuronx-cc": "2.28.1.0"})), tmp_path / "newer"
+    target.mkdir()
+    with pytest.raises(UnsafeArchiveError, match=r"no archive of torchneuron-2\.28\.1\.0"):
+        newer.restore(module, [blob(packed)], target)
+    lying = Module(module.name.replace("2.27.5334.0", "2.28.1.0"), module.files)
+    with pytest.raises(IntegrityError) as caught:
+        newer.restore(lying, [blob(packed)], target)
+    assert "it was compiled by 2.27.5334.0" in caught.value.cause
+    assert not tree(target)
+
+
+@pytest.mark.feature("F6", "S2")
+def test_graphs_of_another_chip_or_half_of_one_are_never_kept(tmp_path):
+    compiler, root = NeuronNative(machine()), tmp_path / "root"
+    fill(root, 2)
+    first, second = sorted(path for path in root.rglob("*.neff"))
+    first.write_bytes(first.read_bytes()[:-1])
+    for _ in range(2):
+        with pytest.raises(CompileError, match="1 compiled graphs cannot be kept"):
+            compiler.harvest(root, frozenset(), compiler.fingerprint(), tmp_path)
+        first.write_bytes(make_neff(version=PACKAGES["neuronx-cc"], target="sunda"))
+    shutil.copy(second, first)
+    assert compiler.harvest(root, frozenset(), compiler.fingerprint(), tmp_path) is not None

@@ -1,0 +1,127 @@
+"""TorchNeuron's flat cache: one archive out, and back."""
+
+import hashlib
+
+import pytest
+
+from cachekit.compilers.neuron import native
+from cachekit.errors import IntegrityError
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module
+from tests.compilers.neuron.neuron_trees import (
+    check,
+    clean,
+    neff,
+    tree,
+)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def grow(root, count=5, seed=0):
+    for number in range(count):
+        name = hashlib.md5(f"{seed} {number}".encode()).hexdigest()
+        path = root / name[:2] / name[2:4] / f"{name}.neff"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(neff(seed * 100 + number, 50))
+    return native.contents(root)
+
+
+def test_native_out_and_back_is_the_same(tmp_path, workspace):
+    source = tmp_path / "source"
+    names = grow(source)
+    (source / "locks").mkdir()
+    (source / "locks" / "x.lock").touch()
+    (source / "ab.neff.tmp").touch()
+    (source / ".hidden.neff").touch()
+    (source / "link.neff").symlink_to("/etc/passwd")
+    assert native.contents(source) == names
+    harvest, skipped = native.harvest(source, frozenset(), "2.27.5334.0+abc", workspace, check=check)
+    assert skipped == ()
+    (module,) = harvest.modules
+    assert module.name.startswith("torchneuron-2.27.5334.0+abc/")
+    target = tmp_path / "target"
+    written = native.restore(module, *harvest.files.values(), target, "2.27.5334.0+abc", check=check)
+    assert tree(target) == {name: (source / name).read_bytes() for name in names}
+    assert written == sum(map(len, tree(target).values()))
+    assert native.restore(module, *harvest.files.values(), target, "2.27.5334.0+abc") == 0
+
+
+def test_native_takes_only_what_is_new_and_whole(tmp_path, workspace):
+    source = tmp_path / "source"
+    before = grow(source, seed=1)
+    new = grow(source, seed=2) - before
+    broken = min(new)
+    (source / broken).write_bytes(b"half")
+    harvest, skipped = native.harvest(source, before, "2.27", workspace, check=check)
+    native.restore(harvest.modules[0], *harvest.files.values(), tmp_path / "t", "2.27")
+    assert native.contents(tmp_path / "t") == new - {broken}
+    assert [item.module for item in skipped] == [broken]
+    assert native.harvest(source, native.contents(source), "2.27", workspace) == (None, ())
+
+
+def test_native_keeps_what_is_there(tmp_path, workspace):
+    source, target = tmp_path / "source", tmp_path / "target"
+    name = min(grow(source))
+    harvest, _ = native.harvest(source, frozenset(), "2.27", workspace)
+    (target / name).parent.mkdir(parents=True)
+    (target / name).write_bytes(b"another process made it")
+    native.restore(harvest.modules[0], *harvest.files.values(), target, "2.27")
+    assert (target / name).read_bytes() == b"another process made it"
+    assert native.contents(target) == native.contents(source)
+    assert clean(target)
+
+
+@pytest.mark.feature("K1", "F6")
+def test_native_modules_of_another_compiler_are_refused(tmp_path, workspace):
+    """The compiler's version is in no key of that cache: the folder is all that keeps two versions apart."""
+    grow(tmp_path / "source")
+    harvest, _ = native.harvest(tmp_path / "source", frozenset(), "2.27", workspace)
+    with pytest.raises(UnsafeArchiveError):
+        native.restore(harvest.modules[0], *harvest.files.values(), tmp_path / "t", "2.28")
+    with pytest.raises(ValueError):
+        native.directory("../2.27")
+    assert native.directory("2.27") != native.directory("2.28")
+
+
+@pytest.mark.feature("S7")
+def test_native_archives_with_something_else_are_refused(tmp_path, workspace):
+    from cachekit.store import archive
+
+    source = tmp_path / "source"
+    grow(source)
+    (source / "run.sh").write_text("evil")
+    packed = workspace / "a.tar"
+    with packed.open("wb") as target:
+        sha256, size = archive.pack(source, [*native.contents(source), "run.sh"], target)
+    module = Module(f"torchneuron-2.27/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
+    with pytest.raises(UnsafeArchiveError):
+        native.restore(module, packed, tmp_path / "t", "2.27")
+    assert tree(tmp_path / "t") == {}
+    other = Module(module.name, (File(f"{sha256}.tar", size, "0" * 64),))
+    with pytest.raises(IntegrityError):
+        native.restore(other, packed, tmp_path / "t", "2.27")
+
+
+def test_native_never_writes_through_a_link(tmp_path, workspace):
+    source, target, elsewhere = tmp_path / "source", tmp_path / "target", tmp_path / "elsewhere"
+    name = min(grow(source, 1))
+    harvest, _ = native.harvest(source, frozenset(), "2.27", workspace)
+    target.mkdir()
+    elsewhere.mkdir()
+    (target / name.split("/")[0]).symlink_to(elsewhere)
+    with pytest.raises(UnsafeArchiveError):
+        native.restore(harvest.modules[0], *harvest.files.values(), target, "2.27")
+    assert list(elsewhere.iterdir()) == []

@@ -1,0 +1,170 @@
+"""TorchNeuron's cache in and out of the store, and what is said of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cachekit.cli import app
+from cachekit.compilers import select
+from cachekit.compilers.neuron import fit
+from cachekit.config import load
+from cachekit.errors import UsageError
+from cachekit.verbs.environment import env
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.leaks import leaks_of
+from cachekit.verbs.neuron_export import export_cache
+from cachekit.verbs.neuron_import import import_cache
+from tests.compilers.neuron.neuron_files import make_neff
+from tests.compilers.neuron.neuron_trees import tree
+from tests.support.doctor_cases import findings, fine, the_problem
+from tests.support.standins import Watched
+
+OLD, NEW = "2.25.3371.0+aaaaaaaa", "2.27.5334.0+bbbbbbbb"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Watched(tmp_path / "home").store
+
+
+def add(root: Path, graph: str, version: str = NEW, **more) -> str:
+    """A graph as TorchNeuron keeps it; returns its path below the root."""
+    key = hashlib.md5(graph.encode()).hexdigest()
+    path = root / key[:2] / key[2:4] / f"{key}.neff"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make_neff(path, version=version, seed=int(key[:6], 16), **more)
+    return path.relative_to(root).as_posix()
+
+
+def added(imported) -> dict[str, int]:
+    return {group.compiler: len(group.added) for group in imported.groups}
+
+
+@pytest.mark.feature("K1")
+def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_folders(store, tmp_path):
+    root = tmp_path / "neff_cache"
+    new = [add(root, f"new {number}") for number in range(5)]
+    old = [add(root, f"old {number}", OLD) for number in range(3)]
+    torn = root / add(root, "torn")
+    torn.write_bytes(torn.read_bytes()[:-100])
+    (torn.parent / ".tmp.a1B2c3").write_bytes(b"half")
+    before = tree(root)
+    looked = import_cache(store, root, fit.check, dry_run=True)
+    assert (added(looked), ls(store)) == ({"torchneuron-2.25.3371.0": 3, "torchneuron-2.27.5334.0": 5}, [])
+    taken = import_cache(store, root, fit.check)
+    assert added(taken) == added(looked)
+    assert [(state, item.path) for state, item in taken.left] == [("refused", torn)]
+    assert tree(root) == before
+    assert {row["compiler"]: row["modules"] for row in ls(store)} == {"neuron-native": 1}
+    assert sorted(row["graphs"] for row in ls(store)) == [3, 5]
+
+    again = import_cache(store, root, fit.check)
+    assert [(len(group.added), len(group.known)) for group in again.groups] == [(0, 3), (0, 5)]
+    later = add(root, "later")
+    grown = import_cache(store, root, fit.check)
+    assert [group.added for group in grown.groups if group.added] == [(f"torchneuron-2.27.5334.0/{later}",)]
+
+    target = tmp_path / "out"
+    assert export_cache(store, target, fit.check, dry_run=True).as_dict()["restored"] == 3
+    assert not target.exists()
+    assert export_cache(store, target, fit.check).as_dict()["restored"] == 3
+    found = tree(target)
+    wanted = {f"torchneuron-2.27.5334.0/{name}": before[name] for name in new}
+    wanted |= {f"torchneuron-2.25.3371.0/{name}": before[name] for name in old}
+    wanted[f"torchneuron-2.27.5334.0/{later}"] = (root / later).read_bytes()
+    assert found == wanted
+    assert export_cache(store, target, fit.check).as_dict()["present"] == 3
+    # What was exported can be imported.
+    assert [len(group.known) for group in import_cache(store, target, fit.check).groups] == [3, 6]
+
+
+@pytest.mark.feature("F6")
+def test_what_is_left_is_named(store, tmp_path):
+    root = tmp_path / "cache"
+    good = add(root, "one")
+    link = root / "ab" / "cd" / f"{'ab' * 16}.neff"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(root / good)
+    (root / "file.neff").write_bytes((root / good).read_bytes())
+    (root / ".tmp.neff").write_bytes(b"half")
+    (root / "notes.txt").write_bytes(b"mine")
+    taken = import_cache(store, root, fit.check)
+    assert added(taken) == {"torchneuron-2.27.5334.0": 1}
+    assert {item.path: item.reason for _, item in taken.left} == {
+        link: "it is a link, which TorchNeuron makes none of",
+        root / "file.neff": "its name is no graph's of TorchNeuron's",
+    }
+
+
+@pytest.mark.feature("F6")
+def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
+    name = add(tmp_path / "cache" / "torchneuron-2.25.3371.0", "one", NEW)
+    ((_, item),) = import_cache(store, tmp_path / "cache", fit.check).left
+    assert item.module == f"torchneuron-2.25.3371.0/{name}"
+    assert item.reason == "2.27.5334.0 compiled it, and it lies in torchneuron-2.25.3371.0"
+    assert ls(store) == []
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no Neuron cache"):
+        import_cache(store, tmp_path / "empty", fit.check)
+
+
+@pytest.mark.feature("K5")
+def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, tmp_path):
+    add(tmp_path / "cache", "one", name="/home/alice/secret/x.neff")
+    add(tmp_path / "cache", "two")
+    (group,) = import_cache(store, tmp_path / "cache", fit.check).groups
+    document = show(store, group.key)
+    assert (document["whole"], [module["neffs"] for module in document["modules"]]) == (True, [2])
+    (record,) = store.records()
+    assert any("alice" in line for line in leaks_of(store, [record]))
+
+
+@pytest.mark.feature("U2")
+def test_the_command_line_imports_and_exports_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+    add(tmp_path / "cache", "one")
+    assert app.run(["import", str(tmp_path / "cache"), "--format", "json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert app.run(["export", str(tmp_path / "out"), record["key"][:12], "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["restored"] == 1
+    assert app.run(["show", record["key"][:12]]) == 0
+    assert "1 compiled graph" in capsys.readouterr().out
+    assert len(list((tmp_path / "out" / "torchneuron-2.27.5334.0").rglob("*.neff"))) == 1
+
+
+@pytest.mark.feature("U1")
+def test_env_says_where_it_is_and_doctor_what_is_wrong_with_it(tmp_path, monkeypatch):
+    root = tmp_path / "neff_cache"
+    monkeypatch.setenv("TORCH_NEURONX_NEFF_CACHE_DIR", str(root))
+    assert findings("torchneuron-cache") == [
+        {
+            "check": "torchneuron-cache",
+            "state": "ok",
+            "said": "no cache of TorchNeuron's on this host",
+            "mend": "",
+            "run": "",
+        }
+    ]
+    add(root, "one")
+    assert fine("torchneuron-cache")
+    said = env(load({}), select("inductor"))["native_cache"]
+    assert (said["path"], said["origin"], said["caching"], said["exists"], said["warnings"]) == (
+        str(root), "TORCH_NEURONX_NEFF_CACHE_DIR", True, True, []
+    )  # fmt: skip
+    add(root, "two", OLD)
+    assert "compilers 2.25.3371.0+aaaaaaaa, 2.27.5334.0+bbbbbbbb share" in the_problem("torchneuron-cache")["said"]
+    (root / add(root, "two")).write_bytes(b"\0" * 4096)
+    monkeypatch.setenv("TORCH_NEURONX_NEFF_DISABLE_CACHE", "1")
+    assert "nothing is kept" in the_problem("torchneuron-cache")["said"]
+    monkeypatch.delenv("TORCH_NEURONX_NEFF_DISABLE_CACHE")
+    path = root / add(root, "three")
+    path.write_bytes(path.read_bytes()[:-1])
+    problem = the_problem("torchneuron-cache")
+    assert str(path) in problem["said"]
+    os.system(problem["run"])
+    assert not path.exists()

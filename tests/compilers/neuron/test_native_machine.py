@@ -1,0 +1,188 @@
+"""TorchNeuron, from the command line down to its cache, which is stood in for (`native_worker.py`).
+
+Its worker refuses a NEFF of another compiler, and one of another graph.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from cachekit.events import Journal
+from cachekit.store import Store
+from tests.compilers.neuron.native_machine import HERE, NEW, OLD, NativeMachine
+from tests.compilers.neuron.neuron_machine import LIMIT
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = NativeMachine(tmp_path / "user")
+    made.graphs("forward", "backward", **{"1": ["rank 1"]})
+    return made
+
+
+def compiles(machine: NativeMachine) -> int:
+    """How many graphs compiled since the last call."""
+    count = machine.host.compiles
+    machine.host.forget()
+    return count
+
+
+def members(machine: NativeMachine, module: str) -> list[str]:
+    """What lies in a module's archive."""
+    store = Store(machine.home, Journal(None, "test"))
+    for record in store.records():
+        for one in record.modules:
+            if one.name == module:
+                with tarfile.open(store.layout.blob(one.files[0].sha256)) as tar:
+                    return tar.getnames()
+    raise AssertionError(module)
+
+
+@pytest.mark.feature("F1", "K3")
+def test_a_training_after_a_warm_compiles_nothing_whoever_trains(machine, tmp_path):
+    planned = machine("plan", "tiny.yaml")
+    assert (planned["status"], planned["ingredients"]["hard"]["compiler.name"]) == ("miss", "neuron-native")
+    warmed = machine("warm", "tiny.yaml")
+    assert (warmed["status"], warmed["compiled"], compiles(machine)) == ("compiled", 3, 3)
+    (module,) = warmed["modules"]
+    assert module["name"].startswith("torchneuron-2.27.5334.0/")
+    assert warmed["compile_seconds"] == 7.5, "the worker's own measure, as no compiler's process was seen"
+
+    # A folder, a switch and flags of the user's own shell are not this run's.
+    said = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "theirs"), "TORCH_NEURONX_NEFF_DISABLE_CACHE": "1"}
+    trained = machine("train", "tiny.yaml", "--require-warm", **said)
+    assert (trained["status"], trained["compiled"], trained["built"], trained["found"]) == ("hit", 0, 0, 3)
+    assert compiles(machine) == 0
+    assert len(machine.host.events("loaded")) == 0  # forgotten with the compiles
+    assert not (tmp_path / "theirs").exists()
+
+    other = NativeMachine(tmp_path / "another user, elsewhere")
+    other.plan.write_text(machine.plan.read_text())
+    shutil.copytree(machine.home, other.home)
+    trained = other("train", "tiny.yaml", "--require-warm", HOME=str(tmp_path), USER="bob")
+    assert (trained["compiled"], trained["found"], compiles(other)) == (0, 3, 0)
+
+
+@pytest.mark.feature("K1")
+def test_two_compilers_never_share_a_graph(machine):
+    """The name of a graph is the same for both; the compiler's version is not in it."""
+    machine.install("neuronx-cc", OLD)
+    assert machine("warm", "tiny.yaml")["compiled"] == 3
+    compiles(machine)
+    machine.install("neuronx-cc", NEW)
+    planned = machine("plan", "tiny.yaml")
+    assert planned["status"] == "miss"
+    assert [change["name"] for change in planned["nearest"]["changes"]] == ["toolchain.neuronx-cc"]
+    assert machine("warm", "tiny.yaml")["compiled"] == 3, "no neighbour of another compiler helps"
+    assert compiles(machine) == 3
+    for version in (OLD, NEW):
+        machine.install("neuronx-cc", version)
+        assert machine("train", "tiny.yaml", "--require-warm")["compiled"] == 0
+    assert compiles(machine) == 0
+
+
+@pytest.mark.feature("S2")
+def test_what_is_half_written_is_never_kept(machine):
+    machine.graphs("forward", half=True)
+    warmed = machine("warm", "tiny.yaml")
+    assert warmed["compiled"] == 1
+    (name,) = members(machine, warmed["modules"][0]["name"])
+    assert name.endswith(".neff")
+
+    machine.graphs("forward", **{"1": ["torn"]}, damage="torn")
+    machine("warm", "tiny.yaml", "--recache", code=6)
+    assert "1 compiled graphs cannot be kept" in machine.said
+    assert members(machine, warmed["modules"][0]["name"]) == [name], "the record that there was stays"
+
+
+@pytest.mark.feature("M3")
+def test_what_a_training_compiles_beyond_its_record_is_told_stopped_and_added(machine):
+    machine("warm", "tiny.yaml")
+    plan = json.loads(machine.plan.read_text())
+    machine.plan.write_text(json.dumps({**plan, "train": [["late", "evaluation"]], "linger": 120}))
+    machine("train", "tiny.yaml", "--require-warm", code=3)
+    assert "it began to compile in: evaluation" in machine.said
+    machine.plan.write_text(json.dumps({**plan, "train": [["late", "evaluation"]]}))
+    trained = machine("train", "tiny.yaml")
+    assert (trained["compiled"], trained["built"], trained["surprises"]) == (1, 1, ["evaluation"])
+    compiles(machine)
+    trained = machine("train", "tiny.yaml", "--require-warm")
+    assert (trained["compiled"], trained["found"], compiles(machine)) == (0, 4, 0)
+    assert len(machine.record().modules) == 2
+
+
+@pytest.mark.feature("F1")
+def test_without_counters_the_files_tell(machine):
+    machine.graphs("forward", **{"1": ["rank 1"]}, silent=True, train=[["late", "a checkpoint"]])
+    assert machine("warm", "tiny.yaml")["compiled"] == 2
+    trained = machine("train", "tiny.yaml")
+    assert (trained["compiled"], trained["built"], trained["surprises"]) == (1, 1, ["a checkpoint"])
+
+
+@pytest.mark.feature("W4")
+def test_many_graphs_are_one_archive_and_a_neighbour_gives_those_that_are_the_same(machine):
+    machine.graphs("forward", many=60)
+    warmed = machine("warm", "tiny.yaml")
+    assert (warmed["compiled"], len(warmed["modules"])) == (61, 1)
+    assert len(list((machine.home / "v1" / "blobs").glob("*/*"))) == 2, "the archive, and the record's copy"
+    assert compiles(machine) == 61
+    machine.graphs("forward", "longer", many=30)
+    near = machine("warm", "tiny.yaml", "--set", "training.max_seq_length=32")
+    assert (near["compiled"], compiles(machine)) == (1, 1)
+    assert near["neighbour"]["key"] == warmed["key"]
+    trained = machine("train", "tiny.yaml", "--require-warm", "--set", "training.max_seq_length=32")
+    assert (trained["compiled"], trained["found"], compiles(machine)) == (0, 32, 0)
+
+
+@pytest.mark.feature("U1", "F3", "S6")
+def test_the_other_verbs_know_it(machine, tmp_path):
+    key = machine("warm", "tiny.yaml")["key"]
+    (row,) = machine("ls")
+    assert (row["compiler"], row["graphs"], row["modules"]) == ("neuron-native", 3, 1)
+    shown = machine("show", key[:12])
+    assert (shown["whole"], [module["neffs"] for module in shown["modules"]]) == (True, [3])
+    assert machine("verify")["bad"] == []
+    assert {one["status"] for one in machine("coverage", "tiny.yaml")["recipes"]} == {"covered"}
+    seen = machine("env")
+    assert (seen["available"], seen["compiler"], seen["directory"]) == (
+        True,
+        "neuron-native",
+        "torchneuron-2.27.5334.0",
+    )
+    doctor = machine.start("doctor")  # which may find something on this host
+    found = {one["check"]: one for one in json.loads(doctor.communicate(timeout=LIMIT)[0])["findings"]}
+    assert found["neuron-packages"]["said"].endswith("which is TorchNeuron")
+    out = machine("export", str(tmp_path / "out"), "tiny.yaml")
+    assert (out["restored"], len(list((tmp_path / "out" / "torchneuron-2.27.5334.0").rglob("*.neff")))) == (1, 3)
+
+
+def run(machine: NativeMachine, *graphs: str, options: tuple[str, ...] = ()) -> dict:
+    report = machine.folder / "report.json"
+    words = [sys.executable, str(HERE / "native_command.py"), *graphs]
+    done = subprocess.run(
+        [sys.executable, "-m", "cachekit", "run", "--report", str(report), *options, "--", *words],
+        cwd=machine.work,
+        env={name: value for name, value in machine.environment.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return json.loads(report.read_text())
+
+
+@pytest.mark.feature("F1", "M3")
+def test_a_users_own_command_finds_its_graphs_again(machine):
+    """TorchNeuron is what this host has, so nobody has to name it."""
+    first = run(machine, "one", "two")
+    assert (first["compiled"], first["kept"], compiles(machine)) == (2, True, 2)
+    assert first["modules"][0].startswith("torchneuron-")
+    again = run(machine, "one", "two", options=("--require-warm",))
+    assert (again["status"], again["compiled"], again["found"], compiles(machine)) == ("hit", 0, 2, 0)

@@ -1,0 +1,245 @@
+"""Files that hold no labelled rows: what is said of each, and where in the file."""
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.data import rows
+from cachekit.errors import DataError
+from tests.data.rows_files import COLUMNS, named, put, read, refused  # noqa: F401 - fixtures
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "name, content, near",
+    [
+        ("a.csv", "text,lable\na,b\n", "lable"),
+        ("a.csv", "text,Label\na,b\n", "Label"),
+        ("a.tsv", "text\tlabels\na\tb\n", "labels"),
+        ("a.jsonl", '{"text": "a", "lable": 1}', "lable"),
+        ("a.json", '[{"text": "a", "lable": 1}]', "lable"),
+    ],
+)
+def test_a_missing_column_gets_the_nearest(put, name, content, near):
+    path = put(name, content)
+    error = refused(path)
+    assert str(path) in error.message
+    assert "no column 'label'" in error.message
+    assert f"text, {near}" in error.cause
+    assert f"'{near}'" in error.hint
+    assert "data.label_column" in error.hint
+
+
+def test_a_missing_column_like_no_other(put):
+    error = refused(put("a.csv", "q,w\na,b\n"))
+    assert "no column 'text'" in error.message
+    assert error.cause == "columns are q, w"
+    assert "perhaps" not in error.hint
+
+
+@pytest.mark.parametrize(
+    "name, content, where",
+    [
+        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b"}\n', "line 3"),
+        ("a.json", '[{"text": "a", "label": 1}, {"text": "b"}]', "row 2"),
+        ("a.json", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2"),
+    ],
+)
+def test_a_column_missing_further_down_has_its_place(put, name, content, where):
+    assert f"{where}: no column 'label'" in refused(put(name, content)).message
+
+
+@pytest.mark.parametrize(
+    "content, line, words",
+    [
+        ("text,label\na,b\nc\n", 3, ["1 of 2 columns"]),
+        ("text,label\na,b,c\n", 2, ["3 columns", "names 2"]),
+        ('text,label\n"a\nb",c\nd\n', 4, ["1 of 2 columns"]),
+        ('text,label\na,b\n"c,d\n', 3, ["1 of 2 columns"]),
+    ],
+)
+def test_a_line_with_too_few_or_too_many_columns_has_its_number(put, content, line, words):
+    path = put("a.csv", content)
+    error = refused(path)
+    assert error.message.startswith(f"{path}, line {line}: ")
+    assert all(word in error.message for word in words)
+    assert "data.delimiter" in error.hint
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt"])
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_refused(put, name, content):
+    path = put(name, content)
+    error = refused(path)
+    assert error.message == f"{path} is empty"
+    assert "columns" in error.hint
+
+
+@pytest.mark.parametrize(
+    "name, content", [("a.csv", "text,label\n"), ("a.jsonl", ""), ("a.jsonl", "\n"), ("a.json", "[]")]
+)
+def test_a_file_without_rows_has_no_labels(put, name, content):
+    path = put(name, content)
+    assert read(path) == []
+    with pytest.raises(DataError, match="has no rows"):
+        rows.label_names((row["label"] for row in rows.read(path, named(COLUMNS))), str(path))
+
+
+@pytest.mark.parametrize(
+    "name, content, where",
+    [
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: not JSON"),
+        ("a.jsonl", "text,label\n", "line 1: not JSON"),
+        ("a.jsonl", "[1]\n", "line 1: not an object"),
+        ("a.json", "", "line 1: not JSON"),
+        ("a.json", '[{"text": "a", "label": 1},\n\n{"text"]', "line 3: not JSON"),
+        ("a.json", '{"text": "a", "label": 1}\n{"text": ', "line 2: not JSON"),
+        ("a.json", '["a"]', "row 1: not an object"),
+        ("a.json", "[[1]]", "row 1: not an object"),
+    ],
+)
+def test_what_is_no_json_has_its_place(put, name, content, where):
+    path = put(name, content)
+    assert refused(path).message == f"{path}, {where}"
+
+
+@pytest.mark.parametrize("content", ['{"text": "a", "label": 1}', "5", '"a"', "null", '{"data": 5}', '{"data": {}}'])
+def test_json_that_is_no_list_of_rows_is_refused(put, content):
+    path = put("a.json", content)
+    assert refused(path).message == f"{path} is no list of rows"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize("content", ["[" * 100_000, '[{"a":' * 50_000, '[{"text": "a", "label": ' + "1" * 5000 + "}]"])
+def test_json_that_python_cannot_hold_is_refused(put, name, content):
+    path = put(name, content)
+    assert str(path) in refused(path).message
+
+
+@pytest.mark.parametrize(
+    "raw, line, byte",
+    [
+        (b"text,label\na,b\ncaf\xe9,b\n", 3, "0xe9"),
+        (b"\xff\xfet\0e\0", 1, "0xff"),
+        (b"text,label\n\xc3", 2, "0xc3"),
+        (b"text,label\na,b\n\xff,b\n", 3, "0xff"),
+    ],
+)
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["", "bom"])
+def test_text_that_is_not_utf_8_has_its_line(put, start, raw, line, byte):
+    path = put("a.csv", start + raw)
+    error = refused(path)
+    assert error.message == f"{path}, line {line}: not utf-8"
+    assert byte in error.cause
+    assert "data.encoding" in error.hint
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "", "hex", "rot13", "a\0b", "undefined", "é"])
+def test_an_encoding_that_is_none_is_refused(put, encoding):
+    error = refused(put("a.csv", "text,label\na,b\n"), encoding=encoding)
+    assert "encoding" in error.message
+    assert "latin-1" in error.hint
+
+
+def test_text_in_another_encoding_than_said_is_refused(put):
+    error = refused(put("a.csv", "text,label\ncafé,b\n"), encoding="ascii")
+    assert "line 2: not ascii" in error.message
+
+
+@pytest.mark.parametrize("name", ["a.xls", "a", "a.csv.gz", "csv"])
+def test_a_file_of_an_unknown_kind_is_refused(put, name):
+    error = refused(put(name, "text,label\na,b\n"))
+    assert "no known kind" in error.message
+    assert all(suffix in error.cause for suffix in rows.SUFFIXES)
+
+
+def test_parquet_is_the_workers(put):
+    assert "parquet" in refused(put("a.parquet", b"PAR1")).message
+
+
+@pytest.mark.parametrize("name", ["no.csv", "a.csv/b.csv", "a\0b.csv", "a" * 5000 + ".csv"])
+def test_a_file_that_is_not_there_is_refused(put, tmp_path, name):
+    put("a.csv", "")
+    assert refused(tmp_path / name).message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    error = refused(tmp_path / "no.csv")
+    assert error.message == f"{tmp_path / 'no.csv'} does not exist"
+    assert "data.train_file" in error.hint
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    assert "cannot be read" in refused(tmp_path / "a.csv").message
+
+
+@pytest.mark.parametrize("delimiter", ['"', "\n", "\r", "\0"])
+def test_a_delimiter_that_separates_nothing_is_refused(put, delimiter):
+    """Each Python's csv takes some of them, and gives up on others."""
+    assert refused(put("a.csv", "text,label\na,b\n"), delimiter=delimiter).message
+
+
+def test_a_header_with_a_null_character_is_refused(put):
+    """Python 3.10's csv gives up on it, later ones take it for a letter."""
+    assert refused(put("a.csv", "text,la\0bel\na,b\n")).message
+
+
+def test_a_line_without_end_is_refused(put):
+    """The header of a file that is one long line: csv gives up on it."""
+    assert refused(put("a.csv", "x" * 300_000)).message
+
+
+@settings(max_examples=300)
+@given(
+    st.binary(max_size=60)
+    | st.text(max_size=60).map(str.encode)
+    | st.lists(st.sampled_from([*'text,label"\n\r\t;|{}[]:1', "text", "label", "\0"])).map(
+        lambda parts: "".join(parts).encode()
+    ),
+    st.sampled_from([*rows.SUFFIXES, ".xyz"]),
+    st.sampled_from(["utf-8", "latin-1", "utf-16", "ascii", "utf-7", "cp1252", "no"]),
+    st.sampled_from([None, ",", ";", '"', "a"]),
+)
+def test_any_file_is_read_or_refused(tmp_path_factory, raw, suffix, encoding, delimiter):
+    path = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
+    path.write_bytes(raw)
+    try:
+        table = read(path, encoding=encoding, delimiter=delimiter)
+    except DataError:
+        return
+    assert all(set(COLUMNS) <= set(row) for row in table)
+
+
+@pytest.mark.parametrize("header", ["text,label,label", "label,text, label", "text,text,label"])
+def test_a_column_that_stands_twice_is_refused(put, header):
+    """The last one was taken, without a word."""
+    error = refused(put("a.csv", f"{header}\nx,y,z\n"))
+    assert "2 columns are called" in error.message
+    assert read(put("b.csv", "id,text,label,id\n1,a,b,2\n"))[0]["text"] == "a", "nobody asks for that one"
+
+
+@pytest.mark.parametrize("row", ['{"text": ["a", "b"], "label": "x"}', '{"text": "a", "label": [1, 0]}'])
+@pytest.mark.parametrize("name, form", [("a.jsonl", "{}"), ("a.json", "[{}]")])
+def test_a_list_is_neither_a_text_nor_a_class(put, row, name, form):
+    """It was taken as Python writes it: the class "[1, 0]"."""
+    error = refused(put(name, form.format(row)))
+    assert "is a list" in error.message
+
+
+# Real data
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path, kind):
+    path = tmp_path / "train.csv"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        rows.read(path, named(["text"]))
+    assert caught.value.cause == "it is no ordinary file"

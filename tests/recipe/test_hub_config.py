@@ -1,0 +1,87 @@
+"""The config of a model that the registry does not know: from a test Hub, or told in one breath where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.support.hubserver import HubServer
+
+RECIPE = """
+name: unknown
+model: {id: team/unheard-of}
+data: {id: nobody/nothing, labels: ["no", "yes"]}
+"""
+CONFIG = {"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """`cachekit plan` with an endpoint; gives exit code, stdout and the lines of stderr."""
+    (tmp_path / "unknown.yaml").write_text(RECIPE)
+
+    def run(endpoint, token=""):
+        found = subprocess.run(
+            [sys.executable, "-m", "cachekit", "plan", "unknown.yaml", "--format", "json"],
+            cwd=tmp_path,
+            env={
+                **{name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"},
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "HF_ENDPOINT": endpoint,
+                "HF_HOME": str(tmp_path / "hf"),
+                "HF_TOKEN": token,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return found.returncode, found.stdout, found.stderr.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def hub(tmp_path):
+    with HubServer(tmp_path / "hub") as server:
+        server.repo("team/unheard-of").plant({"config.json": json.dumps(CONFIG).encode()}, "first")
+        yield server
+
+
+def test_a_model_of_the_hub(plan, hub):
+    code, said, told = plan(hub.endpoint, hub.token)
+    assert (code, told) == (0, [])
+    assert json.loads(said)["architecture_from"] == "Hub"
+
+
+def test_a_model_that_the_hub_does_not_give(plan, hub):
+    code, _, told = plan(hub.endpoint, hub.other_token)
+    assert (code, len(told)) == (2, 3)
+    assert "'team/unheard-of' is in neither the registry nor the Hub cache" in told[0]
+    assert hub.count("* *config.json") == 1, "asked once"
+
+
+def test_a_hub_that_fails_is_asked_once(plan, hub):
+    """The client's own way is to ask six times, for half a minute, and to tell of each."""
+    hub.fault("503", "* *config.json", times=100)
+    code, _, told = plan(hub.endpoint, hub.token)
+    assert (code, len(told)) == (2, 3), told
+    assert hub.count("* *config.json") == 1
+
+
+def test_no_hub(plan):
+    code, _, told = plan("http://127.0.0.1:9")
+    assert (code, len(told)) == (2, 3), told
+    assert "refused" in told[1] or "Max retries" in told[1]
+
+
+def test_a_hub_that_never_answers(plan):
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        code, _, told = plan(f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert (code, len(told)) == (2, 3), told

@@ -1,0 +1,283 @@
+"""Other names for a recipe's fields, and `--set`."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cachekit.errors import CachekitError, UsageError
+from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.schema import Training
+from cachekit.recipe.synonyms import SYNONYMS
+from tests.recipe.recipe_texts import MINIMAL, SECTIONS, read, refused
+
+# Other names for fields
+
+
+SAMPLES = {
+    "environment": {"A": "1"},
+    "training": {"seed": 7},
+    "data": {"id": "a/b"},
+    "expect": [{"instance": "a", "source": "b"}],
+    "parallel": {"nodes": 2},
+    "model.id": "roberta-base",
+    "model.config": {"num_hidden_layers": 2},
+    "model.tokenizer": "roberta-base",
+    "data.id": "a/b",
+    "data.config": "c",
+    "data.train_file": "/a.csv",
+    "data.validation_file": "/b.csv",
+    "data.test_file": "/c.csv",
+    "data.text_column": "sentence",
+    "data.target_column": "out",
+    "data.source_lang": "en",
+    "data.target_lang": "fr",
+    "data.labels": ["a", "b"],
+    "data.max_train_samples": 10,
+    "data.max_eval_samples": 10,
+    "training.per_device_train_batch_size": 4,
+    "training.per_device_eval_batch_size": 4,
+    "training.max_seq_length": 64,
+    "training.max_target_length": 64,
+    "training.lora": {"r": 4},
+    "training.num_train_epochs": 2,
+    "training.max_steps": 9,
+    "training.learning_rate": 0.001,
+    "training.gradient_accumulation_steps": 2,
+    "training.eval_strategy": "no",
+    "training.lr_scheduler_type": "cosine",
+    "training.optim": "sgd",
+    "training.label_smoothing_factor": 0.1,
+    "parallel.data_parallel_size": 2,
+    "parallel.tensor_parallel_size": 2,
+    "parallel.pipeline_parallel_size": 2,
+    "parallel.zero_1": True,
+    "parallel.nodes": 2,
+    "compiler.flags": ["--a"],
+    "compiler.name": "neuron",
+}
+ALL_SYNONYMS = [(section, given, name) for section, names in SYNONYMS.items() for given, name in names.items()]
+
+
+def dotted(section, name):
+    return f"{section}.{name}" if section else name
+
+
+def reader(section, *names):
+    """A task to which the field, by whatever name, means something."""
+    names = {SYNONYMS.get(section, {}).get(name, name) for name in names}
+    return next(task for task in tasks.TASKS if not names & tasks.not_read(task).get(section, set()))
+
+
+def written(section, **fields):
+    """A recipe in JSON, which is YAML, with these fields in a section."""
+    document = {"name": "x", "model": {"id": "bert-base-uncased"}, "task": reader(section, *fields)}
+    if section == "model":
+        document["model"] = {"package": "p/q", **fields}
+    elif section:
+        document[section] = fields
+    else:
+        document.update(fields)
+    return json.dumps(document, indent=1)
+
+
+@pytest.mark.parametrize("section, given, name", ALL_SYNONYMS)
+def test_each_synonym_reads_to_its_field(section, given, name):
+    value = SAMPLES[dotted(section, name)]
+    recipe = read(written(section, **{given: value}))
+    assert recipe == read(written(section, **{name: value}))
+    assert recipe != read(written(section).replace("text-classification", reader(section, name)))
+
+
+@pytest.mark.parametrize("section, given, name", ALL_SYNONYMS)
+def test_each_synonym_overrides_its_field(section, given, name):
+    value = json.dumps(SAMPLES[dotted(section, name)])
+    text = written(section).replace("text-classification", reader(section, name))
+    recipe = read(text, f"{dotted(section, given)}={value}")
+    assert recipe == read(text, f"{dotted(section, name)}={value}")
+    assert recipe != read(text)
+
+
+@pytest.mark.parametrize("section, given, name", ALL_SYNONYMS)
+@pytest.mark.parametrize("synonym_first", [True, False])
+def test_two_names_for_one_field_are_an_error(section, given, name, synonym_first):
+    value = SAMPLES[dotted(section, name)]
+    order = (given, name) if synonym_first else (name, given)
+    text = written(section, **dict.fromkeys(order, value))
+    error = refused(text)
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if f'"{order[1]}":' in line]
+    assert error.message.startswith(tuple(f"r.yaml, line {number}: " for number in lines)), error.message
+    assert re.search(rf"(^|\W){re.escape(dotted(section, given))}(\W|$)", error.message), "which other name?"
+    assert dotted(section, name) in error.message
+    assert error.hint == f"keep {dotted(section, name)}"
+
+
+def test_two_synonyms_for_one_field_are_an_error_too():
+    error = refused(MINIMAL + "training:\n  epochs: 1\n  seed: 1\n  num_epochs: 2\n")
+    assert error.message.startswith("r.yaml, line 7: ")
+    assert "training.epochs" in error.message
+    assert "training.num_epochs" in error.message
+
+
+def test_no_synonym_hides_a_field():
+    for section, names in SYNONYMS.items():
+        fields = SECTIONS[section].__struct_fields__ if section else Recipe.__struct_fields__
+        assert not set(names) & set(fields)
+        assert set(names.values()) <= set(fields)
+
+
+def test_synonyms_may_be_mixed_and_nested():
+    recipe = read("""
+name: x
+model: {model_name_or_path: bert-base-uncased, config_overrides: {num_hidden_layers: 2}}
+dataset: {dataset_name: a/b, label_names: [p, n]}
+trainer: {lr: 1e-3, batch_size: 4, max_length: 64}
+parallelism: {nproc_per_node: 2}
+env: {A: 1}
+""")
+    assert recipe.model.config == {"num_hidden_layers": 2}
+    assert (recipe.data.id, recipe.data.labels) == ("a/b", ("p", "n"))
+    assert (recipe.training.learning_rate, recipe.training.max_seq_length) == (1e-3, 64)
+    assert recipe.parallel.data_parallel_size == 2
+    assert recipe.environment == {"A": 1}
+
+
+def test_an_error_in_a_synonym_has_its_line_and_our_name():
+    error = refused(MINIMAL + "trainer:\n  seed: 1\n  lr: fast\n")
+    assert error.message == "r.yaml, line 6: training.learning_rate is 'fast'"
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(
+    "override, get, value",
+    [
+        ("training.per_device_train_batch_size=4", lambda r: r.training.per_device_train_batch_size, 4),
+        ("training.learning_rate=5e-5", lambda r: r.training.learning_rate, 5e-5),
+        ("training.learning_rate=1", lambda r: r.training.learning_rate, 1.0),
+        ("training.learning_rate = 1e-3", lambda r: r.training.learning_rate, 1e-3),
+        ("training.bf16=true", lambda r: r.training.bf16, True),
+        ("training.eval_strategy=no", lambda r: r.training.eval_strategy, "no"),
+        ("training.save_total_limit=null", lambda r: r.training.save_total_limit, None),
+        ("training.save_total_limit=", lambda r: r.training.save_total_limit, None),
+        ("training={seed: 7}", lambda r: r.training, Training(seed=7)),
+        ("data.labels=[a, b]", lambda r: r.data.labels, ("a", "b")),
+        ("data.labels=[no, on]", lambda r: r.data.labels, ("no", "on")),
+        ("data.delimiter=;", lambda r: r.data.delimiter, ";"),
+        ("compiler.flags=[--a=1, --b]", lambda r: r.compiler.flags, ("--a=1", "--b")),
+        ("compiler.options.mode=max-autotune", lambda r: r.compiler.options, {"mode": "max-autotune"}),
+        ("model.config.num_hidden_layers=2", lambda r: r.model.config, {"num_hidden_layers": 2}),
+        ("model.config.a.b=2", lambda r: r.model.config, {"a": {"b": 2}}),
+        ("model.config={a: 1}", lambda r: r.model.config, {"a": 1}),
+        ("environment.OMP_NUM_THREADS=2", lambda r: r.environment, {"OMP_NUM_THREADS": 2}),
+        ("env.X=a=b", lambda r: r.environment, {"X": "a=b"}),
+        ("description=a=b", lambda r: r.description, "a=b"),
+        ("description='5'", lambda r: r.description, "5"),
+        ("name=other", lambda r: r.name, "other"),
+    ],
+)
+def test_an_override_is_read_as_yaml(override, get, value):
+    found = get(read(MINIMAL, override))
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_an_override_beats_the_file_and_the_last_one_the_others():
+    text = MINIMAL + "training: {lr: 1e-3, seed: 1}\n"
+    recipe = read(text, "training.learning_rate=2e-3", "training.lr=3e-3")
+    assert (recipe.training.learning_rate, recipe.training.seed) == (3e-3, 1)
+
+
+def test_an_override_leaves_its_neighbours():
+    text = "name: x\nmodel: {id: b, config: {a: 1, b: 2}}\nenvironment: {A: 1}\n"
+    recipe = read(text, "model.config.b=3", "environment.B=2")
+    assert recipe.model.config == {"a": 1, "b": 3}
+    assert recipe.environment == {"A": 1, "B": 2}
+
+
+def test_overrides_make_what_the_file_leaves_out():
+    assert read("name: x", "model.id=b").model.id == "b"
+    assert read("name: x\nmodel:\n", "model.id=b").model.id == "b"
+
+
+def test_a_synonym_reads_inside_an_override_as_well():
+    assert read(MINIMAL, "model.config_overrides.num_hidden_layers=2").model.config == {"num_hidden_layers": 2}
+
+
+def test_a_synonym_reads_inside_a_whole_section():
+    assert read(MINIMAL, "training={lr: 1e-3}").training.learning_rate == 1e-3
+
+
+def test_data_can_be_swapped():
+    text = MINIMAL + "data: {id: a/b}\n"
+    assert refused(text, "data.path=/x").hint
+    recipe = read(text, "data.id=null", "data.path=/x")
+    assert (recipe.data.id, recipe.data.path) == (None, "/x")
+
+
+@pytest.mark.parametrize(
+    "override, name, hint",
+    [
+        ("training.leraning_rate=1", "training.leraning_rate", "training.learning_rate"),
+        ("trainig.seed=1", "trainig", "training"),
+        ("modle={id: b}", "modle", "model"),
+        ("training.learning_rate.x=1", "training.learning_rate", ""),
+    ],
+)
+def test_an_unknown_override_is_named_with_the_nearest(override, name, hint):
+    error = refused(MINIMAL, override)
+    assert f"--set {name}" in error.message
+    assert hint in error.hint
+    assert "r.yaml" not in error.message, "the file is not to blame"
+
+
+@pytest.mark.parametrize(
+    "override", ["training.lr=abc", "training.learning_rate=-1", "training.learning_rate=[1]", "training.lr=true"]
+)
+def test_an_impossible_override_is_named(override):
+    error = refused(MINIMAL + "training: {lr: 1e-3}\n", override)
+    assert error.message.startswith("--set training.learning_rate: training.learning_rate is ")
+    assert error.cause.startswith("expected")
+
+
+@pytest.mark.parametrize(
+    "value", ["[1", "{a", "'a", "*x", "&", ".inf", ".nan", "1e999", "a: b: c", "!!python/name:a b"]
+)
+def test_an_override_that_is_no_yaml_is_named(value):
+    error = refused(MINIMAL, f"training.learning_rate={value}")
+    assert "--set training.learning_rate" in error.message, error.lines()
+
+
+@pytest.mark.parametrize("override", ["", "x", "training.lr", "=1", ".=1", "training.=1", ".lr=1", "a..b=1"])
+def test_a_malformed_override_is_a_usage_error(override):
+    error = refused(MINIMAL, override, kind=UsageError)
+    assert f"--set {override}" in error.message
+    assert "field=value" in error.message
+    assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("override", ["name.x=1", "model.id.x=1", "expect.a=1"])
+def test_an_override_inside_what_has_no_fields_is_a_usage_error(override):
+    error = refused(MINIMAL + "expect: [{instance: a, source: b}]\n", override, kind=UsageError)
+    assert override in error.message
+
+
+@pytest.mark.parametrize(
+    "text, override",
+    [
+        (MINIMAL + "data: {labels: [a, b]}\n", "data.num_labels=3"),
+        (MINIMAL + "data: {id: a/b}\n", "data.path=/x"),
+        (MINIMAL, "data.labels=[a, a]"),
+        (MINIMAL, "training.eval_strategy=steps"),
+        (MINIMAL, "model.id=null"),
+    ],
+)
+def test_an_override_that_does_not_go_with_the_file_is_named(text, override):
+    assert f"--set {override.partition('=')[0]}" in refused(text, override).message
+
+
+def test_undecodable_bytes_in_an_override_are_answered():
+    refused(MINIMAL, "description=\udcff", kind=CachekitError)

@@ -1,0 +1,351 @@
+"""The schema of a recipe: what may be said, and how a wrong value is answered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cachekit.recipe import Recipe, json_schema, tasks, zoo
+from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
+from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.recipe.yamltext import parse
+from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
+
+
+def whole(error):
+    return "\n".join(error.lines())
+
+
+# The schema
+
+
+def test_a_recipe_needs_a_name_and_a_model_and_no_more():
+    recipe = read(MINIMAL)
+    assert recipe == Recipe(name="x", model=Model(id="bert-base-uncased"))
+    assert recipe.training == Training()
+    assert (recipe.task, recipe.training.per_device_train_batch_size, recipe.training.max_seq_length) == (
+        "text-classification",
+        8,
+        128,
+    )
+
+
+def test_every_field_is_read():
+    recipe = read("""
+name: all
+description: every field
+task: text-classification
+model: {id: a/b, revision: r, from_config: true, config: {num_hidden_layers: 2}, tokenizer: a/c}
+data:
+  id: d/e
+  config: c
+  revision: v
+  train_split: t
+  validation_split: w
+  test_split: u
+  text_column: one
+  text_pair_column: two
+  label_column: three
+  labels: [no, yes]
+  num_labels: 2
+  max_train_samples: 10
+  max_eval_samples: 20
+training: {per_device_train_batch_size: 4, learning_rate: 1, bf16: true, optim: sgd, eval_strategy: no}
+parallel: {data_parallel_size: 2, tensor_parallel_size: 2, pipeline_parallel_size: 2, zero_1: true, nodes: 2}
+compiler: {name: inductor, flags: [--b, --a=1], options: {c: 1, d: true, e: 0.5, f: g}}
+environment: {A: text, B: 1, C: 0.5}
+expect: [{instance: i, source: s, metrics: {accuracy: 0.9}, train_seconds: 1, dollars: 0.5, note: n}]
+""")
+    assert recipe.model == Model(
+        "a/b", "r", None, None, from_config=True, config={"num_hidden_layers": 2}, tokenizer="a/c"
+    )
+    assert recipe.data.labels == ("no", "yes")
+    assert (recipe.data.text_pair_column, recipe.data.max_eval_samples) == ("two", 20)
+    assert (recipe.training.learning_rate, recipe.training.eval_strategy) == (1.0, "no")
+    assert recipe.parallel == Parallel(2, 2, 2, zero_1=True, nodes=2)
+    assert recipe.compiler == Compiler("inductor", ("--b", "--a=1"), {"c": 1, "d": True, "e": 0.5, "f": "g"})
+    assert recipe.environment == {"A": "text", "B": 1, "C": 0.5}
+    assert recipe.expect == (Expectation("i", "s", {"accuracy": 0.9}, 1.0, 0.5, "n"),)
+
+
+@pytest.mark.parametrize("part", ["name", "model", "data", "training"])
+def test_a_recipe_cannot_be_changed(part):
+    with pytest.raises(AttributeError):
+        setattr(read(MINIMAL), part, None)
+
+
+@pytest.mark.parametrize(
+    "section, field, bad",
+    [
+        ("training", "per_device_train_batch_size", ["0", "-1", "1.5", "'8'", "true", "null", "[8]", "1" + "0" * 20]),
+        ("training", "per_device_eval_batch_size", ["0", "no"]),
+        ("training", "max_seq_length", ["1", "0", "long"]),
+        ("training", "gradient_accumulation_steps", ["0"]),
+        ("training", "bf16", ["1", "yes", "on", "fp16"]),
+        ("training", "optim", ["adam", "1", "null"]),
+        ("training", "weight_decay", ["-0.1", "small"]),
+        ("training", "adam_beta1", ["1", "1.1", "-0.1"]),
+        ("training", "adam_beta2", ["1.0", "1.1", "-0.1"]),
+        ("training", "adam_epsilon", ["-1e-8"]),
+        ("training", "max_grad_norm", ["-1"]),
+        ("training", "label_smoothing_factor", ["2"]),
+        ("training", "gradient_checkpointing", ["1", "yes"]),
+        ("training", "learning_rate", ["-1e-5", "fast", "true"]),
+        ("training", "lr_scheduler_type", ["lineer"]),
+        ("training", "warmup_steps", ["-1", "0.1"]),
+        ("training", "num_train_epochs", ["0", "-3"]),
+        ("training", "max_steps", ["0"]),
+        ("training", "seed", ["-1", "1.5"]),
+        ("training", "eval_strategy", ["never", "true"]),
+        ("training", "save_strategy", ["best"]),
+        ("training", "save_total_limit", ["0"]),
+        ("training", "dataloader_num_workers", ["-1"]),
+        ("training", "output_dir", ["''", "5"]),
+        ("data", "labels", ["[a]", "[]", "a", "[a, '']", "[1, 2]"]),
+        ("data", "num_labels", ["1", "two", "99999999999"]),
+        ("data", "validation_fraction", ["0", "1", "1.5", "-0.1"]),
+        ("data", "delimiter", ["''", "';;'", "1"]),
+        ("data", "text_column", ["''", "5"]),
+        ("data", "max_train_samples", ["0"]),
+        ("model", "id", ["''", "5", "[a]"]),
+        ("model", "from_config", ["1", "no"]),
+        ("model", "config", ["[]", "text"]),
+        ("parallel", "data_parallel_size", ["0", "all"]),
+        ("parallel", "nodes", ["0"]),
+        ("parallel", "zero_1", ["1"]),
+        ("compiler", "name", ["gcc", "on", "null"]),
+        ("compiler", "flags", ["--a", "[1]", "{a: 1}"]),
+        ("compiler", "options", ["[a]", "a"]),
+    ],
+)
+def test_an_impossible_value_is_refused_with_file_line_and_field(section, field, bad):
+    for value in bad:
+        text, line = with_section(section, "# a line between", f"{field}: {value}")
+        error = refused(text)
+        assert error.message.startswith(f"r.yaml, line {line + 1}: {section}.{field}"), (value, error.lines())
+        assert error.hint, value
+
+
+@pytest.mark.parametrize("section, field", FIELDS)
+def test_a_value_of_the_wrong_kind_is_refused_with_file_line_and_field(section, field):
+    wrong = "[{a: b}]" if field in {"config", "options", "lora"} else "{a: b}"
+    text, line = with_section(section, f"{field}: {wrong}")
+    error = refused(text)
+    assert error.message.startswith(f"r.yaml, line {line}: {section}.{field} is "), error.lines()
+    assert error.cause.startswith("expected"), error.lines()
+
+
+@pytest.mark.parametrize("section", [*SECTIONS, "environment", "expect"])
+@pytest.mark.parametrize("value", ["null", "5", "text", "[1]"])
+def test_a_section_that_is_none_is_refused_with_file_and_line(section, value):
+    head = "name: x\n" if section == "model" else MINIMAL
+    error = refused(f"{head}{section}: {value}\n")
+    assert f"r.yaml, line {head.count(chr(10)) + 1}: {section}" in error.message
+
+
+@pytest.mark.parametrize("section, field", FIELDS)
+def test_a_misspelt_field_gets_the_nearest_name(section, field):
+    text, line = with_section(section, f"{field}{field[-1]}: 1")
+    error = refused(text)
+    assert error.message == f"r.yaml, line {line}: unknown field {section}.{field}{field[-1]}"
+    assert error.hint == f"did you mean {section}.{field}?"
+    assert error.cause.startswith(f"fields of {section} are ")
+    assert field in error.cause
+
+
+@pytest.mark.parametrize("field", Recipe.__struct_fields__)
+def test_a_misspelt_section_gets_the_nearest_name(field):
+    error = refused(f"{MINIMAL}{field}{field[-1]}: 1\n")
+    assert error.message == f"r.yaml, line 4: unknown field {field}{field[-1]}"
+    assert error.hint == f"did you mean {field}?"
+
+
+@pytest.mark.parametrize("section, given", [(s, g) for s, names in SYNONYMS.items() if s for g in names])
+def test_a_misspelt_synonym_gets_the_name_we_use(section, given):
+    text, line = with_section(section, f"{given}{given[-1]}: 1")
+    error = refused(text)
+    assert error.message == f"r.yaml, line {line}: unknown field {section}.{given}{given[-1]}"
+    assert error.hint.startswith(f"did you mean {section}.")
+    assert error.hint[len(f"did you mean {section}.") : -1] in SECTIONS[section].__struct_fields__
+
+
+def test_a_field_like_no_other_says_where_all_fields_are_listed():
+    error = refused(MINIMAL + "zzzzzz: 1\n")
+    assert error.message == "r.yaml, line 4: unknown field zzzzzz"
+    assert "cachekit zoo schema" in error.hint
+
+
+@pytest.mark.parametrize(
+    "section, field, given, meant",
+    [
+        ("training", "optim", "adamw_troch", "adamw_torch"),
+        ("training", "optim", "adafactr", "adafactor"),
+        ("training", "lr_scheduler_type", "cosin", "cosine"),
+        ("training", "eval_strategy", "step", "steps"),
+        ("training", "bf16", "atuo", "auto"),
+        ("compiler", "name", "inducter", "inductor"),
+        ("parallel", "data_parallel_size", "aut", "auto"),
+    ],
+)
+def test_a_misspelt_word_gets_the_nearest(section, field, given, meant):
+    text, line = with_section(section, f"{field}: {given}")
+    error = refused(text)
+    assert error.message == f"r.yaml, line {line}: {section}.{field} is {given!r}"
+    assert error.hint == f"did you mean {meant}?"
+
+
+def test_a_word_like_no_other_gets_all_of_them():
+    error = refused(with_section("training", "eval_strategy: 77")[0])
+    assert error.hint == "one of no, steps, epoch"
+
+
+@pytest.mark.parametrize(
+    ("text", "section"),
+    [("name: x\nmodel: someone/thing\n", "model"), ("name: x\nmodel: {id: b}\ndata: someone/thing\n", "data")],
+)
+def test_a_section_that_is_a_mere_name_is_told_its_form(text, section):
+    assert refused(text).hint == f"say {section}: {{id: someone/thing}}"
+
+
+@pytest.mark.parametrize("missing, text", [("name", "model: {id: b}"), ("model", "name: x")])
+def test_what_must_be_there_is_named(missing, text):
+    error = refused(text)
+    assert error.message.startswith("r.yaml")
+    assert f"{missing} is missing" in error.message
+    assert error.hint == f"add {missing}"
+
+
+def test_a_missing_field_of_an_item_has_its_line():
+    error = refused(MINIMAL + "expect:\n  - {instance: a, source: b}\n  - note: c\n    source: d\n")
+    assert error.message == "r.yaml, line 6: expect.1.instance is missing"
+
+
+@pytest.mark.parametrize("name", ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null"])
+def test_a_name_that_could_be_no_folder_is_refused(name):
+    error = refused(f"model: {{id: b}}\nname: {name}\n")
+    assert error.message.startswith("r.yaml, line 2: name is ")
+
+
+def test_a_name_does_not_end_in_a_newline():
+    refused('name: "x\\n"\nmodel: {id: b}\n')
+
+
+@pytest.mark.parametrize("name", ["bert", "b", "0", "bert-base_uncased.v2"])
+def test_a_name_that_is_a_folder(name):
+    assert read(f"name: '{name}'\nmodel: {{id: b}}").name == name
+
+
+@pytest.mark.parametrize(
+    "text, line, field",
+    [
+        (MINIMAL + "compiler:\n  flags:\n    - --a\n    - 5\n", 7, "compiler.flags.1"),
+        (MINIMAL + "data:\n  labels: [a,\n    5]\n", 6, "data.labels.1"),
+        (MINIMAL + "expect:\n  - {instance: a, source: b}\n  - instance: a\n    source: 7\n", 7, "expect.1.source"),
+        (MINIMAL + "expect:\n  - {instance: a, source: b}\n  - 7\n", 6, "expect.1"),
+        (MINIMAL + "environment:\n  A: 1\n  B: [1]\n", 6, "environment.B"),
+        (MINIMAL + "environment:\n  A: 1\n  B:\n", 6, "environment.B"),
+        (MINIMAL + "compiler:\n  options:\n    a: 1\n    b: [1]\n", 7, "compiler.options.b"),
+        (MINIMAL + "expect:\n  - instance: a\n    source: b\n    metrics:\n      f1: good\n", 8, "expect.0.metrics.f1"),
+    ],
+)
+def test_the_item_that_is_wrong_is_named_with_its_line(text, line, field):
+    assert refused(text).message.startswith(f"r.yaml, line {line}: {field} is ")
+
+
+def test_an_unknown_field_of_an_item_is_named_with_its_line():
+    error = refused(MINIMAL + "expect:\n  - {instance: a, source: b}\n  - instance: a\n    sorce: b\n")
+    assert error.message == "r.yaml, line 7: unknown field expect.1.sorce"
+    assert error.hint == "did you mean expect.1.source?"
+
+
+@pytest.mark.parametrize(
+    "text, line, words",
+    [
+        ("name: x\nmodel: {}\n", 2, ["model.id", "model.path", "model.package"]),
+        ("name: x\nmodel:\n  path: /a\n  package: b/c\n", 4, ["model.path", "model.package"]),
+        (MINIMAL + "data:\n  id: a\n  path: /b\n", 6, ["data.id", "data.path"]),
+        (MINIMAL + "data:\n  id: a\n  train_file: /b.csv\n", 6, ["data.id", "data.train_file"]),
+        (MINIMAL + "data:\n  labels: [a, b]\n  num_labels: 3\n", 6, ["data.num_labels", "data.labels"]),
+        (MINIMAL + "data:\n  labels: [a, b, a]\n", 5, ["twice", "data.labels"]),
+        (MINIMAL + "training:\n  eval_strategy: steps\n", 5, ["training.eval_steps"]),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(text, line, words):
+    error = refused(text)
+    assert error.message.startswith(f"r.yaml, line {line}: ")
+    assert all(word in whole(error) for word in words)
+    assert error.hint
+
+
+def test_the_json_schema_knows_every_field():
+    document = json_schema()
+    assert document["$schema"].startswith("https://json-schema.org/")
+    assert set(json.loads(json.dumps(document))) == set(document)
+    for name, struct in {
+        **{s.__name__: s for s in SECTIONS.values()},
+        "Recipe": Recipe,
+        "Expectation": Expectation,
+    }.items():
+        part = document["$defs"][name]
+        assert set(part["properties"]) == set(struct.__struct_fields__)
+        assert part["additionalProperties"] is False
+    assert document["$defs"]["Recipe"]["required"] == ["name", "model"]
+
+
+def test_the_json_schema_fits_the_zoos_recipes():
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(json_schema())
+    for path in zoo.recipes().values():
+        validator.validate(parse(path.read_text(encoding="utf-8"), str(path))[0])
+    assert not validator.is_valid({"name": "x", "model": {"id": "b"}, "trainig": {}})
+
+
+@pytest.mark.parametrize("place", ["id: a/b", "path: here"])
+@pytest.mark.parametrize("name", ["validation_file", "test_file"])
+def test_a_file_that_nobody_would_read_is_refused(place, name):
+    """The figures were those of the Hub's split, or of the folder's own file."""
+    text, line = with_section("data", place, f"{name}: mine.csv")
+    error = refused(text)
+    assert error.message.startswith(
+        f"r.yaml, line {line + 1}: data.{name} is given beside data.{place.partition(':')[0]}"
+    )
+    assert "data.train_file" in error.hint
+    assert read(with_section("data", "train_file: a.csv", f"{name}: mine.csv")[0])
+
+
+def test_names_with_dots_are_set_as_a_file_says_them():
+    options = read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 8}}}}\n")
+    assert read(MINIMAL, "compiler.options.cpp.simdlen=8") == options
+    assert read(f"{MINIMAL}compiler: {{options: {{cpp.simdlen: 4}}}}\n", "compiler.options.cpp.simdlen=8") == options
+    assert read(MINIMAL, "env.A.B=1").environment == {"A.B": 1}
+    assert read(MINIMAL, "compiler.options={a: 1}").compiler.options == {"a": 1}
+
+
+# Tasks
+
+
+@pytest.mark.feature("U2")
+@pytest.mark.parametrize("task", sorted(tasks.TASKS))
+def test_what_another_task_reads_is_refused(task):
+    """No recipe carries a value that its task ignores."""
+    samples = {"mlm_probability": 0.2, "doc_stride": 8, "lora": {"r": 4}, "max_seq_length": 8, "max_target_length": 8}
+    samples |= {
+        "label_smoothing_factor": 0.1,
+        "labels": ["a", "b"],
+        "num_labels": 2,
+        "num_choices": 2,
+        "choices_columns": ["a", "b"],
+    }
+    samples["image_size"] = 8
+    for section, names in tasks.not_read(task).items():
+        for name in names:
+            value = samples.get(name, "text")
+            document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
+            error = refused(json.dumps(document, indent=1))
+            assert f"{section}.{name} means nothing to {task}" in error.message
+            readers = error.cause.removeprefix("it is read by ").split(", ")
+            assert readers == tasks.readers(section, name)
+            assert task not in readers
+            read(json.dumps({**document, "task": readers[0]}))
+            read(json.dumps(document), f"task={readers[0]}")

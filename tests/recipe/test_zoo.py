@@ -1,0 +1,244 @@
+"""What comes along with cachekit: recipes and instances, and entries that do not fit."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cachekit.errors import RecipeError, UnknownNameError
+from cachekit.recipe import load, zoo
+from cachekit.recipe.tasks import TASKS
+from tests.recipe.zoo_cases import RECIPES, REGISTRY
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A zoo of its own, to spoil."""
+    shutil.copytree(REGISTRY, tmp_path / "registry")
+    shutil.copytree(RECIPES["bert"].parent, tmp_path / "recipes")
+    monkeypatch.setattr(zoo, "_root", lambda: tmp_path)
+    zoo._architecture.cache_clear()
+    yield tmp_path
+    zoo._architecture.cache_clear()
+
+
+def edit(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+# Instances
+
+
+def test_instances():
+    instances = zoo.instances()
+    assert {name: (i.target, i.chips, i.cores, i.device_memory_gib) for name, i in instances.items()} == {
+        "trn1.2xlarge": ("trn1", 1, 2, 32),
+        "trn1.32xlarge": ("trn1", 16, 32, 512),
+        "trn1n.32xlarge": ("trn1", 16, 32, 512),
+        "trn2.3xlarge": ("trn2", 1, 4, 96),
+        "trn2.48xlarge": ("trn2", 16, 64, 1536),
+        "trn2u.48xlarge": ("trn2", 16, 64, 1536),
+        "inf2.xlarge": ("inf2", 1, 2, 32),
+        "inf2.8xlarge": ("inf2", 1, 2, 32),
+        "inf2.24xlarge": ("inf2", 6, 12, 192),
+        "inf2.48xlarge": ("inf2", 12, 24, 384),
+        "p4d.24xlarge": ("", 8, 8, 320),
+        "p3.2xlarge": ("", 1, 1, 16),
+        "p3.16xlarge": ("", 8, 8, 128),
+        "g5.xlarge": ("", 1, 1, 24),
+        "g5.2xlarge": ("", 1, 1, 24),
+        "ml.trn1.32xlarge": ("trn1", 16, 32, 512),
+        "ml.p4d.24xlarge": ("", 8, 8, 320),
+    }
+
+
+def test_one_accelerator_has_one_size_and_one_target():
+    kinds = {}
+    for instance in zoo.instances().values():
+        kind = (instance.target, instance.cores / instance.chips, instance.device_memory_gib / instance.chips)
+        assert kinds.setdefault(instance.accelerator, kind) == kind
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_of_the_zoo_loads(name):
+    recipe = load(zoo.recipe_path(name))
+    assert recipe.name == name
+    assert recipe.model.id is not None
+    assert zoo.model(recipe.model.id) is not None, "its key would need a network"
+
+
+# Those of the issue's table; families have one recipe a task.
+NAMED = [
+    "bert",
+    "bert-notebook",
+    "bert-amazon-polarity",
+    "bert-imdb",
+    "gpt2-clm",
+    "bert-large-squad",
+    "bert-mnli",
+    "roberta-classification",
+    "roberta-ner",
+    "distilbert-classification",
+    "distilbert-ner",
+    "electra-classification",
+    "electra-ner",
+    "xlm-r-classification",
+    "xlm-r-ner",
+    "camembert-classification",
+    "camembert-ner",
+    "t5-summarization",
+    "marian-translation",
+    "bart-summarization",
+    "vit",
+    "deit",
+    "resnet50",
+    "efficientnet",
+    "llama3-8b-lora",
+    "llama3.2-1b-sft",
+    "qwen3-8b-lora",
+    "granite-3.3-2b-lora",
+]
+
+
+def test_the_zoo_has_the_recipes_that_people_come_for():
+    assert not set(NAMED) - set(RECIPES)
+
+
+def test_every_task_has_a_recipe():
+    assert {load(path).task for path in RECIPES.values()} == set(TASKS)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_recipe_expects_agrees_with_the_prices(name):
+    for expected in load(RECIPES[name]).expect:
+        price = zoo.instances()[expected.instance].price
+        if price and expected.dollars is not None and expected.train_seconds is not None:
+            # The tutorials round up: 162 s to 0.05 h, 510 s to 0.15 h, and the product to whole cents.
+            dollars = price.per_hour * expected.train_seconds / 3600
+            assert dollars == pytest.approx(expected.dollars, abs=0.011)
+
+
+def test_bert_is_the_run_of_the_tutorials():
+    recipe = load(zoo.recipe_path("bert"))
+    training = recipe.training
+    assert recipe.data.id == "dair-ai/emotion"
+    assert recipe.data.labels == ("sadness", "joy", "love", "anger", "fear", "surprise")
+    assert (training.max_seq_length, training.per_device_train_batch_size, training.bf16) == (128, 16, "auto")
+    assert (training.learning_rate, training.num_train_epochs) == (5e-5, 3)
+    first, second = recipe.expect
+    assert (first.metrics, first.train_seconds, first.dollars) == ({"accuracy": 0.925}, 162, 0.07)
+    assert (second.metrics, second.train_seconds, second.dollars) == ({"f1": 0.914}, 510, 0.20)
+
+
+@pytest.mark.parametrize("name", ["bert", "recipes/bert.yaml", "./recipes/bert.yaml", "recipes/bert"])
+def test_a_recipe_of_the_zoo_is_found_from_any_directory(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert zoo.recipe_path(name) == RECIPES["bert"]
+
+
+def test_ones_own_recipe_wins_over_the_zoos(tmp_path, monkeypatch):
+    own = tmp_path / "recipes" / "bert.yaml"
+    own.parent.mkdir()
+    shutil.copy(RECIPES["bert"], own)
+    edit(own, "num_train_epochs: 3", "num_train_epochs: 7")
+    monkeypatch.chdir(tmp_path)
+    assert load(zoo.recipe_path("recipes/bert.yaml")).training.num_train_epochs == 7
+    assert load(zoo.recipe_path("bert")).training.num_train_epochs == 3
+
+
+def test_a_path_outside_the_zoo_stays_a_path():
+    """So that the error is about the file that the user named."""
+    assert zoo.recipe_path("elsewhere/bert.yaml") == Path("elsewhere/bert.yaml")
+    with pytest.raises(RecipeError, match=r"elsewhere/bert\.yaml does not exist"):
+        load(zoo.recipe_path("elsewhere/bert.yaml"))
+
+
+def test_an_unknown_recipe_name_gives_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError, match="no recipe is called 'brt'") as caught:
+        zoo.recipe_path("brt")
+    assert "bert" in caught.value.hint
+    assert "cachekit zoo" in caught.value.cause
+    with pytest.raises(UnknownNameError) as caught:
+        zoo.recipe_path("gpt2")
+    assert "gpt2-clm" in caught.value.hint
+
+
+def test_an_unknown_recipe_name_like_no_other_still_gets_a_hint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownNameError) as caught:
+        zoo.recipe_path("zzzzzz")
+    assert "cachekit zoo" in caught.value.hint
+
+
+# Entries that do not fit
+
+BERT = "registry/models/google-bert--bert-base-uncased.yaml"
+
+
+@pytest.mark.parametrize(
+    "old, new, field",
+    [
+        ("parameters: 109482240", "parameters: many", "parameters"),
+        ("parameters: 109482240", "parameters: 0", "parameters"),
+        ("tasks: [text-classification,", "tasks: text-classification #", "tasks"),
+        ("licence:", "license:", "license"),
+        ("source:", "sources:", "sources"),
+        ("config:\n", "config: []\nignored:\n", "config"),
+    ],
+)
+def test_a_model_entry_that_does_not_fit_is_refused(copy, old, new, field):
+    edit(copy / BERT, old, new)
+    for read in (
+        lambda: zoo.model("google-bert/bert-base-uncased"),
+        lambda: zoo.model("bert-base-uncased"),
+        zoo.models,
+    ):
+        with pytest.raises(RecipeError, match=r"google-bert--bert-base-uncased\.yaml does not fit") as caught:
+            read()
+        assert field in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    "old, new, field",
+    [
+        ("chips: 1\n", "chips: 0\n", "chips"),
+        ("cores: 2\n", "cores: two\n", "cores"),
+        ("per_hour: 1.34", "per_hour: -1.34", "per_hour"),
+        ('date: "2023-06-06"', "date: June 2023", "date"),
+        ("currency: USD\n    ", "", "currency"),
+        ("vcpus:", "vcpu:", "vcpu"),
+    ],
+)
+def test_an_instance_that_does_not_fit_is_refused(copy, old, new, field):
+    edit(copy / "registry/instances.yaml", old, new)
+    with pytest.raises(RecipeError, match=r"instances\.yaml: trn1\.2xlarge does not fit") as caught:
+        zoo.instances()
+    assert field in caught.value.cause
+
+
+def test_architecture_defaults_that_do_not_fit_are_refused(copy):
+    (copy / "registry/architectures/bert.yaml").write_text("- a list\n")
+    with pytest.raises(RecipeError, match=r"bert\.yaml does not fit"):
+        zoo.architecture_defaults("bert")
+
+
+def test_a_name_that_stands_twice_is_refused(copy):
+    edit(copy / BERT, "config:\n", "config:\n  vocab_size: 1\n")
+    with pytest.raises(RecipeError, match="vocab_size stands twice"):
+        zoo.model("bert-base-uncased")
+
+
+def test_the_copy_is_what_is_read(copy):
+    """The tests above would pass on the wrong file if an edit did not reach the reader."""
+    edit(copy / BERT, "vocab_size: 30522", "vocab_size: 30528")
+    entry = zoo.model("bert-base-uncased")
+    assert entry is not None
+    assert entry.config["vocab_size"] == 30528
+    (copy / "recipes" / "mine.yaml").write_text("name: mine\n", encoding="utf-8")
+    assert set(zoo.recipes()) == {*RECIPES, "mine"}

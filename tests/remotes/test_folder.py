@@ -1,0 +1,379 @@
+"""What only a shared folder can do wrong: links, mounts that hang, permissions, writers that are killed."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cachekit.errors import CachekitError, RemoteError, UsageError
+from cachekit.remotes.folder import FolderTier, turn
+from cachekit.remotes.port import ABSENT, BusyError, ConflictError, Limits, TooLargeError, UncertainError
+from tests.remotes.folder_session import listed, own, read
+from tests.remotes.tier_processes import count, ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
+
+OLD = time.time() - 2 * 3600
+
+pytest_plugins = ["tests.remotes.folder_session"]
+
+
+class TestForPeople:
+    def test_documents_lie_at_their_path(self, tier, shared):
+        write(tier, "README.md", b"# card", ABSENT)
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"{}", ABSENT)
+        assert (shared / "README.md").read_bytes() == b"# card"
+        write(tier, "README.md", b"# new card", read(tier, "README.md").token)
+        assert (shared / "README.md").read_bytes() == b"# new card"
+        write(tier, "README.md", None, read(tier, "README.md").token)
+        assert not (shared / "README.md").exists()
+        assert listed(tier) == ["cachekit/v1/records/x/bert/k.json"]
+
+    def test_artifacts_lie_at_their_path(self, tier, shared):
+        put(tier, {"neuronxcc-2/MODULE_1+2/model.neff": b"neff"})
+        assert (shared / "neuronxcc-2/MODULE_1+2/model.neff").read_bytes() == b"neff"
+        assert [path.name for path in (shared / "neuronxcc-2/MODULE_1+2").iterdir()] == ["model.neff"]
+
+    def test_a_document_that_somebody_copied_here(self, tier, shared):
+        (shared / "README.md").write_bytes(b"from a repo")
+        document = read(tier, "README.md")
+        assert document.data == b"from a repo"
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"x", ABSENT)
+        write(tier, "README.md", b"new", document.token)
+        assert (shared / "README.md").read_bytes() == b"new"
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"x", document.token)
+
+    def test_a_huge_one_that_somebody_copied_here_is_replaced_unread(self, tier, shared):
+        with (shared / "README.md").open("wb") as file:
+            file.truncate(3 << 30)
+        with pytest.raises(TooLargeError) as caught:
+            read(tier, "README.md")
+        os.utime(shared / "README.md", ns=(1, 1))  # somebody wrote to it again
+        with pytest.raises(ConflictError):
+            write(tier, "README.md", b"new", caught.value.token)
+        with pytest.raises(TooLargeError) as caught:
+            read(tier, "README.md")
+        write(tier, "README.md", b"new", caught.value.token)
+        assert read(tier, "README.md").data == b"new"
+
+    def test_a_folder_that_somebody_emptied(self, tier, shared):
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"{}", ABSENT)
+        stale = read(tier, "cachekit/v1/records/x/bert/k.json").token
+        subprocess.run(["rm", "-r", shared / "cachekit"], check=True)
+        assert read(tier, "cachekit/v1/records/x/bert/k.json") is None
+        with pytest.raises(ConflictError):
+            write(tier, "cachekit/v1/records/x/bert/k.json", b"[]", stale)
+        write(tier, "cachekit/v1/records/x/bert/k.json", b"[]", ABSENT)
+        assert read(tier, "cachekit/v1/records/x/bert/k.json").data == b"[]"
+
+    @pytest.mark.parametrize("mode", [0o2775, 0o700, 0o755])
+    @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+    def test_permissions_are_those_of_the_folder(self, shared, mode, umask):
+        shared.chmod(mode)
+        before = os.umask(umask)
+        try:
+            tier = FolderTier(shared)
+            put(tier, {"a/b/file": b"x"})
+            write(tier, "c/d.json", b"{}", ABSENT)
+        finally:
+            os.umask(before)
+        for path in shared.rglob("*"):
+            found = stat.S_IMODE(path.stat().st_mode)
+            if path.is_dir():
+                assert found == mode, path
+        assert stat.S_IMODE((shared / "a/b/file").stat().st_mode) == mode & 0o444
+        assert stat.S_IMODE((shared / "c/d.json").stat().st_mode) == mode & 0o666
+
+
+class TestLinks:
+    @pytest.fixture
+    def outside(self, shared, tmp_path):
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "secret").write_bytes(b"secret")
+        (shared / "door").symlink_to(outside)
+        (shared / "file").symlink_to(outside / "secret")
+        (shared / "loop").symlink_to("loop")
+        os.mkfifo(shared / "pipe")
+        return outside
+
+    @pytest.mark.parametrize("path", ["door/secret", "file", "loop", "pipe"])
+    def test_nothing_is_read_through_one(self, tier, outside, path):
+        assert tier.stat([path], "") == {}
+        assert read(tier, path) is None
+        with pytest.raises(FileNotFoundError):
+            list(tier.chunks(path, ""))
+        assert listed(tier) == []
+        assert listed(tier, "door") == []
+
+    @pytest.mark.parametrize("path", ["door/new", "door/secret", "file", "loop", "door/deep/new"])
+    def test_nothing_is_written_through_one(self, tier, shared, outside, path):
+        with pytest.raises(CachekitError):
+            put(tier, {path: b"secret"})
+        with suppress(CachekitError):
+            write(tier, path, b"evil", ABSENT)
+        assert [path.name for path in outside.iterdir()] == ["secret"]
+        assert (outside / "secret").read_bytes() == b"secret"
+
+    def test_a_link_in_the_place_of_our_own_folder(self, tier, shared, outside):
+        (shared / ".cachekit-tmp").symlink_to(outside)
+        (shared / ".cachekit-doc-x.json").symlink_to(outside)
+        for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"x", ABSENT)):
+            with pytest.raises(RemoteError):
+                attempt()
+        assert [path.name for path in outside.iterdir()] == ["secret"]
+
+    def test_the_folder_itself_may_be_one(self, shared, tmp_path):
+        (tmp_path / "link").symlink_to(shared)
+        put(FolderTier(tmp_path / "link"), {"a": b"a"})
+        assert (shared / "a").read_bytes() == b"a"
+
+    @pytest.mark.parametrize("path", [".cachekit-doc-x.json/000000000009", "a/.cachekit-tmp/x", ".cachekit-lock"])
+    def test_our_own_names_are_nobody_elses(self, tier, path):
+        with pytest.raises(UsageError):
+            put(tier, {path: b"x"})
+        with pytest.raises(UsageError):
+            read(tier, path)
+
+    def test_names_that_no_record_can_hold(self, tier, shared):
+        (shared / "back\\slash").write_bytes(b"x")
+        Path(os.fsdecode(os.fsencode(shared) + b"/\xff\xfe")).write_bytes(b"x")
+        (shared / "good").write_bytes(b"x")
+        assert listed(tier) == ["good"]
+
+    def test_something_else_on_the_way(self, tier):
+        put(tier, {"a": b"a", "b/c": b"c"})
+        for path in ("a/b", "b"):
+            with pytest.raises(ConflictError):
+                put(tier, {path: b"x"})
+        put(tier, {"fine": b"x"})
+
+    def test_the_rest_of_an_upload_arrives(self, tier):
+        put(tier, {"b": b"theirs"})
+        with pytest.raises(ConflictError, match="at b"):
+            tier.upload([upload(name, b"mine") for name in "abc"], "", lambda _: None)
+        assert listed(tier) == ["a", "b", "c"]
+
+
+class TestWriters:
+    def test_old_generations_are_removed(self, tier, shared):
+        for number in range(50):
+            swap(tier, "x.json", lambda data, number=number: b"%d" % number)
+        files = own(shared)
+        assert sum(".cachekit-doc-" in str(path) for path in files) == 2
+        assert not [path for path in files if "-new-" in path.name]
+
+    def test_what_killed_writers_left_is_removed(self, shared):
+        tier = FolderTier(shared)
+        put(tier, {"a": b"a"})
+        swap(tier, "x.json", lambda _: b"1")
+        for folder in (".cachekit-tmp", ".cachekit-doc-x.json"):
+            for name, age in ((".cachekit-new-old", OLD), (".cachekit-new-young", time.time())):
+                (shared / folder / name).write_bytes(b"x" * 100)
+                os.utime(shared / folder / name, (age, age))
+        marks = list((shared / ".cachekit-changes").iterdir())
+        assert len(marks) == 2
+        for mark in marks:
+            os.utime(mark, (OLD, OLD))
+        swap(FolderTier(shared), "x.json", lambda data: data + b"2")
+        left = {str(path.relative_to(shared)) for path in own(shared)}
+        assert {path for path in left if "-new-" in path} == {
+            ".cachekit-tmp/.cachekit-new-young",
+            ".cachekit-doc-x.json/.cachekit-new-young",
+        }
+        assert len(list((shared / ".cachekit-changes").iterdir())) == 1
+        assert not {str(mark.relative_to(shared)) for mark in marks} & left
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
+    def test_a_writer_that_slept_before_it_decided(self, shared, monkeypatch, steps):
+        """Its number has become free again meanwhile, and yet it must not believe that it won."""
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
+        write(slow, "x.json", b"0", ABSENT)
+        token = read(slow, "x.json").token
+        real = os.link
+
+        def sleep_first(source, target, **kwargs):
+            monkeypatch.setattr(os, "link", real)
+            for number in range(steps):
+                swap(fast, "x.json", lambda _, number=number: b"fast %d" % number)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr(os, "link", sleep_first)
+        with pytest.raises(ConflictError if steps < 30 else UncertainError):
+            write(slow, "x.json", b"slow", token)
+        assert read(slow, "x.json").data == b"fast %d" % (steps - 1)
+        swap(slow, "x.json", lambda data: data + b", slow")
+        assert read(fast, "x.json").data == b"fast %d, slow" % (steps - 1)
+        assert (shared / "x.json").read_bytes() == b"fast %d, slow" % (steps - 1)
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
+    def test_a_writer_that_slept_after_it_decided(self, shared, monkeypatch, steps):
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
+        write(slow, "x.json", b"0", ABSENT)
+        token = read(slow, "x.json").token
+        real = os.link
+
+        def sleep_then(source, target, **kwargs):
+            monkeypatch.setattr(os, "link", real)
+            real(source, target, **kwargs)
+            for number in range(steps):
+                swap(fast, "x.json", lambda data, number=number: data + b" %d" % number)
+
+        monkeypatch.setattr(os, "link", sleep_then)
+        if steps > 30:
+            with pytest.raises(UncertainError):
+                write(slow, "x.json", b"slow", token)
+        else:
+            write(slow, "x.json", b"slow", token)
+        assert read(slow, "x.json").data.startswith(b"slow 0")
+        assert (shared / "x.json").read_bytes() == read(slow, "x.json").data
+
+    @pytest.mark.parametrize("last", [b"fast", None])
+    def test_a_writer_that_slept_before_it_made_the_copy(self, shared, monkeypatch, last):
+        slow, fast = FolderTier(shared), FolderTier(shared)
+        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
+        real = os.rename
+
+        def sleep_first(source, target, **kwargs):
+            monkeypatch.setattr(os, "rename", real)
+            swap(fast, "x.json", lambda _: last)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr(os, "rename", sleep_first)
+        write(slow, "x.json", b"slow", ABSENT)
+        assert (shared / "x.json").exists() == (last is not None)
+        assert last is None or (shared / "x.json").read_bytes() == last
+
+    @pytest.mark.feature("R3")
+    def test_the_swap_needs_no_lock(self, shared):
+        with ending(
+            [started(partial(FolderTier, shared), count_without_turns, "x.json", 20) for _ in range(6)]
+        ) as all_:
+            for process in all_:
+                process.join()
+        assert [process.exitcode for process in all_] == [0] * 6
+        assert read(FolderTier(shared), "x.json").data == b"120"
+        assert (shared / "x.json").read_bytes() == b"120"
+
+    def test_a_copy_that_a_killed_writer_did_not_make(self, tier, shared):
+        write(tier, "r/x.json", b"one", ABSENT)
+        write(tier, "r/y.json", b"one", ABSENT)
+        (shared / "r/x.json").unlink()
+        (shared / "r/y.json").write_bytes(b"half")
+        assert tier.stat(["r/x.json"], "")["r/x.json"].size == 3
+        assert listed(tier, "r") == ["r/x.json", "r/y.json"]
+        assert read(tier, "r/y.json").data == b"one"
+        assert (shared / "r/x.json").read_bytes() == (shared / "r/y.json").read_bytes() == b"one"
+
+    @pytest.mark.parametrize("raw", [b"", b"no head", b"{}\nx", b'{"id": 1}\n', b"[" * 5000, b"\xff\n"])
+    def test_a_generation_that_is_damaged(self, tier, shared, raw):
+        write(tier, "x.json", b"one", ABSENT)
+        (shared / ".cachekit-doc-x.json/000000000007").write_bytes(raw)
+        document = read(tier, "x.json")
+        assert document.data == raw
+        write(tier, "x.json", b"two", document.token)
+        assert read(tier, "x.json").data == b"two"
+
+    @pytest.mark.parametrize("data", [b"from another machine", b"[" * 1024, b'{"host": 1}', b"[]", b'{"pid": "x"}'])
+    def test_a_lock_that_another_machine_left(self, tier, shared, monkeypatch, data):
+        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", 0.2)
+        (shared / ".cachekit-lock").write_bytes(data)
+        write(tier, "x.json", b"x", ABSENT)
+        assert not (shared / ".cachekit-lock").exists()
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    @pytest.mark.parametrize("buried", [True, False])
+    def test_a_lock_that_a_killed_process_left(self, tier, shared, monkeypatch, buried):
+        """Known to be dead on its own host: nobody waits for it, which this test would do for ever."""
+        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", float("inf"))
+        child = os.fork()
+        if child == 0:
+            (shared / ".cachekit-lock").write_bytes(
+                json.dumps({"host": turn._host(), "pid": os.getpid(), "id": "x"}).encode()
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        if buried:
+            os.waitpid(child, 0)
+        write(tier, "x.json", b"x", ABSENT)
+        if not buried:
+            os.waitpid(child, 0)
+        assert not (shared / ".cachekit-lock").exists()
+
+    def test_a_lock_that_lives(self, shared):
+        lock = shared / ".cachekit-lock"
+        stop = threading.Event()
+
+        def live():
+            while not stop.wait(0.01):
+                (shared / "next").write_bytes(os.urandom(8))
+                (shared / "next").rename(lock)
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            while not lock.exists():
+                time.sleep(0.01)
+            with pytest.raises(BusyError):
+                write(FolderTier(shared, Limits(commit=0.6)), "x.json", b"x", ABSENT)
+        finally:
+            stop.set()
+            thread.join()
+        assert listed(FolderTier(shared)) == []
+
+    @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.slow)])
+    @pytest.mark.feature("R3")
+    def test_writers_killed_at_any_moment(self, shared, rounds):
+        make = partial(FolderTier, shared)
+        tier = make()
+        chance = random.Random(4)
+        write(tier, "x.json", sealed(0, 10), ABSENT)
+        for _ in range(rounds):
+            with ending([started(make, rewrite, "x.json", 100_000), started(make, put_for_ever)]) as writers:
+                before = read(tier, "x.json").data
+                while read(tier, "x.json").data == before and writers[0].is_alive():
+                    pass
+                time.sleep(chance.random() * 0.2)
+                for writer in writers:
+                    os.kill(writer.pid, signal.SIGKILL)
+            assert is_sealed(read(tier, "x.json").data)
+            for entry in tier.list("a", ""):
+                assert b"".join(tier.chunks(entry.path, "")) == large(int(entry.path.rpartition("/")[2]))
+        swap(tier, "x.json", lambda _: sealed(7, 7))
+        assert (shared / "x.json").read_bytes() == sealed(7, 7)
+
+
+@contextmanager
+def nobody_waits(root, seconds):
+    yield
+
+
+def count_without_turns(make, path, times):
+    import cachekit.remotes.folder.tier
+
+    cachekit.remotes.folder.turn = nobody_waits
+    count(make, path, times)
+
+
+def large(number):
+    return hashlib.sha256(b"%d" % number).digest() * 50_000
+
+
+def put_for_ever(make):
+    tier = make()
+    number = random.SystemRandom().randrange(10**9)
+    while True:
+        put(tier, {f"a/{number}": large(number)})
+        number += 1

@@ -1,0 +1,273 @@
+"""Shared folders that are gone, full, somebody else's, or on a mount that never answers."""
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import ABSENT, Change, Limits, UncertainError, Write
+from tests.remotes.folder_session import listed, own, read
+from tests.remotes.tier_processes import put, title, upload, write
+from tests.support.places import ROOT
+
+pytest_plugins = ["tests.remotes.folder_session"]
+
+
+class TestTrouble:
+    def test_a_folder_that_is_not_there(self, tmp_path):
+        tier = FolderTier(tmp_path / "mount" / "cache")
+        attempts = [
+            tier.revision,
+            lambda: tier.stat(["a"], ""),
+            lambda: read(tier, "a"),
+            lambda: listed(tier),
+            lambda: list(tier.chunks("a", "")),
+            lambda: put(tier, {"a": b"a"}),
+            lambda: write(tier, "a", b"a", ABSENT),
+            lambda: tier.happened("a"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(RemoteError) as caught:
+                attempt()
+            assert "mount" in caught.value.hint
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_vanishes(self, tier, shared):
+        put(tier, {"a": b"x" * 10})
+        shared.rename(shared.parent / "gone")
+        with pytest.raises(RemoteError):
+            put(tier, {"b": b"b"})
+        with pytest.raises(RemoteError):
+            read(tier, "a")
+
+    def test_one_that_may_not_be_written_to(self, tier, shared, tmp_path):
+        """In a process without root's rights."""
+        put(tier, {"a": b"a"})
+        write(tier, "x.json", b"x", ABSENT)
+        code = """
+import os, sys
+from cachekit.remotes.folder import FolderTier
+from tests.remotes.tier_processes import put, write
+from cachekit.errors import AuthError
+from pathlib import Path
+tier = FolderTier(Path(sys.argv[2]))  # what is imported late is imported now
+put(tier, {"a": b"a"})
+write(tier, "x.json", b"x", "")
+tier = FolderTier(Path(sys.argv[1]))
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+assert tier.read("x.json", "", 10).data == b"x"
+assert b"".join(tier.chunks("a", "")) == b"a"
+token = tier.read("x.json", "", 10).token
+for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"y", token)):
+    try:
+        attempt()
+    except AuthError as error:
+        assert ":r" in error.hint, error.hint
+    else:
+        sys.exit("was allowed")
+"""
+        for path in [shared, *shared.rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        above = shared
+        while (above := above.parent) != above.parent:
+            if above.is_relative_to(tempfile.gettempdir()):  # pytest's own are closed to others
+                above.chmod(above.stat().st_mode | 0o011)
+        ended = subprocess.run(
+            [sys.executable, "-c", code, shared, tmp_path],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for path in [shared, *shared.rglob("*")]:
+            if path.is_dir():
+                path.chmod(0o755)
+        assert ended.returncode == 0, ended.stderr
+        assert listed(tier) == ["a", "x.json"]
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
+    def test_a_disk_that_fails(self, tier, shared, monkeypatch, number):
+        write(tier, "x.json", b"x", ABSENT)
+        token = read(tier, "x.json").token
+
+        def fail(*args, **kwargs):
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr("cachekit.remotes.folder.confined.os.write", fail)
+            for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"y" * 100, token)):
+                with pytest.raises((RemoteError, AuthError)) as caught:
+                    attempt()
+                assert caught.value.hint
+                assert caught.value.cause == os.strerror(number)
+        assert listed(tier) == ["x.json"]
+        assert read(tier, "x.json").data == b"x"
+        assert not [path for path in own(shared) if "-new-" in path.name]
+
+    def test_an_answer_to_the_link_that_is_lost(self, tier, monkeypatch):
+        """The link is made, and the file system says EIO."""
+        real = os.link
+
+        def lose(source, target, **kwargs):
+            real(source, target, **kwargs)
+            if target != ".cachekit-lock":
+                raise OSError(errno.EIO, "lost")
+
+        monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", lose)
+        with pytest.raises(UncertainError):
+            write(tier, "x.json", b"x", ABSENT)
+        assert read(tier, "x.json").data == b"x"
+
+    def test_a_link_that_nfs_asked_for_twice(self, tier, monkeypatch):
+        real = os.link
+
+        def twice(source, target, **kwargs):
+            real(source, target, **kwargs)
+            real(source, target, **kwargs)
+
+        monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", twice)
+        write(tier, "x.json", b"x", ABSENT)
+        put(tier, {"a": b"a"})
+        assert listed(tier) == ["a", "x.json"]
+
+    def test_wrong_bytes_are_not_published(self, tier, tmp_path):
+        (tmp_path / "source").write_bytes(b"other")
+        file = upload("a", b"bytes")
+        for source in (b"other", b"short", tmp_path / "source"):
+            with pytest.raises(IntegrityError):
+                tier.upload([type(file)("a", 5, file.sha256, source)], "", lambda _: None)
+        assert listed(tier) == []
+
+
+@contextmanager
+def hanging(monkeypatch, name, when=lambda *args: True):
+    """A system call that does not return until the block is left."""
+    release = threading.Event()
+    real = getattr(os, name)
+
+    def hang(*args, **kwargs):
+        if threading.current_thread().name == "cachekit-folder" and when(*args):
+            release.wait()
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, hang)
+        try:
+            yield
+        finally:
+            release.set()
+
+
+def workers():
+    return sum(thread.name == "cachekit-folder" for thread in threading.enumerate())
+
+
+class TestDeadMounts:
+    @pytest.fixture
+    def tier(self, shared):
+        put(FolderTier(shared), {"a": b"a"})
+        return FolderTier(shared, Limits(read=0.2, commit=0.4))
+
+    @pytest.mark.feature("R4")
+    def test_every_call_ends(self, tier, monkeypatch):
+        before = workers()
+        with hanging(monkeypatch, "open"):
+            for attempt in (
+                tier.revision,
+                lambda: tier.stat(["a"], ""),
+                lambda: read(tier, "a"),
+                lambda: listed(tier),
+                lambda: list(tier.chunks("a", "")),
+                lambda: tier.upload([upload("b", b"b")], "", lambda _: None),
+                lambda: tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
+                lambda: tier.happened("x"),
+                *[tier.revision] * 20,  # by then nothing more is tried
+            ):
+                with pytest.raises(RemoteError, match="does not answer") as caught:
+                    attempt()
+                assert not isinstance(caught.value, UncertainError)
+            assert workers() - before <= 10
+        while True:  # and comes back when the mount does
+            with suppress(RemoteError):
+                assert read(tier, "a").data == b"a"
+                break
+            time.sleep(0.02)
+
+    def test_reading_that_hangs_in_the_middle(self, tier, shared, monkeypatch):
+        put(FolderTier(shared), {"large": b"x" * (9 << 20)})
+        pieces = tier.chunks("large", "")
+        first = next(pieces)
+        with hanging(monkeypatch, "pread"), pytest.raises(RemoteError):
+            next(pieces)
+        assert b"".join(tier.chunks("large", "", len(first))) == b"x" * ((9 << 20) - len(first))
+
+    def test_a_commit_that_hangs_before_it_decides(self, tier, monkeypatch):
+        with (
+            hanging(monkeypatch, "fsync"),
+            pytest.raises(RemoteError) as caught,
+        ):
+            tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), "")
+        assert not isinstance(caught.value, UncertainError)
+        deadline = time.monotonic() + 1  # what was given up on must not happen later
+        while time.monotonic() < deadline:
+            assert read(tier, "x.json") is None
+            time.sleep(0.05)
+
+    def test_a_commit_that_hangs_while_it_decides(self, tier, monkeypatch):
+        what = title()
+        with (
+            hanging(monkeypatch, "link", lambda source, target: target.isdecimal()),
+            pytest.raises(UncertainError),
+        ):
+            tier.commit(Change(what, writes=[Write("x.json", b"x", ABSENT)]), "")
+        while not tier.happened(what):
+            time.sleep(0.02)
+        assert read(tier, "x.json").data == b"x"
+
+    def test_threads_end_with_the_tier(self, shared):
+        before = set(threading.enumerate())
+        tiers = [FolderTier(shared) for _ in range(20)]
+        for tier in tiers:
+            tier.revision()
+        new = set(threading.enumerate()) - before
+        assert len(new) == 20
+        del tier, tiers
+        for thread in new:
+            thread.join()
+
+    def test_a_process_can_end_while_one_hangs(self, shared):
+        code = """
+import os, sys, threading
+from pathlib import Path
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Limits
+from cachekit.errors import RemoteError
+os.open = lambda *args, **kwargs: threading.Event().wait()
+try:
+    FolderTier(Path(sys.argv[1]), Limits(read=0.1)).revision()
+except RemoteError:
+    print("ended")
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", code, shared], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert ended.stdout == "ended\n"
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_fork_has_workers_of_its_own(self, tier):
+        assert read(tier, "a").data == b"a"
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os._exit(0 if read(tier, "a").data == b"a" else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,0 +1,290 @@
+"""The tier of a Hub repo when the test Hub refuses, hangs, lies or is away; and what is not said."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import traceback
+
+import pytest
+
+from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
+from cachekit.remotes.hub import HubTier, create, look
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from tests.remotes.hub_tier import (  # noqa: F401 - fixtures
+    COUNTER,
+    DOC,
+    QUICK,
+    hub,
+    make,
+    repo,
+    shared_hub,
+    some_bytes,
+    tier,
+    told_nothing,
+    upload_of,
+    way,
+)
+from tests.remotes.tier_makers.hub import LIMITS
+
+# What goes wrong
+
+REFUSED = {
+    "401": AuthError, "403": AuthError, "404-repo": AuthError, "404-revision": RemoteError, "500": RemoteError,
+    "503": RemoteError, "504": RemoteError, "429-window": BusyError, "409": RemoteError, "413": RemoteError,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refusals_of_questions(tier, hub, repo, kind):
+    revision = repo.head
+    questions = [
+        tier.revision, lambda: tier.stat([DOC], revision), lambda: list(tier.list("m", revision)),
+        lambda: tier.read(DOC, revision, 100), lambda: list(tier.chunks("m/model.neff", revision)),
+        lambda: tier.happened("x"),
+    ]  # fmt: skip
+    for question in questions:
+        hub.log.clear()
+        hub.fault(kind, "*", seconds=7, times=None)
+        with pytest.raises(CachekitError) as caught:
+            question()
+        hub.faults.clear()
+        assert type(caught.value) is REFUSED[kind]
+        assert len(hub.requests) == 1  # no second try
+        if kind == "429-window":
+            assert caught.value.wait == 8
+        if kind in {"401", "404-repo"}:
+            assert "HF_TOKEN" in caught.value.hint
+
+
+COMMITS = {
+    "412": ConflictError, "409": BusyError, "429-window": BusyError, "429-commits": BusyError, "500": UncertainError,
+    "502": UncertainError, "503": UncertainError, "504": UncertainError, "drop": UncertainError, "cut": UncertainError,
+    "401": AuthError, "403": AuthError, "404-repo": AuthError, "400": RemoteError, "413": RemoteError,
+    "cut-request": UncertainError,
+}  # fmt: skip
+
+
+@pytest.mark.feature("R2")
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("kind", COMMITS)
+def test_refusals_of_commits(tier, hub, repo, kind, landed):
+    if landed and (COMMITS[kind] is not UncertainError or kind == "cut-request"):
+        pytest.skip("such an answer comes only where nothing was done")
+    revision = repo.head
+    token = tier.read(DOC, revision, 100).token
+    hub.log.clear()
+    hub.fault(kind, "POST */commit/*", landed=landed, seconds=9)
+    title = f"change {next(COUNTER)}"
+    with pytest.raises(CachekitError) as caught:
+        tier.commit(Change(title, (), [Write(DOC, b"2", token)]), revision)
+    assert type(caught.value) is COMMITS[kind]
+    assert hub.count("POST */commit/*") == len(hub.requests) == 1
+    if isinstance(caught.value, BusyError):
+        assert caught.value.wait == {"409": 5, "429-window": 10, "429-commits": 600}[kind]
+    done = landed or kind == "cut"
+    assert tier.happened(title) == (repo.head if done else "")
+    assert (repo.head != revision) == done
+
+
+def test_the_quota_of_commits_is_waited_for_by_the_minute(tier, hub, repo):
+    hub.commits_per_hour = 0
+    with pytest.raises(BusyError) as caught:
+        tier.commit(Change("x", (), [Write("x", b"", ABSENT)]), repo.head)
+    assert caught.value.wait >= 60
+
+
+def test_a_head_that_lags_is_no_matter_for_who_goes_on(tier, hub, repo):
+    revision = repo.head
+    new = tier.commit(Change("a", (), [Write("a.json", b"1", ABSENT)]), revision)
+    hub.fault("lag", "GET /api/*", times=1)
+    assert tier.revision() == revision
+    assert tier.commit(Change("b", (), [Write("b.json", b"1", ABSENT)]), new) == repo.head
+    with pytest.raises(ConflictError):
+        tier.commit(Change("c", (), [Write("c.json", b"1", ABSENT)]), revision)
+
+
+@pytest.mark.feature("R4")
+def test_a_black_hole_on_every_call(make, hub, repo, way):
+    tier, revision, file = make(limits=QUICK), repo.head, upload_of("n/x.neff", some_bytes())
+    calls = {
+        "* /api/models/*/revision/*": tier.revision,
+        "* */paths-info/*": lambda: tier.stat([DOC], revision),
+        "* */tree/*": lambda: list(tier.list("m", revision)),
+        "* */resolve/*": lambda: tier.read(DOC, revision, 10),
+        "* /cdn/file/*": lambda: list(tier.chunks("m/model.neff", revision)),
+        "* */commits/*": lambda: tier.happened("x"),
+        "* */preupload/*": lambda: tier.upload([file], revision, lambda _: None),
+        "PUT /cdn/*" if way == "lfs" else "* /xet/*": lambda: tier.upload([file], revision, lambda _: None),
+    }
+    for pattern, call in calls.items():
+        hub.log.clear()
+        hub.fault("black-hole", pattern, times=None)
+        with pytest.raises(RemoteError) as caught:
+            call()
+        hub.faults.clear()
+        assert type(caught.value) is RemoteError
+        assert [entry for entry in hub.requests if entry.fault], pattern
+    hub.fault("black-hole", "* */commit/*")
+    with pytest.raises(UncertainError):
+        tier.commit(Change("x", (), [Write("x", b"", ABSENT)]), revision)
+    assert make().revision() == revision
+
+
+def test_after_an_upload_that_hung_the_next_one_works(make, hub, repo, way):
+    file = upload_of("n/x.neff", some_bytes())
+    hub.fault("black-hole", "PUT /cdn/*" if way == "lfs" else "* /xet/*", times=None)
+    with pytest.raises(RemoteError):
+        make(limits=QUICK).upload([file], repo.head, lambda _: None)
+    hub.faults.clear()
+    tier = make()
+    tier.upload([file], repo.head, lambda _: None)
+    assert tier.commit(Change("x", [file]), repo.head) == repo.head
+
+
+def test_nobody_is_there(make, repo):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        tier = make(endpoint=f"http://127.0.0.1:{port}")
+        file = upload_of("x.neff", some_bytes())
+        for call in (
+            tier.revision, lambda: tier.stat([DOC], repo.head), lambda: list(tier.list("m", repo.head)),
+            lambda: tier.read(DOC, repo.head, 10), lambda: list(tier.chunks(DOC, repo.head)),
+            lambda: tier.upload([file], repo.head, told_nothing),
+            lambda: tier.commit(Change("x", (), [Write("x", b"", ABSENT)]), repo.head),
+        ):  # fmt: skip
+            with pytest.raises(RemoteError, match="cannot be reached") as caught:
+                call()
+            assert type(caught.value) is RemoteError
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("kind", ["endless", "slow", "cut", "drop", "wrong-size"])
+def test_bodies_that_do_not_end_as_they_should(make, hub, repo, kind):
+    tier, revision = make(limits=QUICK), repo.head
+    whole = bytes(range(256)) * 1000
+    hub.fault(kind, "GET /cdn/*", times=None, rate=2000, extra=-7)
+    with pytest.raises((RemoteError, IntegrityError)):
+        tier.read("m/model.neff", revision, 256_000)
+    if kind != "slow":  # which is no error as long as it moves
+        read = []
+        with pytest.raises(RemoteError):
+            read.extend(tier.chunks("m/model.neff", revision))
+        assert whole.startswith(b"".join(read))
+    hub.faults.clear()
+    for pattern in ("GET /api/*", "POST */paths-info/*"):
+        hub.fault(kind, pattern, times=None, rate=20, extra=-7)
+    for call in (tier.revision, lambda: tier.stat([DOC], revision), lambda: list(tier.list("", revision))):
+        with pytest.raises(RemoteError):
+            call()
+
+
+def test_a_cut_download_goes_on_where_it_ended(tier, hub, repo):
+    whole, read = bytes(range(256)) * 1000, b""
+    hub.fault("cut", "GET /cdn/*", at=100_000, times=2)
+    for _ in range(5):
+        try:
+            for piece in tier.chunks("m/model.neff", repo.head, len(read)):
+                read += piece
+            break
+        except RemoteError:
+            continue
+    assert read == whole
+
+
+def test_no_more_than_the_limit_is_read(tier, hub, repo):
+    with pytest.raises(IntegrityError):
+        tier.read("m/model.neff", repo.head, 255_999)
+    assert len(tier.read("m/model.neff", repo.head, 256_000).data) == 256_000
+    hub.fault("endless", "GET */resolve/*")
+    with pytest.raises(IntegrityError):
+        tier.read(DOC, repo.head, 1000)
+
+
+@pytest.mark.parametrize("body", ["", "[", "null", "[[1]]", '{"a": 1}', '[{"type": "file"}]', "[" * 100_000, "<html>"])
+def test_answers_that_are_no_answers(tier, hub, repo, body):
+    hub.fault("rewrite", "* /api/*", body=body, times=None)
+    for call in (tier.revision, lambda: tier.stat([DOC], repo.head), lambda: list(tier.list("", repo.head))):
+        try:
+            found = call()
+        except RemoteError:
+            continue
+        assert not found
+
+
+def test_names_that_lead_elsewhere(tier, hub, repo):
+    for name in ("../x", "a//b", "/etc/passwd", "a/../b", "", "a/."):
+        with pytest.raises(UsageError, match="cannot be the path"):
+            tier.stat([name], repo.head)
+        with pytest.raises(UsageError, match="cannot be the path"):
+            tier.read(name, repo.head, 10)
+    hub.fault("rewrite", "GET */tree/*", change=lambda body: body.replace(b"m/flags", b"m/../flags"))
+    assert "m/flags.json" not in {entry.path for entry in tier.list("m", repo.head)}
+    assert hub.requests
+    with pytest.raises(UsageError):
+        HubTier("nobody")
+    with pytest.raises(UsageError):
+        HubTier("team/cache", kind="space")
+
+
+# Who may, and what is not said
+
+
+def test_who_may_not(make, hub, repo):
+    for token in (hub.other_token, "hf_nobody"):
+        with pytest.raises(AuthError):
+            make(token=token).revision()
+    reader = make(token=hub.read_token)
+    assert reader.revision() == repo.head
+    with pytest.raises(AuthError):
+        reader.commit(Change("x", (), [Write("x", b"", ABSENT)]), repo.head)
+    with pytest.raises(AuthError):
+        reader.upload([upload_of("x.neff", some_bytes())], repo.head, told_nothing)
+
+
+@pytest.mark.feature("S5")
+def test_no_token_is_ever_shown(make, hub, repo, caplog):
+    secret = "hf_verysecret123"
+    from tests.support.hubserver.accounts import Account
+
+    hub.accounts.add(secret, Account("admin", "write", ("team",)))
+    tier, texts = make(token=secret, limits=QUICK), []
+    assert secret not in repr(tier) + str(vars(tier)["name"])
+    caplog.set_level(logging.DEBUG)
+    file = upload_of("x.neff", some_bytes())
+    for kind in ("401", "403", "404", "500", "drop", "black-hole", "429-window", "400", "rewrite"):
+        for call in (
+            tier.revision, lambda: list(tier.chunks("m/model.neff", repo.head)),
+            lambda: tier.upload([file], repo.head, lambda _: None),
+            lambda: tier.commit(Change("x", (), [Write("x", b"", ABSENT)]), repo.head),
+        ):  # fmt: skip
+            hub.fault(kind, "*", times=None, body=f"Bearer {secret} https://x/y?grant=1.{secret}", seconds=0)
+            try:
+                call()
+            except CachekitError as error:
+                texts += ["".join(traceback.format_exception(error)), repr(error), str(error.as_dict())]
+            finally:
+                hub.faults.clear()
+    assert len(texts) > 60
+    assert not [text for text in texts if secret in text or "grant=" in text]
+    assert secret not in caplog.text
+
+
+def test_a_repo_is_made_private_and_looked_at(hub):
+    name = f"team/new-{next(COUNTER)}"
+    where = {"endpoint": hub.endpoint, "token": hub.token, "limits": LIMITS}
+    assert look(name, **where) is None
+    made = create(name, **where)
+    assert (made.repo, made.private, made.new) == (name, True, True)
+    assert hub.repo(name).private
+    again = create(name, private=False, **where)
+    assert (again.private, again.new) == (True, False)
+    assert look(name, **where) == again
+    public = create(f"{name}-public", private=False, kind="dataset", **where)
+    assert not public.private
+    assert not look(f"{name}-public", kind="dataset", **where).private
+    with pytest.raises(AuthError):
+        create(f"{name}-2", **{**where, "token": hub.read_token})
+    with pytest.raises(AuthError):
+        create(name, **{**where, "token": hub.other_token})

@@ -1,0 +1,336 @@
+"""A shared cache with wrong bytes in it: nothing of them is believed, and what is damaged is made good."""
+
+import hashlib
+import json
+import random
+from contextlib import contextmanager
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import AuthError
+from cachekit.remotes import card, document, layout
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Change, Write
+from cachekit.store.record import encode
+from cachekit.verbs.obtain import obtain
+from cachekit.verbs.pull_recipes import pull_recipe
+from cachekit.verbs.push import push
+from cachekit.verbs.push_records import chosen
+from cachekit.verbs.warm import warm
+from tests.remotes.sharing_cases import log, make, member, shared  # noqa: F401 - fixtures
+from tests.remotes.tier_processes import serve
+from tests.remotes.watched_tiers import Broken, Counted
+from tests.support.standins import StandIn, Watched, compiles, expected, find, make_record, publish, served
+
+# Nothing wrong is believed
+
+
+def damage_of(kind, raw):
+    rng = random.Random(kind)
+    place = rng.randrange(len(raw))
+    return {
+        "flip": raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :],
+        "short": raw[:-1],
+        "long": raw + b"\0",
+        "empty": b"",
+    }[kind]
+
+
+@contextmanager
+def serving(tier, path, raw):
+    """Make the tier serve other bytes for one path, as a broken disk or a stranger would."""
+
+    class Lying(Counted):
+        def chunks(self, asked, revision, start=0):
+            if asked != path:
+                yield from tier.chunks(asked, revision, start)
+            else:
+                yield from (raw[at : at + 1000] for at in range(start, len(raw), 1000))
+
+    yield Lying(tier)
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("kind", ["flip", "short", "long", "empty"])
+def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
+    ann = member("ann")
+    made = make_record(size=9000)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
+        bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
+        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        assert obtain(bob.session, found) is None
+    assert find(bob.store, made[0]) is None
+    assert bob.told("remote.damaged")
+    assert [path for path in (tmp_path / "bob" / "v1" / "partial").glob("*") if path.stat().st_size] == [] or kind
+    # The next one, from a sound cache, is not disturbed by what arrived.
+    carl = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    assert served(carl.store, record) == expected(made)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw: b"",
+        lambda raw: raw[:-20],
+        lambda raw: b"[" * 100_000,
+        lambda raw: b"null",
+        lambda raw: raw.replace(b'"graphs"', b'"grophs"'),
+        lambda raw: json.dumps({**json.loads(raw), "inline": {"a" * 64: "AAAA"}}).encode(),
+        lambda raw: json.dumps({**json.loads(raw), "inline": []}).encode(),
+        lambda raw: json.dumps({**json.loads(raw), "places": {"a" * 64: "../../etc/passwd"}}).encode(),
+        lambda raw: json.dumps(
+            {
+                **json.loads(raw),
+                "places": {json.loads(raw)["record"]["modules"][0]["files"][0]["sha256"]: "/etc/passwd"},
+            }
+        ).encode(),
+        lambda raw: document.write(document.Shared(make_record(7)[0])),
+    ],
+)
+def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
+    tier = make()
+    made = make_record()
+    path = layout.path_of(made[0])
+    raw = spoil(document.write(document.Shared(made[0])))
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, raw, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.told("remote.damaged")
+    # A push puts a good one in its place.
+    publish(bob.store, made)
+    (pushed,) = push(bob.session, [made[0]], bob.session.chain.writable)
+    assert pushed.error is None, pushed.error.lines()
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    found = carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    assert found.shared.record == made[0]
+
+
+def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
+    for module in ("draft", "remote"):
+        monkeypatch.setattr(f"cachekit.remotes.{module}.RECORD_LIMIT", 20_000)
+    tier, made = make(), make_record()
+    tier.commit(Change("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    publish(bob.store, made)
+    (pushed,) = push(bob.session, [made[0]], bob.session.chain.writable)
+    assert pushed.error is None, pushed.error.lines()
+    (told,) = bob.told("remote.damaged")
+    assert told["key"] == made[0].key
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
+
+
+@pytest.mark.parametrize(
+    "change", [{"recipe": "\ud800"}, {"graphs": 10**400}, {"bytes": float("inf")}, {"seconds": -1}, {"user": 3}]
+)
+def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
+    page = card.update(b"", [one], 1).decode()
+    row = card.ROWS.search(page)[1]
+    page = page.replace(row, json.dumps({**json.loads(row), **change}))
+    tier = FolderTier(shared)
+    tier.commit(Change("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
+    (pushed,) = push(ann.session, [two], ann.session.chain.writable)
+    assert pushed.error is None
+    said = (shared / "README.md").read_text()
+    assert two.key in said
+    assert one.key not in said
+
+
+def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
+    def stumble(*_, **__):
+        raise KeyError("a token, maybe")
+
+    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=stumble), "rw")])
+    record = publish(ann.store, make_record())
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    assert "KeyError" in pushed.error.cause
+    assert "token" not in str(pushed.error.lines())
+    assert chosen(ann.session, [], pending=True) == [record]
+
+
+def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
+    one, two = make_record(1)[0], make_record(2)[0]
+    page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
+    assert card.total(page) == 1
+    assert one.key in card.update(page, [two], 2).decode()
+
+
+def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
+    made = make_record()
+    body = json.loads(encode(made[0]))["record"] | {"schema": 2}
+    from cachekit.key.canonical import canonical_json
+
+    raw = json.dumps({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}).encode()
+    tier, path = make(), layout.path_of(made[0])
+    tier.commit(Change("later [1]", writes=[Write(path, raw, "")]), tier.revision())
+    bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
+    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert not bob.told("remote.damaged")
+    publish(bob.store, made)
+    push(bob.session, [made[0]], bob.session.chain.writable)
+    assert make().read(path, make().revision(), 1 << 20).data == raw
+
+
+def test_two_builds_of_one_module_both_stay_whole(member):
+    """A compiler that is not deterministic: others fetched the first build's bytes by its digests."""
+    ann, bob = member("ann", compiler=StandIn(salt="one")), member("bob", compiler=StandIn(salt="two"))
+    # Other recipes, so other records, but modules of the same names.
+    one = make_record(1, ("a",), size=9000)
+    two = (make_record(2, ("a",), size=9000)[0], {})
+    other = bytes(9000)
+    file = type(two[0].files[0])(two[0].files[0].path, 9000, hashlib.sha256(other).hexdigest())
+    module = structs.replace(two[0].modules[0], files=(file,))
+    two = (structs.replace(two[0], modules=(module,)), {file.sha256: other})
+    assert one[0].modules[0].name == two[0].modules[0].name
+    for watched, made in ((ann, one), (bob, two)):
+        publish(watched.store, made)
+        (pushed,) = push(watched.session, [made[0]], watched.session.chain.writable)
+        assert pushed.error is None
+    carl = member("carl", "r")
+    for made in (one, two):
+        record = obtain(carl.session, carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+        assert served(carl.store, record) == expected(made)
+
+
+@pytest.mark.feature("R1")
+@pytest.mark.parametrize("damage", ["other", "shorter", "gone"])
+def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
+    tier, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    made = make_record(size=9000)
+    publish(ann.store, made)
+    push(ann.session, [made[0]], ann.session.chain.writable)
+    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    revision = tier.revision()
+    there = tier.read(path, revision, 1 << 20)
+    # Any tool that is not cachekit writes wherever it likes.
+    raw = {"other": bytes(9000), "shorter": b"x", "gone": None}[damage]
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, raw, there.token)]), revision)
+    (pushed,) = push(ann.session, [made[0]], ann.session.chain.writable, recheck=True)
+    assert file.sha256 in {one.sha256 for one in pushed.published.files}
+    assert "gone, or overwritten" in ann.told("remote.damaged")[0]["reason"]
+    bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    assert served(bob.store, obtain(bob.session, found)) == expected(made)
+    if raw is not None:
+        assert make().read(path, make().revision(), 1 << 20).data == raw  # nothing is overwritten
+
+
+@pytest.mark.parametrize("damage", [bytes(9000), None])
+def test_where_one_request_tells_of_damage_each_push_mends_it(tmp_path, damage):
+    with serve("hub", tmp_path / "server") as make:
+        tier, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        made = make_record(size=9000)
+        publish(ann.store, made)
+        push(ann.session, [made[0]], ann.session.chain.writable)
+        _, path = next(iter(document.Shared(made[0]).paths().values()))
+        there = tier.read(path, revision := tier.revision(), 1 << 20)
+        tier.commit(Change("a stranger's [1]", writes=[Write(path, damage, there.token)]), revision)
+        (pushed,) = push(ann.session, [made[0]], ann.session.chain.writable)
+        assert len(pushed.published.files) == 1
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        assert served(bob.store, obtain(bob.session, found)) == expected(made)
+
+
+def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
+    ann, (one, contents), (two, _) = member("ann"), make_record(1), make_record(2)
+    two = structs.replace(two, modules=(structs.replace(two.modules[0], name="standin-1.0/MODULE_2"),))
+    for record in (one, two):  # of the same bytes, in another place
+        publish(ann.store, (record, contents))
+        (pushed,) = push(ann.session, list(ann.store.records()), ann.session.chain.writable)
+        assert pushed.published.records == (layout.path_of(record),)
+    assert not ann.told("remote.damaged")
+
+
+def test_what_a_pull_found_damaged_the_compile_after_it_replaces(tmp_path, make, log):
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    made = warm(ann.session, ann.prepare()).record
+    tier = make()
+    file, path = max(document.Shared(made).paths().values(), key=lambda found: found[0].size)
+    there = tier.read(path, revision := tier.revision(), 1 << 20)
+    tier.commit(Change("a stranger's [1]", writes=[Write(path, bytes(file.size), there.token)]), revision)
+    for name, compiled in (("bob", 3), ("carl", 0)):
+        one = Watched(tmp_path / name, shared=[(make(), "rw")])
+        assert warm(one.session, one.prepare()).compiled == compiled
+
+
+# What is damaged is made good
+
+
+def harm(shared, kind):
+    """Harm a file of every module that lies in a folder."""
+    for path in shared.rglob("model.code"):
+        raw = path.read_bytes()
+        path.chmod(0o644)
+        if kind == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(raw[:-1] if kind == "short" else bytes([raw[0] ^ 1]) + raw[1:])
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize("kind", ["flip", "short", "gone"])
+@pytest.mark.parametrize("salt", ["", "another"])
+def test_who_finds_a_damaged_record_puts_a_good_one_in_its_place(tmp_path, shared, kind, salt):
+    def member(name, salt):
+        return Watched(tmp_path / name, shared=[(FolderTier(shared), "rw")], compiler=StandIn(salt=salt))
+
+    ann, bob, carl = member("ann", ""), member("bob", salt), member("carl", salt)
+    warm(ann.session, ann.prepare())
+    harm(shared, kind)
+    made = warm(bob.session, bob.prepare())
+    assert made.compiled == 3
+    assert len(bob.told("remote.damaged")) == 1  # it was not fetched twice
+    done = warm(carl.session, carl.prepare())
+    assert (done.compiled, done.record) == (0, made.record)
+
+
+def test_a_push_that_looks_again_sends_what_is_gone(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "gone")
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+    assert len(pushed.published.files) == 3
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(shared), "r")])
+    assert warm(bob.session, bob.prepare()).compiled == 0
+
+
+def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    harm(shared, "flip")
+    for _ in range(2):
+        (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+        assert pushed.error is None
+    for path in (shared / "cachekit/v1/blobs").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(bytes(path.stat().st_size))
+    (pushed,) = push(ann.session, [record], ann.session.chain.writable, recheck=True)
+    assert "cachekit/v1/blobs/" in pushed.error.cause
+
+
+@pytest.mark.parametrize("failing", ["damaged", "away"])
+def test_what_one_cache_cannot_give_the_next_one_does(tmp_path, shared, failing, log):
+    far = tmp_path / "far"
+    far.mkdir()
+    for folder in (shared, far):
+        ann = Watched(tmp_path / "ann", shared=[(FolderTier(folder), "rw")])
+        made = warm(ann.session, ann.prepare())
+    near = FolderTier(shared) if failing == "damaged" else Broken(FolderTier(shared), "chunks", error=AuthError)
+    if failing == "damaged":
+        harm(shared, "flip")
+    bob = Watched(tmp_path / "bob", shared=[(near, "rw"), (FolderTier(far), "r")])
+    assert pull_recipe(bob.session, bob.prepare()).tier == str(far)
+    assert bob.lookup(bob.prepare()) == made.record
+    assert len(compiles(log)) == 1
+    if failing == "damaged":  # and the nearer one has it whole now
+        carl = Watched(tmp_path / "carl", shared=[(FolderTier(shared), "r")])
+        assert warm(carl.session, carl.prepare()).compiled == 0

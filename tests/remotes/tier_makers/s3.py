@@ -1,0 +1,21 @@
+"""S3: moto's server. The tiers find it by the usual variables of AWS, which processes started meanwhile inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cachekit.remotes.port import Tier
+from cachekit.remotes.s3 import S3Tier
+from tests.remotes.s3_server import s3_server, use
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
+    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
+        use(patch, server.environment())
+        yield partial(S3Tier, f"s3://{server.bucket}/team/cache")

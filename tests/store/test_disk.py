@@ -1,0 +1,133 @@
+"""A disk that fails, is full or is read-only: no partial entry, and hits are served on."""
+
+import errno
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from cachekit.errors import StoreError
+from tests.store.crash.server import calls
+from tests.store.crash_session import crashes  # noqa: F401 - a fixture
+from tests.support.standins import (
+    Watched,
+    expected,
+    find,
+    leftovers_of,
+    make_record,
+    memory_folder,
+    overwrite,
+    publish,
+    served,
+)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        errno.ENOSPC,
+        errno.EROFS,
+        pytest.param(errno.EDQUOT, marks=pytest.mark.slow),
+        pytest.param(errno.EACCES, marks=pytest.mark.slow),
+        pytest.param(errno.EIO, marks=pytest.mark.slow),
+    ],
+    ids=errno.errorcode.get,
+)
+def test_a_disk_that_fails_at_any_call_of_a_publish_leaves_no_partial_entry(crashes, code):
+    """From the n-th call on, every call fails that needs what the disk no longer gives."""
+    made, kept = make_record(1, ("a", "b")), make_record(2, ("a", "c"))
+    with memory_folder() as folder:
+        publish(Watched(folder / "base").store, kept)
+        shutil.copytree(folder / "base", folder / "count")
+        count = crashes(folder / "count", "publish", trace=folder / "trace")["calls"]
+        assert count == calls(folder / "trace")[-1][0]
+        errors = []
+        for at in range(1, count + 1):
+            home = shutil.copytree(folder / "base", folder / f"home-{at}")
+            answer = crashes(home, "publish", at=at, errno=code)
+            errors.append(answer["error"])
+            assert answer["error"] in {"", "StoreError"}, answer["traceback"]
+            assert answer["hint"] or not answer["error"]
+            watched = Watched(home)
+            found = find(watched.store, made[0])
+            assert found in (None, made[0])
+            assert found or answer["error"], "what was published without an error is there"
+            assert served(watched.store, find(watched.store, kept[0])) == expected(kept)
+            publish(watched.store, made)  # the disk is well again
+            assert served(watched.store, find(watched.store, made[0])) == expected(made)
+            assert watched.damage() == []
+            assert leftovers_of(home) == set()
+        assert errors[0] == "StoreError"
+
+
+def test_a_home_that_is_no_folder(tmp_path):
+    (tmp_path / "file").write_bytes(b"precious")
+    for home in (tmp_path / "file", tmp_path / "file" / "home"):
+        store = Watched(home).store
+        assert find(store, make_record()[0]) is None
+        assert list(store.records()) == []
+        for write in (store.check_writable, lambda store=store: publish(store, make_record())):
+            with pytest.raises(StoreError) as caught:
+                write()
+            assert "must be a folder" in caught.value.hint
+            assert str(home) in caught.value.message
+    assert (tmp_path / "file").read_bytes() == b"precious"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of 128 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], check=False, capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting needs root: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_real_full_disk(small_disk):
+    """With ever more space left, until it is enough."""
+    home, filler = small_disk / "home", small_disk / "filler"
+    kept, made = make_record(1, ("a",)), make_record(2, ("b", "c", "d"))
+    publish(Watched(home).store, kept)
+    hints = []
+    for pages in range(40):
+        status = os.statvfs(small_disk)
+        filler.write_bytes(bytes(max(0, status.f_bfree - pages) * status.f_frsize))
+        watched = Watched(home)
+        try:
+            publish(watched.store, made)
+        except StoreError as error:
+            hints.append(error.hint)
+        found = find(watched.store, made[0])
+        filler.unlink()
+        assert served(watched.store, find(watched.store, kept[0])) == expected(kept)
+        assert watched.damage() == []
+        assert leftovers_of(home) == set()
+        if found:
+            break
+        assert len(hints) == pages + 1, "what is not there was said not to be"
+    assert served(Watched(home).store, found) == expected(made)
+    assert "free some space, or set CACHEKIT_HOME to another disk" in hints
+
+
+def test_a_real_read_only_store_serves_its_hits(small_disk):
+    home = small_disk / "home"
+    made, damaged = make_record(1, ("a", "b")), make_record(2, ("c",))
+    for pair in (made, damaged):
+        publish(Watched(home).store, pair)
+    overwrite(Watched(home).store.layout.blob(damaged[0].files[0].sha256), b"damage")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    watched = Watched(home)
+    assert served(watched.store, find(watched.store, made[0])) == expected(made)
+    assert find(watched.store, damaged[0]) is None
+    assert watched.told("store.damaged")[0]["kept"] is True, "it could not be set aside, and is a miss all the same"
+    for write in (watched.store.check_writable, lambda: publish(watched.store, make_record(3))):
+        with pytest.raises(StoreError) as caught:
+            write()
+        assert "read-only" in caught.value.hint
+    assert {record.key for record in watched.store.records()} == {made[0].key, damaged[0].key}

@@ -1,0 +1,297 @@
+"""`gc`, `pin` and `rm`: what goes is what nobody needs, what was used longest ago goes first, and what is said goes."""
+
+import hashlib
+import os
+import random
+import shutil
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from cachekit.errors import StoreError
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.flight import Flight
+from cachekit.store.gc import Keep, fits
+from cachekit.store.record import encode
+from cachekit.store.scratch import Scratch
+from cachekit.verbs.gc import gc
+from cachekit.verbs.pins import Named, pin, pins
+from cachekit.verbs.plan import plan
+from cachekit.verbs.push import push
+from cachekit.verbs.remove import remove
+from cachekit.verbs.train import train
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
+from tests.store.aged_store import DAY, age, everything, filled, kept, keys, managed
+from tests.support.standins import (
+    StandIn,
+    Watched,
+    expected,
+    find,
+    make_record,
+    overwrite,
+    publish,
+    recipe,
+    served,
+    tree,
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def watched(home):
+    return Watched(home)
+
+
+# Size, age, compiler
+
+
+@pytest.mark.feature("G1")
+def test_beyond_the_limit_the_oldest_use_goes_first(home, watched):
+    made = filled(watched, 10)
+    size = sum(managed(home).values())
+    done = gc(watched.session, Keep(max_size=size // 2))
+    assert sum(managed(home).values()) <= size // 2
+    assert done.before == size
+    assert done.after == sum(managed(home).values())
+    assert kept(watched) == keys(made[: len(kept(watched))]), "the youngest stay"
+    assert len(kept(watched)) >= 4, "and no more go than must"
+    assert [victim.entry.key for victim, _ in done.records] == [
+        record.key for record, _ in reversed(made[len(kept(watched)) :])
+    ]
+    for pair in made:
+        if pair[0].key in kept(watched):
+            assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
+    assert watched.damage() == []
+
+
+@pytest.mark.feature("G1")
+def test_a_use_counts_and_looking_does_not(home):
+    watched = Watched(home)
+    recipes = [recipe(2), recipe(4), recipe(8)]
+    prepared = [watched.prepare(one) for one in recipes]
+    for days, one in enumerate(prepared):
+        age(watched.store, warm(watched.session, one).record, 30 - days)
+    plan(prepared[1], watched.store)
+    train(watched.session, prepared[0], output_dir=home.parent / "out")
+    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 2))
+    assert [watched.lookup(one) is not None for one in prepared] == [True, False, False]
+
+
+@pytest.mark.feature("G1")
+def test_what_was_not_used_for_so_long_goes(watched):
+    made = filled(watched, 10)
+    done = gc(watched.session, Keep(max_age=4.5 * DAY))
+    assert kept(watched) == keys(made[:5])
+    assert {victim.why for victim, _ in done.records} == {"not used for so long"}
+
+
+def other_compiler(pair, directory, number):
+    record, contents = pair
+    return structs.replace(make_record(number)[0], directory=directory, modules=record.modules), contents
+
+
+def test_of_one_compiler_all_goes_or_what_is_beyond_a_limit(watched):
+    old = [other_compiler(make_record(1, ("a",)), "neuronxcc-2.21.1.0+aa", 10 + number) for number in range(3)]
+    new = [other_compiler(make_record(2, ("b",)), "neuronxcc-2.3.1.0+bb", 20 + number) for number in range(3)]
+    for days, pair in enumerate((*old, *new)):
+        publish(watched.store, pair)
+        age(watched.store, pair[0], days)
+    gc(watched.session, Keep(max_age=1.5 * DAY, compiler="neuronxcc-2.2*"))
+    assert kept(watched) == keys(old[:2]) | keys(new)
+    gc(watched.session, Keep(compiler="2.21.1.0"))
+    assert kept(watched) == keys(new)
+
+
+@pytest.mark.parametrize(
+    "pattern, expected_",
+    [
+        ("", True), ("neuronxcc-2.2*", True), ("2.26*", True), ("2.26.6360.0", True), ("neuronxcc-2.26.6360.0", True),
+        ("neuronxcc-2.26.6360.0+6f180f47", True), ("*", True), ("neuronxcc-2.3*", False), ("2.26", False),
+        ("neuron", False),
+    ],
+)  # fmt: skip
+def test_patterns_of_compilers(pattern, expected_):
+    assert fits("neuronxcc-2.26.6360.0+6f180f47", pattern) is expected_
+
+
+def test_no_limit_removes_no_record(watched):
+    made = filled(watched, 3)
+    done = gc(watched.session, Keep())
+    assert (done.records, done.files) == ((), {})
+    assert kept(watched) == keys(made)
+
+
+def test_no_store_is_no_error_and_is_not_made(home, watched):
+    assert gc(watched.session, Keep(max_size=0)).size == 0
+    assert not home.exists()
+
+
+@pytest.mark.feature("G1")
+def test_shared_blobs_stay_as_long_as_one_record_names_them(watched):
+    made = filled(watched, 4, shared=("same",))
+    for left in (3, 2, 1):
+        gc(watched.session, Keep(max_age=(left - 0.5) * DAY))
+        for pair in made[:left]:
+            assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
+    gc(watched.session, Keep(max_size=0))
+    assert managed(watched.store.layout.home).keys() == {watched.store.layout.records / ".complete"}
+
+
+# What no record names
+
+
+@pytest.mark.feature("G1")
+def test_what_no_record_names_goes_whatever_the_limits(home, watched):
+    old, new = make_record(1, ("old", "same")), make_record(1, ("new", "same"))
+    publish(watched.store, old)
+    publish(watched.store, new)
+    gone = next(file.sha256 for file in old[0].files if file.path == "model-old.code")
+    done = gc(watched.session, Keep())
+    copy = hashlib.sha256(encode(old[0])).hexdigest()
+    assert {path.name for path in done.files} == {gone, copy}
+    assert {path.parent.parent.name for path in done.files} == {"blobs", "v1"}, "and their notes"
+    assert find(watched.store, new[0]) == new[0]
+    assert gc(watched.session, Keep()).size == 0
+
+
+def test_a_removed_record_does_not_come_back_with_the_index(home, watched):
+    made = filled(watched, 3)
+    remove(watched.session, [made[0][0].key])
+    gc(watched.session, Keep(max_age=1.5 * DAY))
+    shutil.rmtree(home / "v1" / "records")
+    assert kept(Watched(home)) == {made[1][0].key}
+
+
+def test_a_lost_index_is_rebuilt_before_anything_goes(home, watched):
+    made = filled(watched, 3)
+    shutil.rmtree(home / "v1" / "records")
+    again = Watched(home)
+    assert gc(again.session, Keep()).size == 0
+    assert kept(again) == keys(made)
+    for pair in made:
+        assert served(again.store, find(again.store, pair[0])) == expected(pair)
+
+
+def test_leftovers_go_and_what_lives_stays(home, watched):
+    made = filled(watched, 2)
+    layout = watched.store.layout
+    for folder, name, days in (("partial", "a" * 64, 8), ("partial", "b" * 64, 6)):
+        (layout.root / folder).mkdir(exist_ok=True)
+        (layout.root / folder / name).write_bytes(bytes(10))
+        os.utime(layout.root / folder / name, (time.time() - days * DAY,) * 2)
+    layout.quarantine.mkdir()
+    (layout.quarantine / "20200101T000000-1-x").write_bytes(bytes(20))
+    (layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-1-y").write_bytes(bytes(20))
+    (layout.verified / ("c" * 64)).write_text("nothing")
+    (layout.locks / f"{'d' * 64}.lock").touch()
+    with Scratch(layout.live, "alive") as folder, Flight(layout.locks, "e" * 64, "toy").lead(0, lambda *_: None):
+        (folder / "work").write_bytes(bytes(10))
+        (layout.live / "dead").mkdir()
+        (layout.live / "dead" / "big").write_bytes(bytes(5000))
+        (layout.live / "dead.lock").touch()
+        done = gc(watched.session, Keep())
+        assert {path.name for path in done.files} == {
+            "dead", "a" * 64, "20200101T000000-1-x", "c" * 64, f"{'d' * 64}.lock",
+        }  # fmt: skip
+        assert (folder / "work").exists()
+    assert not (layout.live / "dead").exists()
+    assert not (layout.live / "dead.lock").exists()
+    assert (layout.partial / ("b" * 64)).exists()
+    assert len(list(layout.quarantine.iterdir())) == 1
+    assert kept(watched) == keys(made)
+    gc(watched.session, Keep(max_size=0))
+    assert list(layout.quarantine.iterdir()) == [], "under pressure what was set aside goes, too"
+
+
+@pytest.mark.parametrize("way", ["damaged", "later"])
+def test_blobs_of_a_record_that_cannot_be_read_stay(home, watched, way):
+    """A damaged one may be repaired, and a later cachekit's is none of our business."""
+    made = make_record(1)
+    publish(watched.store, made)
+    path = watched.store.layout.record(made[0].directory, made[0].model_type, made[0].key)
+    raw = path.read_bytes()
+    overwrite(path, raw[:200] if way == "damaged" else raw.replace(b'"schema": 1', b'"schema": 2'))
+    before = tree(home)
+    assert gc(watched.session, Keep()).size == 0
+    assert tree(home) == before
+    if way == "damaged":
+        verify(watched.session, repair=True)
+        assert served(watched.store, find(watched.store, made[0])) == expected(made)
+
+
+def test_an_index_that_cannot_be_read_removes_nothing(home, watched):
+    made = filled(watched, 2)
+    record = made[0][0]
+    path = watched.store.layout.record(record.directory, record.model_type, record.key)
+    path.unlink()
+    path.mkdir()  # as root, no mode makes a file unreadable
+    before = tree(home)
+    (path / "x").touch()
+    with pytest.raises(StoreError, match="cannot be read"):
+        gc(watched.session, Keep(max_size=0))
+    assert tree(home) == before
+
+
+# Dry runs
+
+
+@pytest.mark.feature("G4")
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_a_dry_run_names_exactly_what_then_goes(tmp_path_factory, seed):
+    chosen = random.Random(seed)
+    home = tmp_path_factory.mktemp("dry") / "home"
+    watched = Watched(home)
+    for number in range(chosen.randint(1, 8)):
+        for _ in range(chosen.randint(1, 2)):
+            parts = chosen.sample("abcdefgh", chosen.randint(1, 4))
+            pair = make_record(number, parts, size=chosen.choice([0, 10, 5000]))
+            publish(watched.store, pair)
+        age(watched.store, pair[0], chosen.randint(0, 40))
+        if chosen.random() < 0.2:
+            pin(watched.store, [Named(pair[0].key)])
+    if chosen.random() < 0.5:
+        watched.store.layout.quarantine.mkdir()
+        (watched.store.layout.quarantine / "20200101T000000-1-x").write_bytes(bytes(99))
+    size = sum(managed(home).values())
+    limits = Keep(
+        chosen.choice([None, 0, size // 3, size // 2, size]), chosen.choice([None, 10 * DAY]), chosen.choice(["", "*"])
+    )
+    before, sizes = everything(home), managed(home)
+    told = gc(watched.session, limits, dry_run=True)
+    assert everything(home) == before, "a dry run removes nothing"
+    done = gc(watched.session, limits)
+    files = [file for one in told.as_dict()["records"] for file in one["files"]] + told.as_dict()["files"]
+    assert {home / file["path"] for file in files} == before - everything(home)
+    assert {home / file["path"]: file["bytes"] for file in files if home / file["path"] in sizes} == {
+        path: sizes[path] for path in before - everything(home) if path in sizes
+    }
+    told, done = told.as_dict(), done.as_dict()
+    for name in ("records", "bytes", "before", "after", "pinned_bytes"):
+        assert told[name] == done[name], name
+    assert done["after"] == sum(managed(home).values())
+    if limits.max_size is not None and not limits.compiler:
+        assert done["after"] <= max(limits.max_size, done["after"] if pins(watched.store) else 0)
+    assert gc(watched.session, limits, dry_run=True).size == 0, "nothing is left to do"
+    assert verify(watched.session).problems == ()
+
+
+def test_what_waits_to_be_pushed_goes_last(home, tmp_path):
+    """No other place has it yet."""
+    (tmp_path / "shared").mkdir()
+    watched = Watched(home, shared=[(FolderTier(tmp_path / "shared"), "rw")], compiler=StandIn())
+    made = filled(watched, 4)
+    (remote,) = watched.session.chain.writable
+    remote.keep_pending(made[3][0], "the cable is cut")
+    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 3))
+    assert kept(watched) == {made[3][0].key}
+    push(watched.session, [made[3][0]], [remote])
+    assert remote.pending() == {}

@@ -1,0 +1,276 @@
+"""`gc` beside readers, writers, pulls, pushes, pins and checks: nobody fails, no pin is lost, the limit is kept."""
+
+import os
+import random
+import time
+from contextlib import suppress
+
+import pytest
+
+from cachekit.errors import StoreError, UsageError, WaitedTooLongError
+from cachekit.remotes.folder import FolderTier
+from cachekit.store import gate, removal
+from cachekit.store.flight import Flight
+from cachekit.store.gc import Keep
+from cachekit.verbs.gc import gc
+from cachekit.verbs.obtain import obtain
+from cachekit.verbs.pins import Named, pin, unpin
+from cachekit.verbs.push import push
+from cachekit.verbs.remove import remove
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
+from tests.store.aged_store import managed
+from tests.support.doctor_cases import another_user
+from tests.support.standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
+
+pytest_plugins = ["tests.support.doctor_cases"]
+
+KEYS = 24
+SIZE = 2000
+LIMIT = 60_000  # bytes: about a third of what all keys need
+MINUTES = float(os.environ.get("CACHEKIT_TEST_GC_MINUTES", "10"))
+
+
+def made(number, salt=0):
+    """A record: of files of its own, of one that its salt makes another, and of one that all records share."""
+    return make_record(number, (f"own {number}", f"salted {number} {salt}", "same"), size=SIZE)
+
+
+def contents(record):
+    return {
+        file.path: blob_bytes(file.path.removeprefix("model-").removesuffix(".code"), SIZE) for file in record.files
+    }
+
+
+class Roles:
+    """What the processes do, again and again, until the time is over."""
+
+    def __init__(self, home, shared, seed):
+        self.chosen = random.Random(seed)
+        self.watched = Watched(home, shared=[(FolderTier(shared), "rw")])
+        self.store, self.session = self.watched.store, self.watched.session
+        self.count = 0
+
+    def check(self, record):
+        assert served(self.store, record) == contents(record)
+        self.count += 1
+
+    def read(self):
+        with self.store.holding():
+            record = find(self.store, made(self.chosen.randrange(KEYS))[0])
+            if record is not None:
+                time.sleep(self.chosen.choice([0, 0, 0.01, 0.1]))
+                self.check(record)
+
+    def look(self):
+        self.count += sum(1 for _ in self.store.records())
+        find(self.store, made(self.chosen.randrange(KEYS))[0])
+
+    def write(self):
+        with self.store.holding():
+            record = publish(self.store, made(self.chosen.randrange(KEYS), self.chosen.randrange(3)))
+            if self.chosen.random() < 0.3:
+                self.check(record)
+        self.count += 1
+
+    def pull(self):
+        wanted = made(self.chosen.randrange(KEYS))[0]
+        found = self.session.chain.find(wanted.directory, wanted.model_type, wanted.key, anew=True)
+        with self.store.holding():
+            record = obtain(self.session, found)
+            assert record is not None, self.watched.events[-3:]
+            self.check(record)
+
+    def push(self):
+        with self.store.holding():
+            record = find(self.store, made(self.chosen.randrange(KEYS))[0])
+            if record is not None:
+                (done,) = push(self.session, [record], self.session.chain.writable)
+                assert done.error is None, done.error
+                self.count += 1
+
+    def verify(self):
+        found = verify(self.session, quick=self.chosen.random() < 0.5)
+        assert found.problems == (), found.problems[0]
+        self.count += 1
+
+    def gc(self):
+        gc(self.session, Keep(max_size=self.chosen.choice([0, LIMIT, LIMIT])))
+        time.sleep(self.chosen.choice([0, 0.01, 0.1]))
+        self.count += 1
+
+    def pin(self):
+        """Pin what is there: from then on it stays."""
+        record = publish(self.store, made(KEYS + 10 + self.chosen.randrange(8)))
+        pin(self.store, [Named(record.key)])
+        for _ in range(3 if find(self.store, record) else 0):
+            time.sleep(0.02)
+            assert find(self.store, record) == record
+        unpin(self.store, [Named(record.key)])
+        self.count += 1
+
+    def lead(self):
+        """Compile for a moment: the lock of a key without a record, which is removed where nobody holds it."""
+        key = made(KEYS + self.chosen.randrange(2))[0].key
+        flight = Flight(self.store.layout.locks, key, "toy", self.store.gate)
+        with flight.lead(PATIENCE, lambda *_: None):
+            mark = self.store.layout.home / f"at-work-{key}"
+            mark.touch(exist_ok=False)  # nobody else is
+            time.sleep(0.005)
+            mark.unlink()
+        self.count += 1
+
+    def rm(self):
+        with suppress(UsageError):  # pinned, in use, or not there
+            remove(self.session, [made(self.chosen.randrange(KEYS))[0].key])
+        time.sleep(0.05)
+        self.count += 1
+
+
+CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "lead", "lead", "rm", "pin")
+
+
+def stress(tmp_path, seconds):
+    """All roles side by side; returns what they did, for `--junitxml`."""
+    home, shared = tmp_path / "home", tmp_path / "shared"
+    shared.mkdir()
+    watched = Watched(home, shared=[(FolderTier(shared), "rw")])
+    for number in range(KEYS):
+        publish(watched.store, made(number))
+    push(watched.session, list(watched.store.records()), watched.session.chain.writable)
+    pinned = [made(number)[0].key for number in (3, 7)]
+    pin(watched.store, [Named(key) for key in pinned])
+    end = time.monotonic() + seconds
+
+    def work(number):
+        roles = Roles(home, shared, number)
+        role = CREW[number]
+        while time.monotonic() < end:
+            getattr(roles, role)()
+        damage = roles.watched.told("store.damaged")
+        assert damage == [], damage[0]
+        return roles.count
+
+    counts = side_by_side(len(CREW), work)
+    assert None not in counts, dict(zip(CREW, counts, strict=True))
+    assert all(counts), dict(zip(CREW, counts, strict=True))
+    done = gc(watched.session, Keep(max_size=LIMIT))
+    assert done.after == sum(managed(home).values()) <= LIMIT
+    assert verify(watched.session).problems == ()
+    assert {record.key for record in watched.store.records()} >= set(pinned)
+    for record in watched.store.records():
+        assert find(watched.store, record) == record
+        assert served(watched.store, record) == contents(record)
+    assert watched.damage() == []
+    assert list(watched.store.layout.holds.iterdir()) == []
+    done_by = [f"{role} {count}" for role, count in zip(CREW, counts, strict=True)]
+    return f"{', '.join(done_by)}; {done.before} bytes, {done.after} after the last gc, of {LIMIT}"
+
+
+@pytest.mark.feature("G3", "G2", "G1")
+def test_for_some_seconds(tmp_path, record_testsuite_property):
+    record_testsuite_property("did", stress(tmp_path, 8))
+
+
+@pytest.mark.slow
+@pytest.mark.feature("G3", "G2", "G1")
+def test_for_ten_minutes(tmp_path, record_testsuite_property):
+    record_testsuite_property("did", stress(tmp_path, MINUTES * 60))
+
+
+# One at a time
+
+
+def test_gc_waits_for_a_publish_and_gives_up_after_a_while(tmp_path):
+    watched = Watched(tmp_path / "home")
+    publish(watched.store, made(1))
+    other = Watched(tmp_path / "home").store
+    with other.changing(made(2)[0].key):
+        with pytest.raises(WaitedTooLongError), watched.store.gate.exclusive(0.1):
+            pass
+        with other.changing(made(3)[0].key), other.gate.shared():  # while somebody waits, too
+            pass
+    with watched.store.gate.exclusive(0.1):
+        pass
+
+
+def test_readers_come_in_between_two_slices(tmp_path, monkeypatch):
+    """However many slices there are, and however short the time is between them."""
+    home = tmp_path / "home"
+    for number in range(12):
+        publish(Watched(home).store, made(number))
+    monkeypatch.setattr(removal, "SLICE", 1)
+    monkeypatch.setattr(removal, "pinned", lambda layout: time.sleep(0.25) or ())  # a slice takes its time
+
+    def act(number):
+        if number == 0:
+            keys = [made(each)[0].key for each in range(11)]
+            remove(Watched(home).session, keys)
+            return time.monotonic()
+        waits = []
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            store, start = Watched(home).store, time.monotonic()
+            with store.holding():
+                find(store, made(11)[0])
+            waits.append(time.monotonic() - start)
+        return max(waits)
+
+    _, longest = side_by_side(2, act)
+    assert longest < 1.5
+
+
+def test_a_removal_that_hangs_stops_nobody_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "PATIENCE", 0.3)
+    watched = Watched(tmp_path / "home")
+    publish(watched.store, made(1))
+    with watched.store.gate.exclusive(0.1):
+        start = time.monotonic()
+        other = Watched(tmp_path / "home")
+        with other.store.holding():
+            assert find(other.store, made(1)[0]) is not None
+            publish(other.store, made(2))
+            assert warm(other.session, other.prepare()).compiled
+        assert time.monotonic() - start < 5  # and each of them waited for it once, not each time
+    assert find(watched.store, made(2)[0]) is not None
+
+
+def test_a_store_that_may_not_be_written_is_not_called_locked(public):
+    watched = Watched(public / "home")
+    publish(watched.store, made(1))
+    with another_user(), pytest.raises(StoreError, match="cannot be written") as caught:
+        gc(Watched(public / "home").session, Keep(max_size=0))
+    assert "CACHEKIT_HOME" in caught.value.hint
+    assert find(watched.store, made(1)[0]) is not None
+
+
+@pytest.mark.feature("G3")
+@pytest.mark.parametrize("end", ["left", "killed"])
+def test_what_a_process_holds_stays_until_it_ends(tmp_path, end):
+    """Also the blobs of a record that was replaced meanwhile."""
+    home = tmp_path / "home"
+    publish(Watched(home).store, made(1))
+    out, told = os.pipe()
+    gate_out, gate_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        store = Watched(home).store
+        with store.holding():
+            record = find(store, made(1)[0])
+            os.write(told, b"held")
+            os.read(gate_out, 1)
+            good = served(store, record) == contents(made(1)[0])
+            os.write(told, b"good" if good else b"bad!")
+            if end == "killed":
+                os.kill(os.getpid(), 9)
+        os._exit(0)
+    assert os.read(out, 4) == b"held"
+    publish(Watched(home).store, made(1, salt=1))
+    gc(Watched(home).session, Keep(max_size=0))
+    os.write(gate_in, b"x")
+    assert os.read(out, 4) == b"good"
+    os.waitpid(pid, 0)
+    watched = Watched(home)
+    gc(watched.session, Keep(max_size=0))
+    assert list(watched.store.records()) == []
+    assert managed(home).keys() == {watched.store.layout.records / ".complete"}

@@ -1,0 +1,96 @@
+"""Records that no recipe made: beside the others in every list, and never what a plan compares with."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachekit.compilers.neuron import fit
+from cachekit.key.canonical import canonical, canonical_json
+from cachekit.store.record import IMPORTED
+from cachekit.verbs import neff as neffs
+from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.neuron_import import import_cache
+from tests.compilers.neuron.neuron_machine import Machine
+from tests.compilers.neuron.neuron_trees import check, make, make_real
+from tests.support.places import real_dir
+from tests.support.standins import Watched, make_record, publish
+
+
+@pytest.fixture
+def store(tmp_path):
+    found = Watched(tmp_path / "home").store
+    make(tmp_path / "cache")
+    import_cache(found, tmp_path / "cache", check)
+    publish(found, make_record())
+    return found
+
+
+def test_a_store_can_be_read_without_imported_records(store, monkeypatch):
+    assert len(ls(store)) == len(list(store.records())) == 2
+    read = []
+    load = store._load
+    monkeypatch.setattr(store, "_load", lambda path, *rest, **how: read.append(path) or load(path, *rest, **how))
+    assert [record.recipe for record in store.records(without=IMPORTED)] != ["import"]
+    assert len(read) == 1, "an imported record may be large, and is not even read"
+
+
+@pytest.mark.feature("P1")
+def test_no_plan_compares_with_what_was_imported(tmp_path):
+    machine = Machine(tmp_path / "user")
+    make(tmp_path / "cache")
+    machine("import", tmp_path / "cache", "--dry-run")
+    import_cache(Watched(machine.home).store, tmp_path / "cache", check)
+    assert machine("plan", "tiny.yaml")["nearest"] is None
+    machine.graphs(1)
+    machine("warm", "tiny.yaml")
+    other = machine("plan", "tiny.yaml", "--set", "training.seed=7", "--set", "training.per_device_train_batch_size=8")
+    assert (other["status"], other["nearest"]["recipe"]) == ("miss", "tiny")
+
+
+def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch):
+    store = Watched(tmp_path / "home").store
+    paths = sorted(real_dir("neff").glob("*trn1*.neff"))
+    for seed, path in enumerate(paths[-1:] * 3):
+        folder = make_real(tmp_path / "cache", path, seed)
+        assert folder.is_dir()
+    (group,) = import_cache(store, tmp_path / "cache", fit.check).groups
+    monkeypatch.setattr(neffs, "LOOKED_INTO", 2)
+    document = show(store, group.key)
+    assert [module["neff"] is not None for module in document["modules"]] == [True, True, False]
+    assert {module["neff"]["chip"] for module in document["modules"][:2]} == {"trn1"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+)
+
+
+def by_the_book(value):
+    """The canonical form without any short cut."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [by_the_book(item) for item in value]
+    if isinstance(value, dict):
+        return {name: by_the_book(item) for name, item in value.items()}
+    return value
+
+
+@pytest.mark.feature("K3")
+@given(VALUES)
+def test_the_canonical_form_takes_no_wrong_short_cut(value):
+    form = by_the_book(value)
+    assert repr(canonical(value)) == repr(form)
+    text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical_json(value) == text.encode()
+
+
+@pytest.mark.parametrize("bad", [{"a": "\ud800"}, {"\udfff": 1}, {1: "a"}, {"a": float("nan")}, {"a": {"b": object()}}])
+def test_what_has_no_canonical_form_is_refused_in_flat_mappings_too(bad):
+    with pytest.raises(ValueError):
+        canonical(bad)
+    with pytest.raises(ValueError):
+        canonical_json(bad)

@@ -1,0 +1,159 @@
+"""Stores of many records: who reads them all says so, and who needs not, does not."""
+
+import sys
+
+import pytest
+from msgspec import structs
+
+from cachekit import config
+from cachekit.cli import progress
+from cachekit.events import Journal
+from cachekit.store import Store, catalogue, store
+from cachekit.store.record import encode
+from cachekit.verbs.neuron_import import known_modules
+from cachekit.verbs.open_session import open_session
+from tests.support.cli_session import publish, publish_record, small_record
+from tests.support.standins import make_record
+
+pytest_plugins = ["tests.support.cli_session"]
+
+MANY = 250
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The keys of the records that were decoded, one entry each time."""
+    seen = []
+
+    def decode(raw):
+        record = plain(raw)
+        seen.append(record.key if record else "")
+        return record
+
+    plain = store.decode
+    monkeypatch.setattr(store, "decode", decode)
+    return seen
+
+
+def fill(home, count, **changes):
+    """That many record files, without what `publish` does for their blobs."""
+    layout = Store(home, Journal(None, "test")).layout
+    made = [structs.replace(make_record(number)[0], modules=(), **changes) for number in range(count)]
+    for record in made:
+        path = layout.record(record.directory, record.model_type, record.key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(record))
+    (layout.records / ".complete").touch()
+    return made
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Catalogues are written for a single record, and for one of this moment too."""
+    monkeypatch.setattr(catalogue, "WORTH", 1)
+    monkeypatch.setattr(catalogue, "SETTLED", 0)
+
+
+@pytest.mark.parametrize("words", [("ls",), ("why", "tiny.yaml"), ("plan", "tiny.yaml")], ids=lambda words: words[0])
+def test_the_first_look_at_many_records_says_how_far_it_is(command, home, known, monkeypatch, words):
+    fill(home, MANY)
+    monkeypatch.setattr(progress, "MANY", MANY)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    first = command(*words)
+    told = [line for line in first.err.splitlines() if "reading records" in line]
+    assert told == [f"  reading records: {done} of {MANY}" for done in range(0, MANY, catalogue.TOLD)]
+    assert "reading records" not in command(*words).err, "the catalogue knows them"
+
+
+@pytest.mark.parametrize("words", [("ls", "--quiet"), ("ls", "--format", "quiet")], ids=["quiet", "format"])
+def test_who_wants_no_notes_gets_none(command, home, monkeypatch, words):
+    fill(home, MANY)
+    monkeypatch.setattr(progress, "MANY", MANY)
+    assert command(*words).err == ""
+
+
+def test_few_records_are_read_without_a_word(command, home):
+    fill(home, MANY)
+    assert command("ls").err == ""
+
+
+def test_the_live_line_ends_with_the_reading(home, monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "stderr", sys.stdout)
+    shown = progress.Progress(told.append, live=True, quiet=False)
+    shown.event({"event": "store.reading", "done": 0, "of": progress.MANY})
+    assert shown._status is not None
+    shown.event({"event": "store.reading", "done": progress.MANY, "of": progress.MANY})
+    assert shown._status is None
+    assert told == []
+
+
+# Who chooses among them reads those that are chosen
+
+
+@pytest.fixture
+def filled(command, home, known, reads):
+    """A store that is catalogued: fifty records of one compiler, three of another. Those three."""
+    fill(home, 50)
+    few = [publish_record(home, small_record(number=number)) for number in range(3)]
+    command("ls")
+    reads.clear()
+    return few
+
+
+def test_pins_are_shown_without_reading_a_record(command, filled, reads):
+    command("pin", filled[0].key[:8])
+    shown = command("pin", "--list", "--format", "json").json
+    assert [(one["key"], one["bytes"], one["recipe"]) for one in shown] == [
+        (filled[0].key, filled[0].size, filled[0].recipe)
+    ]
+    assert reads == []
+    command("unpin", filled[0].key[:8])
+    assert reads == []
+
+
+def test_an_export_reads_what_it_carries(command, filled, reads):
+    answer = command("export", "few.tar", "--all-of", filled[0].directory, "--format", "json").json
+    assert {record["key"] for record in answer["records"]} == {record.key for record in filled}
+    assert set(reads) == {record.key for record in filled}
+
+
+def test_an_export_of_a_recipe_finds_it_by_its_key(command, machine, home, filled, reads):
+    record = publish(home)
+    reads.clear()
+    command("export", "one.tar", "tiny.yaml")
+    assert set(reads) == {record.key}
+    reads.clear()
+    command("export", "none.tar", "tiny.yaml", "--set", "training.max_seq_length=16", code=3)
+    assert reads == []
+
+
+def test_a_neuron_cache_is_written_from_neurons_records(command, filled, reads, tmp_path):
+    answer = command("export", str(tmp_path / "cache"), "--all-of", "2.21", code=2)
+    assert "no modules of 2.21" in answer.err
+    command("export", str(tmp_path / "cache"), "--all", code=2)
+    assert reads == []
+
+
+def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled, reads):
+    shared = work.parent / "shared"
+    shared.mkdir()
+    waits = filled[1]
+    with open_session(config.load({"home": home, "cache": f"local:rw,{shared}:rw"}), None, "") as session:
+        session.chain.writable[0].keep_pending(waits, "it was offline")
+    reads.clear()
+    answer = command("push", "--pending", "--cache", f"local:rw,{shared}:rw", "--format", "json").json
+    assert [len(one["records"]) for one in answer["pushed"]] == [1]
+    assert set(reads) == {waits.key}
+
+
+def test_an_import_asks_neurons_records_what_is_known(filled, home, reads):
+    assert known_modules(Store(home, Journal(None, "test"))) == frozenset()
+    assert reads == []
+
+
+def test_a_folder_without_records_is_no_trouble(tmp_path):
+    opened = Store(tmp_path, Journal(None, "test"))
+    (opened.layout.records / "inductor-2.13.0" / "bert").mkdir(parents=True)
+    assert list(opened.summaries()) == []
+    assert list(opened.summaries(glance=True)) == []

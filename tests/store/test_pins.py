@@ -1,0 +1,148 @@
+"""`pin`, `unpin` and `rm`; and amounts as people write them."""
+
+import pytest
+
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store.gc import Keep
+from cachekit.units import parse_age, parse_size
+from cachekit.verbs.gc import gc
+from cachekit.verbs.pins import Named, pin, pins, unpin
+from cachekit.verbs.remove import remove
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
+from tests.store.aged_store import DAY, everything, filled, kept, keys
+from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def watched(home):
+    return Watched(home)
+
+
+# Pins
+
+
+@pytest.mark.feature("G2")
+def test_a_pinned_recipe_survives_gc_to_nothing(home):
+    watched = Watched(home)
+    prepared = [watched.prepare(recipe(batch)) for batch in (2, 4, 8)]
+    for one in prepared:
+        warm(watched.session, one)
+    pin(watched.store, [Named(prepared[1].key, "toy")])
+    done = gc(watched.session, Keep(max_size=0, max_age=0.0))
+    assert [watched.lookup(one) is not None for one in prepared] == [False, True, False]
+    assert watched.restored(prepared[1].key, watched.lookup(prepared[1]))
+    assert done.pinned == watched.lookup(prepared[1]).size
+    gc(watched.session, Keep(compiler="*"))
+    assert watched.lookup(prepared[1]) is not None
+    unpin(watched.store, [Named(prepared[1].key[:8])])
+    gc(watched.session, Keep(max_size=0))
+    assert watched.lookup(prepared[1]) is None
+
+
+@pytest.mark.feature("G2")
+def test_a_pin_keeps_what_is_made_later(watched):
+    made = make_record(1)
+    (one,) = pin(watched.store, [Named(made[0].key, "toy")])
+    assert (one.size, one.changed) == (None, True)
+    publish(watched.store, made)
+    gc(watched.session, Keep(max_size=0))
+    assert find(watched.store, made[0]) == made[0]
+    (listed,) = pins(watched.store)
+    assert (listed.pin.recipe, listed.size) == ("toy", made[0].size)
+
+
+def test_pins_are_named_by_the_beginning_of_a_key(watched):
+    made = filled(watched, 2)
+    (one,) = pin(watched.store, [Named(made[0][0].key[:10])])
+    assert (one.pin.key, one.pin.recipe) == (made[0][0].key, "toy")
+    assert [again.changed for again in pin(watched.store, [Named(made[0][0].key[:10])])] == [False]
+    for name in ("", "ffffffffff"):
+        with pytest.raises(UnknownNameError):
+            pin(watched.store, [Named(name)])
+    with pytest.raises(UnknownNameError):
+        unpin(watched.store, [Named(made[1][0].key[:10])])
+    assert len(pins(watched.store)) == 1
+
+
+@pytest.mark.feature("G2")
+@pytest.mark.parametrize("text", [b"", b"[" * 100_000], ids=["torn", "deep"])
+def test_a_torn_pin_pins_all_the_same(home, watched, text):
+    made = filled(watched, 1)
+    pin(watched.store, [Named(made[0][0].key)])
+    (path,) = watched.store.layout.pins.iterdir()
+    path.write_bytes(text)
+    gc(watched.session, Keep(max_size=0))
+    assert kept(watched) == keys(made)
+
+
+# rm
+
+
+@pytest.mark.feature("G4")
+def test_rm_removes_one_record_with_what_only_it_names(home, watched):
+    made = filled(watched, 3, shared=("same",))
+    before = everything(home)
+    (told,) = remove(watched.session, [made[1][0].key[:10]], dry_run=True)
+    assert everything(home) == before
+    (done,) = remove(watched.session, [made[1][0].key[:10]])
+    assert set(told.files) == set(done.files) == before - everything(home)
+    assert (told.shared, done.shared) == (3000, 3000)
+    assert kept(watched) == keys([made[0], made[2]])
+    for pair in (made[0], made[2]):
+        assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
+    assert verify(watched.session).orphans == (0, 0)
+
+
+def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
+    made = filled(watched, 2)
+    pin(watched.store, [Named(made[0][0].key)])
+    with pytest.raises(UsageError, match="pinned"):
+        remove(watched.session, [made[1][0].key, made[0][0].key])
+    assert kept(watched) == keys(made), "all or nothing"
+    other = Watched(home)
+    with other.store.holding():
+        find(other.store, made[1][0])
+        with pytest.raises(UsageError, match="in use"):
+            remove(watched.session, [made[1][0].key])
+        remove(watched.session, [made[1][0].key], force=True)
+        assert served(other.store, made[1][0]) == expected(made[1]), "it keeps what it needs"
+    assert gc(watched.session, Keep()).size >= 3000
+    (done,) = remove(watched.session, [made[0][0].key], force=True)
+    assert done.unpinned
+    assert pins(watched.store) == []
+    assert kept(watched) == set()
+    with pytest.raises(UnknownNameError):
+        remove(watched.session, [made[0][0].key])
+
+
+# Amounts
+
+
+@pytest.mark.parametrize(
+    "text, count",
+    [("0", 0), ("50GB", 50 * 10**9), ("1.5 kB", 1500), ("2MiB", 2 << 20), ("3G", 3 * 10**9), ("1 tb", 10**12), (7, 7)],
+)
+def test_sizes(text, count):
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize(
+    "text, seconds",
+    [("30d", 30 * DAY), ("12h", DAY / 2), ("90min", 5400), ("2 weeks", 14 * DAY), ("7", 7 * DAY), ("45s", 45)],
+)
+def test_ages(text, seconds):
+    assert parse_age(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "5XB", "1e9", "nan", "five", True, None])
+def test_what_is_no_amount(text):
+    with pytest.raises(ValueError):
+        parse_size(text)
+    with pytest.raises(ValueError):
+        parse_age(text)

@@ -1,0 +1,135 @@
+"""Records: written and read back whole, also those of other versions."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.key.canonical import key_of
+from cachekit.store.record import SCHEMA, File, Module, Provenance, decode, encode
+from tests.store.record_cases import HARD, TEXTS, VALUES, body, digest, document, record, refused
+
+GOLDEN = Path(__file__).parents[1] / "vectors" / "record-v1.json"
+
+
+# There and back
+
+
+def test_a_record_is_read_back():
+    raw = encode(record())
+    assert decode(raw) == record()
+    assert raw.endswith(b"}\n")
+    assert raw.count(b"\n") == 1
+    assert encode(decode(raw)) == raw
+
+
+def test_a_record_knows_its_files():
+    files = (File("b", 2, digest("b")), File("c/d", 3, digest("c")))
+    made = record(modules=(Module("m", files[:1]), Module("n", files[1:])))
+    assert made.files == files
+    assert made.size == 5
+    assert record(modules=()).size == 0
+
+
+def test_a_record_is_readable():
+    found = json.loads(encode(record()))
+    assert set(found) == {"record", "sha256"}
+    assert found["record"]["hard"] == HARD
+    assert found["record"]["schema"] == SCHEMA
+    assert "é".encode() in encode(record())
+
+
+DIGESTS = st.integers(0, 2**256 - 1).map("{:064x}".format)
+STEPS = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/\\"), min_size=1, max_size=6
+).filter(lambda step: step not in {".", ".."})
+PATHS = st.lists(STEPS, min_size=1, max_size=3).map("/".join)
+
+SECONDS = st.floats(0, 1e6)
+MAPPINGS = st.dictionaries(TEXTS, VALUES, max_size=3)
+FILES = st.lists(
+    st.builds(File, PATHS, st.integers(0, 2**62), DIGESTS), min_size=1, max_size=2, unique_by=lambda f: f.path
+)
+MODULES = st.lists(
+    st.builds(Module, PATHS, FILES.map(tuple), st.none() | SECONDS), max_size=2, unique_by=lambda m: m.name
+).map(tuple)
+RECORDS = st.builds(
+    record,
+    hard=MAPPINGS,
+    soft=MAPPINGS,
+    compiler=TEXTS,
+    directory=PATHS,
+    model_type=PATHS,
+    recipe=TEXTS,
+    modules=MODULES,
+    graphs=st.integers(0, 2**62),
+    compile_seconds=SECONDS,
+    provenance=st.builds(
+        Provenance, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=2), TEXTS
+    ),
+)
+
+
+@settings(max_examples=150)
+@given(RECORDS)
+def test_any_record_is_read_back(made):
+    raw = encode(made)
+    assert decode(raw) == made
+    assert encode(decode(raw)) == raw
+    assert key_of(decode(raw).hard) == made.key
+
+
+# Other versions
+
+
+@pytest.mark.feature("K6")
+@pytest.mark.parametrize("schema", [SCHEMA + 1, 99, 0, -1, 1.5, None, "1", [1], 2**70])
+def test_a_record_of_another_schema_is_a_miss_and_no_damage(schema):
+    assert decode(document(body(schema=schema))) is None
+    assert decode(document({"schema": schema, "of": "a shape that nobody knows yet"})) is None
+
+
+@pytest.mark.feature("K6")
+def test_a_damaged_record_of_another_schema_is_damage():
+    raw = document(body(schema=SCHEMA + 1))
+    refused(raw.replace(b"inductor", b"inductoR", 1))
+
+
+@pytest.mark.feature("K6", "K5")
+def test_the_record_of_the_first_schema_is_still_read():
+    """Written once by the first release, never again: what it holds must always come out."""
+    found = decode(GOLDEN.read_bytes())
+    assert found.schema == 1
+    assert (
+        found.key == key_of(found.hard, schema=1) == "1c27780351308a9b13b2b935726e7e22f1b38454da425610eeee7d5bce0934fa"
+    )
+    assert (found.compiler, found.directory, found.model_type, found.recipe) == (
+        "inductor",
+        "inductor-2.13.0",
+        "bert",
+        "demo",
+    )
+    assert found.hard["training.adam_epsilon"] == 1e-8
+    assert found.hard["target.isa"] == ["avx", "avx2", "fma"]
+    assert found.soft["training.learning_rate"] == 2e-4
+    assert [module.name for module in found.modules] == [
+        "inductor-2.13.0/x86_64-avx2-0123abcd/" + digest("first") + ".tar",
+        "inductor-2.13.0/x86_64-avx2-0123abcd/" + digest("second") + ".tar",
+    ]
+    assert found.files == (
+        File(digest("first") + ".tar", 1_048_576, digest("first")),
+        File(digest("second") + ".tar", 10_240, digest("second")),
+    )
+    assert (found.modules[0].seconds, found.modules[1].seconds) == (27.25, None)
+    assert (found.graphs, found.compile_seconds) == (4, 29.7)
+    assert found.provenance == Provenance(
+        created="2026-01-02T03:04:05Z",
+        cachekit="0.1.0",
+        user="zoë",
+        host="trainer-1",
+        platform="Linux-6.1-x86_64-with-glibc2.36",
+        toolchain={"torch": "2.13.0+cpu", "transformers": "5.23.0"},
+        instance="trn1.2xlarge",
+    )

@@ -1,0 +1,240 @@
+"""The store: what is published is found again, and restored."""
+
+import errno
+import hashlib
+import shutil
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.errors import IntegrityError
+from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.record import Module, decode, encode
+from tests.store.store_cases import home, store, watched  # noqa: F401 - fixtures
+from tests.support.standins import (
+    StandIn,
+    Watched,
+    blob_bytes,
+    expected,
+    find,
+    leftovers_of,
+    make_record,
+    overwrite,
+    publish,
+    served,
+    tree,
+)
+
+# Publish and find
+
+
+def test_what_is_published_is_found(store):
+    made = make_record()
+    publish(store, made)
+    assert find(store, made[0]) == made[0]
+    assert served(store, made[0]) == expected(made)
+    assert list(store.records()) == [made[0]]
+
+
+def test_a_key_without_a_record_is_a_miss_and_leaves_no_trace(store, home):
+    assert find(store, make_record()[0]) is None
+    assert list(store.records()) == []
+    assert not home.exists()
+
+
+def test_records_are_listed_in_the_order_of_their_paths(store):
+    made = [make_record(number) for number in range(5)]
+    for pair in made:
+        publish(store, pair)
+    listed = [record.key for record in store.records()]
+    assert listed == sorted(pair[0].key for pair in made)
+
+
+def test_a_record_is_replaced(store):
+    publish(store, make_record(artifacts=("old",)))
+    new = make_record(artifacts=("new",))
+    publish(store, new)
+    assert find(store, new[0]) == new[0]
+    assert list(store.records()) == [new[0]]
+
+
+@pytest.mark.parametrize("size", [0, 1, 5_000_000])
+def test_files_of_any_size(store, size):
+    made = make_record(artifacts=("a",), size=size)
+    publish(store, made)
+    assert served(store, find(store, made[0])) == expected(made)
+
+
+def test_a_module_of_several_files_with_folders(store):
+    record, contents = make_record(artifacts=("a", "b"))
+    first, second = record.files
+    files = (structs.replace(first, path="sub/model.neff"), structs.replace(second, path="sub/deeper/log.txt"))
+    record = structs.replace(record, modules=(Module("standin-1.0/MODULE_1", files),))
+    publish(store, (record, contents))
+    assert find(store, record) == record
+    assert served(store, record) == {"sub/model.neff": blob_bytes("a"), "sub/deeper/log.txt": blob_bytes("b")}
+
+
+@pytest.mark.feature("S1")
+def test_the_same_artifact_of_two_keys_is_one_blob(store, home):
+    one, two = make_record(1, ("same",)), make_record(2, ("same",))
+    publish(store, one)
+    before = tree(home)
+    publish(store, two)
+    added = {Path(name) for name in tree(home) - before}
+    assert {path.parts[0] for path in added} == {"records", "blobs"}
+    (blob,) = [path for path in added if path.parts[0] == "blobs"]
+    assert decode((home / "v1" / blob).read_bytes()) == two[0], "the one new blob is the copy of the second record"
+    assert served(store, find(store, one[0])) == served(store, find(store, two[0])) == expected(one)
+
+
+@pytest.mark.feature("S1")
+def test_a_deleted_index_is_rebuilt_with_the_same_hits(home):
+    made = [make_record(number, ("same", f"own {number}")) for number in range(4)]
+    for pair in made:
+        publish(Watched(home).store, pair)
+    index = {path: path.read_bytes() for path in (home / "v1" / "records").rglob("*.json")}
+    shutil.rmtree(home / "v1" / "records")
+    watched = Watched(home)
+    for pair in made:
+        assert find(watched.store, pair[0]) == pair[0]
+        assert served(watched.store, pair[0]) == expected(pair)
+    assert {path: path.read_bytes() for path in (home / "v1" / "records").rglob("*.json")} == index
+    assert [told["records"] for told in watched.told("store.reindexed")] == [4], "told, once"
+    assert watched.damage() == []
+
+
+@pytest.mark.feature("S1")
+def test_a_rebuilt_index_holds_the_youngest_record_of_a_key(home):
+    new = make_record(1, ("new",), created="2026-03-01T00:00:00+00:00")
+    for made in (make_record(1, ("old",), created="2026-02-01T00:00:00+00:00"), new):
+        publish(Watched(home).store, made)
+    shutil.rmtree(home / "v1" / "records")
+    assert find(Watched(home).store, new[0]) == new[0]
+
+
+def test_blobs_that_only_look_like_records_do_not_disturb_a_rebuild(home):
+    made = make_record()
+    publish(Watched(home).store, made)
+    for raw in (b'{"record":', b'{"record": {}, "sha256": "0"}', encode(make_record(2)[0]).replace(b"toy", b"tow")):
+        blob = Watched(home).store.layout.blob(hashlib.sha256(raw).hexdigest())
+        blob.parent.mkdir(exist_ok=True)
+        blob.write_bytes(raw)
+    shutil.rmtree(home / "v1" / "records")
+    assert list(Watched(home).store.records()) == [made[0]]
+
+
+def test_published_files_are_read_only(store, home):
+    publish(store, make_record())
+    files = [home / "v1" / name for name in tree(home)]
+    assert len(files) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o444}
+
+
+def test_a_finished_publish_leaves_nothing_else(store, home):
+    publish(store, make_record())
+    find(store, make_record()[0])
+    assert leftovers_of(home) == set()
+
+
+def test_blobs_that_are_there_need_not_be_handed_over(store):
+    first, second = make_record(1, ("a", "b")), make_record(2, ("a", "b"))
+    publish(store, first)
+    store.publish(second[0], {})
+    assert find(store, second[0]) == second[0]
+
+
+def test_a_record_that_lies_about_a_size_harms_no_blob(store, watched):
+    """A stranger's, say, of a shared cache."""
+    record, contents = make_record()
+    publish(store, (record, contents))
+    file = record.files[0]
+    for size in (0, 1, file.size + 1):
+        lie = structs.replace(file, size=size)
+        assert store.lacking([file]) == []
+        assert store.lacking([lie]) == [lie]
+        with pytest.raises(IntegrityError), store.reading(lie):
+            pass
+    assert served(store, find(store, record)) == expected((record, contents))
+    assert not watched.damage()
+
+
+def test_a_record_whose_blob_is_nowhere_is_not_published(watched, home):
+    record, contents = make_record(1, ("a", "b"))
+    contents.popitem()
+    with pytest.raises(IntegrityError):
+        publish(watched.store, (record, contents))
+    assert find(Watched(home).store, record) is None
+    assert list(Watched(home).store.records()) == []
+
+
+def test_a_file_that_is_not_what_its_record_says_is_not_published(watched, home):
+    record, contents = make_record(1, ("a", "b"))
+    contents[record.files[1].sha256] = blob_bytes("something else")
+    with pytest.raises(IntegrityError, match=r"model-b\.code is not what its record says"):
+        publish(watched.store, (record, contents))
+    assert find(Watched(home).store, record) is None
+    assert not any(
+        hashlib.sha256(path.read_bytes()).hexdigest() != path.name for path in (home / "v1/blobs").glob("*/*")
+    )
+
+
+def test_publishing_heals_a_damaged_blob(watched):
+    made = make_record()
+    publish(watched.store, made)
+    overwrite(watched.store.layout.blob(made[0].files[0].sha256), b"damage")
+    publish(watched.store, made)
+    assert find(watched.store, made[0]) == made[0]
+    assert served(watched.store, made[0]) == expected(made)
+
+
+# Restored files belong to whom they are restored for
+
+FINGERPRINT = Fingerprint("inductor", "inductor-2.13.0", {"torch": "2.13.0"}, {"machine": "x86_64"}, {}, bf16=False)
+
+
+@pytest.mark.parametrize("compiler", [StandIn(), Inductor()], ids=["standin", "inductor"])
+def test_restored_files_share_no_inode_with_a_blob(tmp_path, home, compiler):
+    tree_of = tmp_path / "tree"
+    for name in ("MODULE_1/model.code", "MODULE_1/kernel.so", "MODULE_1/model.done"):
+        (tree_of / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree_of / name).write_bytes(blob_bytes(name))
+    store = Watched(home).store
+    with store.workspace() as workspace:
+        harvest = compiler.harvest(tree_of, frozenset(), FINGERPRINT, workspace)
+        record = structs.replace(make_record()[0], directory="inductor-2.13.0", modules=harvest.modules)
+        store.publish(record, harvest.files)
+    before = {path: (path.stat().st_ino, path.read_bytes()) for path in (home / "v1/blobs").glob("*/*")}
+
+    live = tmp_path / "live"
+    live.mkdir()
+    for module in record.modules:
+        with ExitStack() as stack:
+            compiler.restore(module, [stack.enter_context(store.reading(file)) for file in module.files], live)
+    restored = [path for path in live.rglob("*") if path.is_file()]
+    assert {path.relative_to(live).as_posix(): path.read_bytes() for path in restored} == {
+        path.relative_to(tree_of).as_posix(): path.read_bytes() for path in tree_of.rglob("*") if path.is_file()
+    }
+    assert not {path.stat().st_ino for path in restored} & {inode for inode, _ in before.values()}
+    for path in restored:
+        assert path.stat().st_nlink == 1
+        path.write_bytes(b"the compiler writes here")  # and may: the mode allows it
+    assert {path: (path.stat().st_ino, path.read_bytes()) for path in before} == before
+
+
+def test_a_place_that_vanishes_while_it_is_filled_is_no_damage_of_the_store(home):
+    """Somebody emptied the folder of temporary files."""
+    watched = Watched(home)
+    record = publish(watched.store, make_record())
+
+    def sink(*_):
+        raise FileNotFoundError(errno.ENOENT, "the live root is gone")
+
+    with pytest.raises(FileNotFoundError, match="live root"), watched.store.reading(record.files[0]) as blob:
+        blob.through(sink)
+    assert not watched.damage()
+    assert served(watched.store, record) == expected(make_record())

@@ -1,0 +1,247 @@
+"""`verify`: what is bad in a store is named, whatever it is, and nothing else."""
+
+import hashlib
+import os
+import random
+
+import pytest
+from msgspec import structs
+
+from cachekit.key.canonical import key_of
+from cachekit.store.layout import Layout
+from cachekit.store.record import File, Module, encode
+from cachekit.verbs.repair import repair
+from cachekit.verbs.verify import failure, verify
+from tests.compilers.neuron.neuron_files import make_neff
+from tests.store.verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
+
+COMPILER = "neuronxcc-2.16.372.0+4a9b2326"
+
+
+def spoil(path, chosen):
+    """One of the ways in which a file goes bad."""
+    raw = path.read_bytes()
+    at = chosen.randrange(len(raw))
+    way = chosen.choice(["flip", "cut", "longer", "empty", "gone"])
+    if way == "gone":
+        path.unlink()
+    else:
+        bad = {
+            "flip": raw[:at] + bytes([raw[at] ^ 1 << chosen.randrange(8)]) + raw[at + 1 :],
+            "cut": raw[:at],
+            "longer": raw + b"\0",
+            "empty": b"",
+        }[way]
+        overwrite(path, bad)
+    return way
+
+
+def test_nothing_is_bad_in_no_store_and_in_a_good_one(home):
+    watched = Watched(home)
+    assert verify(watched.session).problems == ()
+    assert not home.exists()
+    publish(watched.store, make_record(1, ("a", "same")))
+    publish(watched.store, make_record(2, ("b", "same")))
+    found = verify(watched.session)
+    assert failure(found) is None
+    assert (found.records, found.blobs, found.orphans, found.notes) == (2, 5, (0, 0), ())
+    assert found.size == 3 * 3000 + sum(path.stat().st_size for path in (home / "v1" / "records").rglob("*.json"))
+    assert verify(watched.session, quick=True).problems == ()
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+def test_what_is_bad_is_named_and_nothing_else(home, shared, quick):
+    """One file of many, in each of the ways; --quick tells all but those that only a digest can tell."""
+    watched = with_cache(home, shared)
+    made = [make_record(number, (f"own {number}", f"also {number}", "same"), size=300) for number in range(12)]
+    filled(watched, *made)
+    chosen = random.Random(7)
+    ways = set()
+    for _ in range(40):
+        record, _ = chosen.choice(made)
+        file = chosen.choice(record.files[:2])
+        path = watched.store.layout.blob(file.sha256)
+        good = path.read_bytes()
+        way = spoil(path, chosen)
+        ways.add(way)
+        found = verify(watched.session, quick=quick)
+        if quick and way == "flip":
+            assert found.problems == ()
+        else:
+            (problem,) = found.problems
+            assert (problem.kind, problem.keys, problem.path) == ("blob", (record.key,), path)
+            assert problem.file == f"standin-1.0/MODULE_1/{file.path}"
+            error = failure(found)
+            assert error.exit_code == 5
+            assert record.key[:12] in error.message
+            assert file.path in error.cause
+            done = repair(watched.session, found.problems)
+            assert [(one, source) for one, source in done.mended] == [
+                (problem, str(watched.session.chain.readable[0].name))
+            ]
+            assert done.left == ()
+            assert verify(watched.session).problems == ()
+        if path.exists():
+            path.chmod(0o644)
+        path.write_bytes(good)
+    assert ways == {"flip", "cut", "longer", "empty", "gone"}
+    for pair in made:
+        assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
+
+
+@pytest.mark.feature("S6")
+def test_one_corrupt_file_of_a_thousand(home, shared):
+    made = [make_record(number, tuple(f"{number} {part}" for part in range(20)), size=64) for number in range(50)]
+    watched = with_cache(home, shared)
+    filled(watched, *made)
+    record, contents = made[17]
+    bad = watched.store.layout.blob(record.files[3].sha256)
+    overwrite(bad, bytes(64))
+    found = verify(watched.session)
+    assert [problem.path for problem in found.problems] == [bad]
+    assert failure(found).exit_code == 5
+    done = repair(watched.session, found.problems)
+    assert failure(found, [problem for problem, _ in done.left]) is None
+    assert bad.read_bytes() == contents[record.files[3].sha256]
+    assert verify(watched.session).problems == ()
+    assert find(watched.store, record) == record
+
+
+@pytest.mark.feature("S6")
+def test_decay_of_the_disk_that_moves_no_time_is_found_and_mended(home, shared):
+    """A note says that this state of the file was hashed; only hashing it again tells."""
+    made = make_record(1)
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    digest = made[0].files[0].sha256
+    path = watched.store.layout.blob(digest)
+    note = watched.store.layout.verified / digest
+    overwrite(path, bytes(3000))
+    status = path.stat()
+    _, _, *pieces = note.read_text().splitlines()
+    state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+    note.write_text("\n".join((digest, state, *pieces)))
+    assert find(Watched(home).store, made[0]) is not None, "the note is believed"
+    found = verify(watched.session)
+    assert [problem.digest for problem in found.problems] == [digest]
+    assert repair(watched.session, found.problems).left == ()
+    assert served(watched.store, made[0]) == expected(made)
+
+
+@pytest.mark.feature("S6")
+def test_a_file_of_several_records_is_one_problem(home):
+    watched = Watched(home)
+    made = [make_record(number, ("same", f"own {number}")) for number in range(3)]
+    filled(watched, *made)
+    path = watched.store.layout.blob(made[0][0].files[0].sha256)
+    overwrite(path, b"bad")
+    (problem,) = verify(watched.session).problems
+    assert set(problem.keys) == {record.key for record, _ in made}
+
+
+# Compiled graphs
+
+
+def neuron_record(contents, *, name="MODULE_14529842170341812+f7f529f3"):
+    files = [("model.neff", contents), ("model.done", b""), ("compile_flags.json", b'["--target=trn1"]')]
+    hard = {"neuron.module": name, "number": len(contents)}
+    record, _ = make_record(1)
+    made = tuple(File(path, len(raw), hashlib.sha256(raw).hexdigest()) for path, raw in files)
+    module = Module(f"{COMPILER}/{name}", made)
+    record = structs.replace(
+        record, key=key_of(hard), hard=hard, compiler="neuron", directory=COMPILER, modules=(module,)
+    )
+    return record, {hashlib.sha256(raw).hexdigest(): raw for _, raw in files}
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["good", "flip", "cut", "no neff"])
+def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way):
+    """Poisoned before it was hashed: no digest tells, its own does."""
+    raw = make_neff(version="2.16.372.0+4a9b2326", target="sunda")
+    middle = len(raw) - 40
+    contents = {
+        "good": raw,
+        "flip": raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :],
+        "cut": raw[:-100],
+        "no neff": b"an odd thing" * 200,
+    }[way]
+    made = neuron_record(contents)
+    watched = Watched(home)
+    publish(watched.store, made)
+    found = verify(watched.session)
+    if way in {"flip", "cut"}:
+        assert [(problem.kind, problem.file) for problem in found.problems] == [
+            ("neff", f"{COMPILER}/MODULE_14529842170341812+f7f529f3/model.neff")
+        ]
+        assert failure(found).exit_code == 5
+        done = repair(watched.session, found.problems)
+        assert [why for _, why in done.left] == ["no shared cache is named that may be read"]
+    else:
+        assert found.problems == ()
+        assert len(found.notes) == (way == "no neff")
+    assert verify(watched.session, quick=True).problems == ()
+
+
+# What nobody needs
+
+
+def test_what_is_left_over_is_counted_and_no_damage(home):
+    watched = Watched(home)
+    filled(watched, make_record(1, ("old",)))
+    publish(watched.store, make_record(1, ("new",)))
+    layout = Layout(home)
+    (layout.tmp / "publish-1-abc").mkdir(parents=True)
+    (layout.tmp / "publish-1-abc" / "part").write_bytes(bytes(100))
+    (layout.tmp / "publish-1-abc.lock").touch()
+    layout.quarantine.mkdir()
+    (layout.quarantine / "20260101T000000-1-abc").write_bytes(bytes(7))
+    (layout.blobs / "ab").mkdir(exist_ok=True)
+    (layout.blobs / "ab" / "stranger").write_bytes(b"?")
+    found = verify(watched.session)
+    assert failure(found) is None
+    assert found.orphans == (2, 3000 + len(encode(make_record(1, ("old",))[0])))
+    assert found.leftovers == (2, 107)
+    assert found.quarantined == (1, 7)
+    assert any("stranger" in note for note in found.notes)
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
+    """A pipe in a file's place has no end; a folder there must not keep the rest from being looked at."""
+    watched = with_cache(home, shared)
+    made = [make_record(number, (f"own {number}",)) for number in range(5)]
+    filled(watched, *made)
+    first, second, third, fourth, _ = (record for record, _ in made)
+    for path in (record_path(watched.store, first), record_path(watched.store, second)):
+        path.unlink()
+    record_path(watched.store, first).mkdir()
+    os.mkfifo(record_path(watched.store, second))
+    for path in (watched.store.layout.blob(third.files[0].sha256), copy_path(watched.store, fourth)):
+        path.unlink()
+        os.mkfifo(path)
+    found = verify(watched.session, quick=quick)
+    bad = {problem.keys[0]: problem.kind for problem in found.problems}
+    assert bad == {first.key: "record", second.key: "record", third.key: "blob", fourth.key: "copy"}
+    assert found.orphans == (0, 0), "nobody knows what the unreadable ones name"
+    repaired = repair(watched.session, found.problems)
+    assert [(problem.keys, why) for problem, why in repaired.left] == [
+        ((first.key,), "a folder is in its place: remove that")
+    ]
+    assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]
+    for pair in made[1:]:
+        assert served(watched.store, pair[0]) == expected(pair)
+
+
+def test_a_pipe_in_a_files_place_is_a_miss(home):
+    watched = Watched(home)
+    made = [make_record(number, (f"own {number}",)) for number in range(2)]
+    filled(watched, *made)
+    places = record_path(watched.store, made[0][0]), watched.store.layout.blob(made[1][0].files[0].sha256)
+    for path in places:
+        path.unlink()
+        os.mkfifo(path)
+    assert [find(Watched(home).store, record) for record, _ in made] == [None, None]

@@ -1,0 +1,153 @@
+"""`verify --repair`: records and files come back from where there is a good copy, or are said to be gone."""
+
+import hashlib
+import json
+
+import pytest
+
+from cachekit.store.record import encode
+from cachekit.verbs.repair import repair
+from cachekit.verbs.verify import failure, verify
+from tests.store.verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
+
+# Records
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["flip", "cut", "other", "text"])
+def test_a_damaged_record_comes_back_from_its_copy(home, way):
+    made, other = make_record(1), make_record(2, ("b", "c"))
+    watched = Watched(home)
+    filled(watched, made, other)
+    path = record_path(watched.store, made[0])
+    raw = path.read_bytes()
+    bad = {
+        "flip": raw.replace(b'"toy"', b'"top"'),
+        "cut": raw[:-30],
+        "other": record_path(watched.store, other[0]).read_bytes(),
+        "text": b"no record",
+    }[way]
+    overwrite(path, bad)
+    found = verify(watched.session, quick=True)
+    assert [(problem.kind, problem.keys, problem.path) for problem in found.problems] == [
+        ("record", (made[0].key,), path)
+    ]
+    done = repair(watched.session, found.problems)
+    assert [source for _, source in done.mended] == ["its copy in the store"]
+    assert path.read_bytes() == raw
+    assert verify(watched.session).problems == ()
+    assert find(Watched(home).store, other[0]) == other[0]
+
+
+@pytest.mark.feature("S6")
+def test_a_damaged_record_without_a_copy_comes_from_a_cache(home, shared):
+    made = make_record(1)
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    path, copy = record_path(watched.store, made[0]), copy_path(watched.store, made[0])
+    raw = path.read_bytes()
+    overwrite(path, b"{}")
+    overwrite(copy, b"{}")
+    found = verify(watched.session)
+    done = repair(watched.session, found.problems)
+    assert done.left == ()
+    assert path.read_bytes() == copy.read_bytes() == raw
+    assert verify(watched.session).problems == ()
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.parametrize("way", ["bad", "gone"])
+def test_the_copy_of_a_record_is_written_anew(home, way):
+    made = make_record(1)
+    watched = Watched(home)
+    filled(watched, made)
+    copy = copy_path(watched.store, made[0])
+    copy.unlink() if way == "gone" else overwrite(copy, b"bad")
+    found = verify(watched.session)
+    assert [(problem.kind, problem.path) for problem in found.problems] == [("copy", copy)]
+    assert repair(watched.session, found.problems).left == ()
+    assert copy.read_bytes() == encode(made[0])
+    assert verify(watched.session).problems == ()
+
+
+def test_records_of_a_later_version_are_counted_and_no_damage(home):
+    watched = Watched(home)
+    publish(watched.store, make_record(1))
+    body = json.loads(encode(make_record(2, ("z",))[0]))["record"] | {"schema": 2, "more": "unknown"}
+    raw = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    document = {"record": body, "sha256": hashlib.sha256(raw).hexdigest()}
+    path = record_path(watched.store, make_record(2)[0])
+    path.write_bytes(json.dumps(document).encode())
+    found = verify(watched.session)
+    assert found.problems == ()
+    assert (found.records, found.foreign) == (2, 1)
+
+
+# What cannot be repaired
+
+
+@pytest.mark.feature("S6")
+def test_what_no_cache_has_is_said_and_stays_as_it_is(home, shared):
+    one, two = make_record(1, ("a", "b")), make_record(2, ("c", "d"))
+    watched = with_cache(home, shared)
+    filled(watched, one)
+    publish(watched.store, two)  # nobody else has it
+    for record, _ in (one, two):
+        overwrite(watched.store.layout.blob(record.files[0].sha256), b"bad")
+    found = verify(watched.session)
+    done = repair(watched.session, found.problems)
+    assert [problem.keys for problem, _ in done.mended] == [(one[0].key,)]
+    ((problem, why),) = done.left
+    assert (problem.keys, why) == ((two[0].key,), "no shared cache has it")
+    error = failure(found, [problem for problem, _ in done.left])
+    assert error.exit_code == 5
+    assert two[0].key[:12] in error.message
+    assert one[0].key[:12] not in error.message
+    assert "rm" in error.hint
+    assert [problem.keys for problem in verify(watched.session).problems] == [(two[0].key,)], "named again"
+
+
+@pytest.mark.feature("S6")
+def test_a_cache_that_has_other_bytes_for_the_file_does_not_repair_it(home, shared):
+    made = make_record(1, size=9000)  # larger than what travels inside of the record
+    watched = with_cache(home, shared)
+    filled(watched, made)
+    theirs = [path for path in shared.rglob("*") if path.is_file() and path.read_bytes() in made[1].values()]
+    assert theirs
+    for path in theirs:
+        overwrite(path, bytes(9000))
+    bad = watched.store.layout.blob(made[0].files[0].sha256)
+    overwrite(bad, b"bad")
+    fresh = with_cache(home, shared)
+    found = verify(fresh.session)
+    done = repair(fresh.session, found.problems)
+    assert len(done.left) == 1
+    assert failure(found, [problem for problem, _ in done.left]).exit_code == 5
+    assert find(fresh.store, made[0]) is None
+
+
+@pytest.mark.feature("S6")
+def test_another_compile_of_the_key_takes_the_place_of_one_that_nobody_has(home, shared, tmp_path):
+    theirs = make_record(1, ("their a", "their b"))
+    other = with_cache(tmp_path / "other", shared)
+    filled(other, theirs)
+    ours = make_record(1, ("our a", "our b"))
+    watched = with_cache(home, shared)
+    publish(watched.store, ours)
+    overwrite(watched.store.layout.blob(ours[0].files[1].sha256), b"bad")
+    found = verify(watched.session)
+    assert repair(watched.session, found.problems).left == ()
+    assert find(watched.store, ours[0]) == theirs[0]
+    assert served(watched.store, theirs[0]) == expected(theirs)
+    assert verify(watched.session).problems == ()
+
+
+def test_a_check_changes_nothing(home):
+    watched = Watched(home)
+    filled(watched, make_record(1), make_record(2, ("c",)))
+    overwrite(watched.store.layout.blob(make_record(1)[0].files[0].sha256), b"bad")
+    state = {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts}
+    assert verify(watched.session).problems
+    assert {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts} == state
+    assert watched.damage() == []

@@ -1,0 +1,328 @@
+"""Reasons for going without the cache: each is injected once, and counted once, under its own name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit.cli.why_text import bypassed as bypassed_text
+from cachekit.compilers import Restored
+from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UsageError
+from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
+from cachekit.remotes import layout
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import Change, Write
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import decode, serialise
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from tests.remotes.watched_tiers import Broken
+from tests.support.standins import StandIn, Watched, overwrite
+
+pytest_plugins = ["tests.support.cli_session"]
+INJECT = {}
+
+
+def injects(reason):
+    """Registers how a reason comes about; the function gets a `Scene`, and returns its counts."""
+
+    def register(function):
+        INJECT[reason] = function
+        return function
+
+    return register
+
+
+class Scene:
+    """A home, a shared cache, and runs whose journal counts."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "shared").mkdir()
+
+    def tier(self):
+        return FolderTier(self.folder / "shared")
+
+    def member(self, name="me", **options):
+        return Watched(self.folder / name, **options)
+
+    def warm(self, watched, **options):
+        """A warm's counts, as its answer and its journal have them; those of the journal where it failed."""
+        prepared = watched.prepare()
+        try:
+            done = warm(watched.session, prepared, **options)
+        except CachekitError:
+            return bypassed(watched.journal)
+        assert done.as_dict()["bypassed"] == bypassed(watched.journal)
+        return bypassed(watched.journal)
+
+    def train(self, watched, **options):
+        done = train(watched.session, watched.prepare(), output_dir=self.folder / "out", **options)
+        assert done.as_dict()["bypassed"] == bypassed(watched.journal)
+        return bypassed(watched.journal)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    return Scene(tmp_path)
+
+
+@injects("recache")
+def recache(scene):
+    scene.warm(scene.member())
+    return scene.warm(scene.member(), recache=True)
+
+
+@injects("caching-off")
+def caching_off(scene):
+    class Off(StandIn):
+        def harvest(self, *_, **__):
+            return None
+
+    return scene.warm(scene.member(compiler=Off()))
+
+
+@injects("compiler-bypass")
+def compiler_bypass(scene):
+    watched = scene.member()
+    launcher = watched.session.launcher
+
+    class Refuses:
+        def run(self, *arguments, **options):
+            result = launcher.run(*arguments, **options)
+            return structs.replace(result, counters={**result.counters, "fxgraph_cache_bypass": 2})
+
+    watched.session = structs.replace(watched.session, launcher=Refuses())
+    return scene.warm(watched)
+
+
+@injects("store-unreadable")
+def store_unreadable(scene):
+    warmed = scene.member()
+    scene.warm(warmed)
+    (path,) = (warmed.store.layout.records).glob("*/*/*.json")
+    path.unlink()
+    path.symlink_to(path.name)  # whoever reads it gets an error of the system
+    watched = scene.member()
+    return scene.warm(watched)
+
+
+@injects("store-damaged")
+def store_damaged(scene):
+    warmed = scene.member()
+    record = warm(warmed.session, warmed.prepare()).record
+    path = warmed.store.layout.blob(record.files[0].sha256)
+    overwrite(path, path.read_bytes()[::-1] + b"!")
+    return scene.warm(scene.member())
+
+
+@injects("store-schema")
+def store_schema(scene):
+    warmed = scene.member()
+    scene.warm(warmed)
+    (path,) = (warmed.store.layout.records).glob("*/*/*.json")
+    path.chmod(0o644)
+    path.write_bytes(later(path.read_bytes()))
+    return scene.warm(scene.member())
+
+
+def later(raw):
+    """The record as a later cachekit would write it."""
+    import hashlib
+
+    from cachekit.key.canonical import canonical_json
+
+    body = {**json.loads(raw)["record"], "schema": 99}
+    document = {"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+    assert decode(serialise(document)) is None
+    return serialise(document)
+
+
+@injects("store-not-writable")
+def store_not_writable(scene):
+    (scene.folder / "me" / "v1").mkdir(parents=True)
+    (scene.folder / "me" / "v1" / "tmp").write_text("no folder")
+    return scene.warm(scene.member(live=scene.folder / "live"))
+
+
+@injects("not-kept")
+def not_kept(scene):
+    class Refuses(StandIn):
+        def harvest(self, *arguments, **options):
+            if self.refuses:
+                raise CompileError("what is there is no module")
+            return super().harvest(*arguments, **options)
+
+        refuses = False
+
+    scene.warm(scene.member())
+    watched = scene.member(compiler=Refuses(extra=1))
+    watched.compiler.refuses = True
+    return scene.train(watched)
+
+
+@injects("live-root-unusable")
+def live_root_unusable(scene):
+    (scene.folder / "live").write_text("no folder")
+    return scene.warm(scene.member(live=scene.folder / "live"))
+
+
+@injects("restore-refused")
+def restore_refused(scene):
+    class Once(StandIn):
+        refused = False
+
+        def restore(self, *arguments):
+            if not self.refused:
+                self.refused = True
+                raise UnsafeArchiveError("not what I take")
+            return super().restore(*arguments)
+
+    scene.warm(scene.member())
+    return scene.train(scene.member(compiler=Once()))
+
+
+@injects("module-left")
+def module_left(scene):
+    class Leaves(StandIn):
+        left = False
+
+        def restore(self, *arguments):
+            done = super().restore(*arguments)
+            if self.left:
+                return done
+            self.left = True
+            return Restored(left="somebody's own stands there")
+
+    scene.warm(scene.member())
+    return scene.train(scene.member(compiler=Leaves()))
+
+
+@injects("tier-offline")
+def tier_offline(scene):
+    watched = scene.member()
+    chain = Chain((), watched.journal, {"team": lambda: None})
+    chain.postpone = lambda _: None
+    watched.session = structs.replace(watched.session, chain=chain)
+    return scene.warm(watched)
+
+
+@injects("tier-failed")
+def tier_failed(scene):
+    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=RemoteError), "rw")], push=0))
+
+
+@injects("tier-skipped")
+def tier_skipped(scene):
+    scene.warm(scene.member(shared=[(Broken(scene.tier(), "read"), "r")]), require_warm=True)
+    return scene.warm(scene.member(shared=[(scene.tier(), "r")]), require_warm=True)
+
+
+@injects("tier-refused")
+def tier_refused(scene):
+    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=AuthError), "r")]), require_warm=True)
+
+
+@injects("tier-damaged")
+def tier_damaged(scene):
+    other = scene.member("other", shared=[(scene.tier(), "rw")])
+    record = warm(other.session, other.prepare()).record
+    path, tier = layout.path_of(record), scene.tier()
+    token = tier.read(path, "", 1 << 20).token
+    tier.commit(Change("spoil", writes=[Write(path, b'{"record": {}}', token)]), "")
+    return scene.warm(scene.member(shared=[(scene.tier(), "r")]), require_warm=True)
+
+
+@injects("tier-write-only")
+def tier_write_only(scene):
+    return scene.warm(scene.member(shared=[(scene.tier(), "w")]))
+
+
+@injects("tier-read-only")
+def tier_read_only(scene):
+    return scene.warm(scene.member(shared=[(scene.tier(), "r")]))
+
+
+@injects("push-failed")
+def push_failed(scene):
+    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "upload", error=AuthError), "rw")], push=0))
+
+
+# What comes along by nature: a cache that fails in the plan fails for the push as well.
+ALONG = {"tier-failed": {"push-failed": 1}}
+
+
+@pytest.mark.feature("W1")
+@pytest.mark.parametrize("reason", sorted(INJECT))
+def test_each_reason_is_counted_once(scene, reason):
+    assert INJECT[reason](scene) == {reason: 1, **ALONG.get(reason, {})}
+
+
+@pytest.mark.feature("W1")
+def test_every_reason_is_injected():
+    assert set(INJECT) | {"compiler-not-keyed"} == set(REASONS)
+    assert all(meaning.strip() for meaning in REASONS.values())
+
+
+def test_every_reason_is_explained_in_the_docs():
+    text = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
+    for reason, meaning in REASONS.items():
+        assert f"| `{reason}` | {meaning} |" in text
+
+
+def test_a_summary_for_people_names_the_reasons():
+    assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "tier-failed": 2}}) == [
+        "  went without the cache: push-failed, tier-failed (2 times)"
+    ]
+    assert bypassed_text({"bypassed": {}}) == []
+
+
+@pytest.mark.feature("W1")
+def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    command("warm", "tiny.yaml", "--compiler", "inductor", code=1)
+    (path,) = home.glob("v1/journal/*/*.jsonl")
+    assert [event["reason"] for event in read(path) if event["event"] == BYPASS] == ["compiler-not-keyed"]
+
+
+def test_compilers_own_folder_that_cannot_be_used_is_counted(scene):
+    class Elsewhere(StandIn):
+        def live_root(self, _):
+            raise UsageError("the root is in a bucket")
+
+    assert scene.warm(scene.member(compiler=Elsewhere())) == {"live-root-unusable": 1}
+
+
+def test_a_run_that_had_all_of_the_cache_counts_nothing(scene):
+    assert scene.warm(scene.member(shared=[(scene.tier(), "rw")])) == {}
+    assert scene.warm(scene.member(shared=[(scene.tier(), "rw")])) == {}
+    assert scene.train(scene.member("other", shared=[(scene.tier(), "rw")])) == {}
+
+
+def test_a_cache_that_was_not_needed_was_not_gone_without(scene):
+    scene.warm(scene.member())
+    watched = scene.member(shared=[(scene.tier(), "w")])
+    assert scene.warm(watched) == {}
+
+
+@pytest.mark.feature("W1")
+def test_the_journal_has_name_and_detail(tmp_path):
+    journal = Journal(tmp_path, "warm")
+    bypass(journal, "tier-offline", "hf://team/cache")
+    bypass(journal, "tier-offline", "s3://other")
+    journal.close()
+    told = [event for event in read(journal.path) if event["event"] == "cache.bypass"]
+    assert [(event["reason"], event["detail"]) for event in told] == [
+        ("tier-offline", "hf://team/cache"),
+        ("tier-offline", "s3://other"),
+    ]
+    assert bypassed(journal) == {"tier-offline": 2}
+
+
+def test_a_reason_that_is_in_no_table_is_a_mistake():
+    with pytest.raises(AssertionError):
+        bypass(Journal(None, ""), "because")

@@ -1,0 +1,271 @@
+"""Coverage: which modules a recipe needs, which are cached and where, which failed and why, which are missing."""
+
+import hashlib
+import json
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from cachekit.compilers import Failed
+from cachekit.errors import CompileError
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.record import File, Module, Record
+from cachekit.verbs import attempts
+from cachekit.verbs.coverage import LIVE, coverage, not_covered, summary
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
+from tests.support.standins import StandIn, Watched, memory_folder, publish, recipe, runs
+
+FAILURE = Failed("user-error", "[ERROR] bad operator", "/root/MODULE_8/model.log", "2026-01-01", "change it")
+
+
+class Rooted(StandIn):
+    """A compiler with a folder of its own on this host, as Neuron has, where some modules are and some failed."""
+
+    there = frozenset()
+    failures = MappingProxyType({})
+
+    def live_root(self, wanted):
+        return self.root
+
+    def contents(self, live_root):
+        return self.there
+
+    def failed(self, live_root, names):
+        return {name: failure for name, failure in self.failures.items() if name in names}
+
+
+def modules(count):
+    """Modules named 0 to count - 1, each of two files; and their bytes."""
+    contents, made = {}, []
+    for number in range(count):
+        raws = [f"code {number}".encode(), b"done"]
+        files = tuple(
+            File(name, len(raw), hashlib.sha256(raw).hexdigest())
+            for name, raw in zip(("model.code", "model.done"), raws, strict=True)
+        )
+        contents |= {file.sha256: raw for file, raw in zip(files, raws, strict=True)}
+        made.append(Module(f"standin-1.0/MODULE_{number}", files))
+    return tuple(made), contents
+
+
+def record_of(prepared, names, made, watched):
+    from cachekit.verbs.provenance import provenance
+
+    return Record(
+        prepared.key, "standin", prepared.fingerprint.directory, prepared.model_type, "toy",
+        dict(prepared.ingredients.hard), {}, tuple(made[number] for number in names), len(names), 90.0,
+        provenance(prepared.fingerprint),
+    )  # fmt: skip
+
+
+def put(watched, prepared, names):
+    """Publish a record of these modules."""
+    made, contents = modules(max(names) + 1)
+    record = record_of(prepared, names, made, watched)
+    wanted = {file.sha256 for file in record.files}
+    return publish(watched.store, (record, {sha: raw for sha, raw in contents.items() if sha in wanted}))
+
+
+def lose(watched, record, number):
+    """One of its modules' own file is gone."""
+    watched.store.layout.blob(record.modules[number].files[0].sha256).unlink()
+
+
+def team(tmp_path, name, may="rw", compiler=None):
+    (tmp_path / "team").mkdir(exist_ok=True)
+    return Watched(tmp_path / name, shared=[(FolderTier(tmp_path / "team"), may)], compiler=compiler)
+
+
+@pytest.mark.feature("F3")
+def test_7_of_9_and_the_2_are_named(tmp_path):
+    compiler = Rooted()
+    compiler.root = tmp_path / "root"
+    compiler.failures = {"standin-1.0/MODULE_8": FAILURE}
+    watched = Watched(tmp_path / "home", compiler=compiler)
+    prepared = watched.prepare()
+    record = put(watched, prepared, range(9))
+    lose(watched, record, 3)
+    lose(watched, record, 8)
+    found = coverage(watched.session, prepared)
+    document = found.as_dict()
+    assert json.loads(json.dumps(document)) == document
+    assert (document["needed"], document["cached"], document["failed"], document["missing"]) == (9, 7, 1, 1)
+    assert (document["status"], document["basis"]) == ("failed", "record")
+    (failed,), (missing,) = found.of("failed"), found.of("missing")
+    assert (failed.name, missing.name) == ("standin-1.0/MODULE_8", "standin-1.0/MODULE_3")
+    assert failed.as_dict()["failed"] == {
+        "kind": "user-error", "message": "[ERROR] bad operator", "log": "/root/MODULE_8/model.log",
+        "when": "2026-01-01", "advice": "change it", "remembered": False,
+    }  # fmt: skip
+    error = not_covered([document])
+    assert error.exit_code == 3
+    assert "7 of 9" in error.cause
+
+
+@pytest.mark.feature("F3")
+def test_a_warm_recipe_is_covered_and_a_new_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
+    watched = Watched(tmp_path / "home")
+    prepared = watched.prepare()
+    before = coverage(watched.session, prepared)
+    assert (before.basis, before.units, before.graphs, before.whole) == ("unknown", (), None, False)
+    warm(watched.session, prepared)
+    after = coverage(watched.session, prepared)
+    assert (after.whole, len(after.of("cached")), after.graphs) == (True, 3, 3)
+    assert {unit.where for unit in after.units} == {("local",)}
+    near = coverage(watched.session, watched.prepare(recipe(16)))
+    assert (near.basis, near.units, near.graphs, near.whole) == ("nearest", (), 3, False)
+    assert not_covered([after.as_dict()]) is None
+    assert len(runs(tmp_path / "log")) == 1, "coverage runs nothing"
+
+
+@pytest.mark.feature("F3")
+def test_where_each_module_lies(tmp_path):
+    """Locally, on the shared cache, in the compiler's own folder, or in several of these places."""
+    ann = team(tmp_path, "ann")
+    record = put(ann, ann.prepare(), range(4))
+    push(ann.session, [record], ann.session.chain.writable)
+    name = ann.session.chain.writable[0].name
+    compiler = Rooted()
+    compiler.root, compiler.there = tmp_path / "root", {"standin-1.0/MODULE_1", "standin-1.0/MODULE_9"}
+    compiler.failures = {"standin-1.0/MODULE_2": FAILURE}
+    bob = team(tmp_path, "bob", "r", compiler)
+    gone = tmp_path / "team" / record.modules[3].name / "model.code"
+    gone.unlink()
+    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).units}
+    # What fits into the record is there with it, so that only large files can be gone from a cache.
+    assert {number: unit.where for number, unit in units.items()} == {
+        "0": (name,), "1": (name, LIVE), "2": (name,), "3": (name,)
+    }  # fmt: skip
+    assert units["2"].state == "cached", "what failed here and lies elsewhere is there"
+    put(bob, bob.prepare(), range(2))
+    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).units}
+    assert units["0"].where == ("local", name)
+    assert units["2"].where == (name,)
+
+
+def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
+    ann = team(tmp_path, "ann")
+    record = put(ann, ann.prepare(), range(3))
+    push(ann.session, [record], ann.session.chain.writable)
+    (tmp_path / "team" / record.modules[1].name / "model.code").unlink()
+    bob = team(tmp_path, "bob", "r")
+    found = coverage(bob.session, bob.prepare())
+    assert [unit.name[-1] for unit in found.of("missing")] == ["1"]
+    assert found.as_dict()["status"] == "missing"
+
+
+def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
+    bob = Watched(tmp_path / "bob", shared=[(FolderTier(tmp_path / "nowhere"), "r")])
+    found = coverage(bob.session, bob.prepare())
+    assert "could not be asked" in found.notes[0]
+    assert bob.told("remote.failed")
+
+
+# A trial that failed
+
+
+@pytest.mark.feature("F3")
+def test_a_trial_that_failed_is_told_with_its_log_until_one_succeeds(tmp_path, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAIL", "compile")
+    watched = Watched(tmp_path / "home")
+    prepared = watched.prepare()
+    with pytest.raises(CompileError):
+        warm(watched.session, prepared)
+    (unit,) = coverage(watched.session, prepared).units
+    assert (unit.state, unit.failed.kind, unit.failed.log) == ("failed", "compile-failed", str(watched.session.log))
+    assert "bad graph" in unit.failed.message
+    monkeypatch.delenv("STANDIN_FAIL")
+    warm(watched.session, prepared)
+    assert coverage(watched.session, prepared).whole
+
+
+@pytest.mark.feature("F3")
+def test_what_a_trial_needed_that_failed_is_what_is_known_to_be_needed(tmp_path):
+    names = [f"standin-1.0/MODULE_{number}" for number in range(9)]
+    compiler = Rooted()
+    compiler.root, compiler.there = tmp_path / "root", frozenset(names[:7])
+    compiler.failures = {names[8]: FAILURE}
+    watched = Watched(tmp_path / "home", compiler=compiler)
+    prepared = watched.prepare()
+    error = CompileError("2 of 9 graphs failed", cause="MODULE_8: user-error")
+    attempts.remember(watched.store.layout, prepared.key, error, watched.session.log, names)
+    document = coverage(watched.session, prepared).as_dict()
+    assert (document["basis"], document["needed"], document["cached"]) == ("trial", 9, 7)
+    assert [module["name"] for module in document["modules"] if module["status"] != "cached"] == names[7:]
+    assert document["trial"]["message"] == "2 of 9 graphs failed: MODULE_8: user-error"
+
+
+def test_a_damaged_note_of_a_trial_is_none(tmp_path):
+    watched = Watched(tmp_path / "home")
+    prepared = watched.prepare()
+    path = watched.store.layout.attempt(prepared.key)
+    path.parent.mkdir(parents=True)
+    for raw in (b"", b"[]", b"{", b'{"key": 1}', b"\xff"):
+        path.write_bytes(raw)
+        assert coverage(watched.session, prepared).units == ()
+
+
+# Two builds
+
+
+@pytest.mark.feature("F3", "F7")
+def test_a_key_that_was_built_twice_is_told_with_both_builders(tmp_path):
+    ann, bob = team(tmp_path, "ann"), team(tmp_path, "bob", "r")
+    record = put(ann, ann.prepare(), range(2))
+    push(ann.session, [record], ann.session.chain.writable)
+    other = b"other code"
+    file = File("model.code", len(other), hashlib.sha256(other).hexdigest())
+    module = Module(record.modules[0].name, (file, record.modules[0].files[1]))
+    made = structs.replace(record.provenance, user="bob")
+    bobs = structs.replace(record, modules=(module, record.modules[1]), provenance=made)
+    contents = modules(2)[1]
+    publish(bob.store, (bobs, {file.sha256: other, **{f.sha256: contents[f.sha256] for f in bobs.files[1:]}}))
+    (note,) = coverage(bob.session, bob.prepare()).as_dict()["builds"]
+    assert note["ours"]["by"].startswith("bob@")
+    assert [one["name"] for one in note["modules"]] == [module.name]
+    assert note["modules"][0]["ours"] != note["modules"][0]["theirs"]
+    assert len(bob.told("record.differs")) == 1
+    assert len(coverage(bob.session, bob.prepare()).builds) == 1, "once"
+
+
+# Any state
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 6).flatmap(
+        lambda count: st.tuples(
+            st.just(count),
+            st.sets(st.integers(0, count - 1)),
+            st.sets(st.integers(0, count - 1)),
+            st.sets(st.integers(0, count - 1)),
+        )
+    )
+)
+def test_every_module_is_in_one_state_and_it_is_the_right_one(case):
+    count, lost, live, failed = case
+    with memory_folder() as folder:
+        compiler = Rooted()
+        compiler.root = folder / "root"
+        compiler.there = {f"standin-1.0/MODULE_{number}" for number in live}
+        compiler.failures = {f"standin-1.0/MODULE_{number}": FAILURE for number in failed}
+        watched = Watched(folder / "home", compiler=compiler)
+        record = put(watched, watched.prepare(), range(count))
+        for number in lost:
+            lose(watched, record, number)
+        found = coverage(watched.session, watched.prepare())
+        gone = lost - live
+        states = {int(unit.name[-1]): unit.state for unit in found.units}
+        assert states == {
+            number: "cached" if number not in gone else "failed" if number in failed else "missing"
+            for number in range(count)
+        }
+        assert found.whole == (not gone)
+        total = summary([found.as_dict()])["modules"]
+        assert total["needed"] == count == total["cached"] + total["failed"] + total["missing"]

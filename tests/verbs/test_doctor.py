@@ -1,0 +1,277 @@
+"""`cachekit doctor`: what is wrong with this host's set-up is found, with the command that mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cachekit.cli import app, out
+from cachekit.cli.doctor import human
+from cachekit.compilers import select
+from cachekit.compilers.neuron import host, mounts, processes
+from cachekit.config import load
+from cachekit.errors import CompilerUnavailableError, StoreError
+from cachekit.verbs.doctor import Finding, doctor
+from cachekit.verbs.doctor_checks import CHECKS
+from tests.compilers.neuron.neuron_trees import make
+
+FAILURES = {
+    "device-oom": b"Failed compilation with ['neuronx-cc']: [ERROR] [NCC_EOOM002] exceeds the HBM limit of 16.0GB",
+    "host-oom": b"Failed compilation with ['neuronx-cc']: [F137] neuronx-cc was forcibly killed - insufficient memory",
+}
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """The Neuron root of this environment."""
+    folder = tmp_path / "neuron-root"
+    folder.mkdir()
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(folder))
+    monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
+    return folder
+
+
+@pytest.fixture
+def quiet_host(monkeypatch) -> None:
+    """A whole host on which nothing compiles, and whose disks are its own."""
+    only = processes.Process(1, "init", 0, ("init",), (), uses_cache=False)
+    seen = processes.Host((only,), whole=True, boot=1.0, container=False)
+    monkeypatch.setattr("cachekit.compilers.neuron.locks.look", lambda: seen)
+    table = Path(os.environ["CACHEKIT_HOME"]).parent / "mounts"
+    table.write_text("/dev/nvme0n1p1 / ext4 rw 0 0\n")
+    monkeypatch.setattr(mounts, "MOUNTS", table)
+
+
+def findings(name: str) -> list[dict]:
+    document = doctor(load(), CHECKS).as_dict()
+    return [one for one in document["findings"] if one["check"] == name]
+
+
+def problems(name: str) -> list[dict]:
+    return [one for one in findings(name) if one["state"] == "problem"]
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    for one in (*path.iterdir(), path):
+        os.utime(one, (then, then))
+
+
+@pytest.mark.feature("U1")
+def test_a_host_in_order_has_no_problem(root, quiet_host):
+    make(root, "success")
+    found = doctor(load(), CHECKS)
+    document = found.as_dict()
+    assert [one for one in document["findings"] if one["state"] != "ok"] == []
+    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in CHECKS)}
+    assert found.good
+
+
+@pytest.mark.parametrize(
+    "gone, said", [(["torch"], "torch is not installed"), (["torch", "datasets"], "torch, datasets are not installed")]
+)
+def test_packages_that_training_needs_are_missed(monkeypatch, quiet_host, gone, said):
+    """Without torch there was no problem: "Inductor compiles here"."""
+    found = {
+        "torch": "2.13.0",
+        "transformers": "5.23.0",
+        "accelerate": "1.10.1",
+        "datasets": "4.0",
+        "scikit-learn": "1.7",
+    }
+    monkeypatch.setattr("cachekit.compilers.inductor.host.optional_version", found.get)
+    assert not problems("training")
+    monkeypatch.setattr(
+        "cachekit.compilers.inductor.host.optional_version", lambda name: "" if name in gone else found[name]
+    )
+    (problem,) = problems("training")
+    assert said in problem["said"]
+    assert "cachekit-neuron[train]" in problem["mend"]
+
+
+@pytest.mark.feature("U1")
+def test_a_stale_lock_is_found_and_the_command_removes_it(root, quiet_host):
+    entry = make(root, "locked", seed=1)
+    make(root, "success", seed=2)
+    age(entry, 7200)
+    (found,) = problems("neuron-locks")
+    assert entry.name in found["said"]
+    assert "lock of 2 hours, stale: no process of this host" in found["said"]
+    subprocess.run(shlex.split(found["run"]), check=True)
+    assert findings("neuron-locks") == [
+        {"check": "neuron-locks", "state": "ok", "said": "2 modules, no lock", "mend": "", "run": ""}
+    ]
+
+
+def test_a_lock_that_may_be_held_is_not_called_stale(root, quiet_host):
+    make(root, "locked")
+    (found,) = problems("neuron-locks")
+    assert "perhaps stale: it, or its module, was written" in found["said"]
+    assert found["mend"].startswith("look again in")
+
+
+@pytest.mark.feature("U1")
+def test_remembered_failures_are_explained(root, quiet_host):
+    for seed, text in enumerate(FAILURES.values()):
+        (make(root, "failed", seed=seed) / "model.log").write_bytes(text)
+    device, memory = problems("neuron-failures")
+    assert "device-oom: " in device["said"]
+    assert "NCC_EOOM002" in device["said"]
+    assert device["mend"].endswith("; to compile it again all the same:")
+    assert device["run"].startswith("rm ")
+    assert "host-oom: " in memory["said"]
+    assert memory["mend"] == ""
+    subprocess.run(shlex.split(memory["run"]), check=True)
+    assert problems("neuron-failures") == [device]
+
+
+def test_a_failure_is_classified_by_the_whole_log_as_warm_does_it(root, quiet_host):
+    """The lines that are shown are its first errors; the class may be told by a later one."""
+    text = "\n".join(f"ERROR {number}" for number in range(20)) + "\nOSError: [Errno 28] No space left on device\n"
+    (make(root, "failed") / "model.log").write_text(text)
+    (found,) = problems("neuron-failures")
+    assert "disk-full: OSError: [Errno 28]" in found["said"]
+
+
+def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
+    mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
+    (found,) = problems("neuron-root")
+    assert "lies on NFS (EFS, FSx)" in found["said"]
+    home = load().home
+    mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
+    (found,) = problems("live-folder")
+    assert "lies on NFS (EFS, FSx)" in found["said"]
+    assert "CACHEKIT_LIVE_DIR" in found["mend"]
+
+
+@pytest.mark.parametrize(
+    "versions, said",
+    [
+        ({"torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0"}, "empty placeholders from PyPI"),
+        ({"torch-neuronx": "1.0.0"}, "torch-neuronx 1.0.0: empty placeholders from PyPI"),
+        ({"torch-neuronx": "0.0.1"}, "torch-neuronx 0.0.1: empty placeholders from PyPI"),
+        ({"torch-neuronx": "1.0.post1"}, "torch-neuronx 1.0.post1: empty placeholders from PyPI"),
+        ({"neuronx-cc": "2.26.6360.0"}, "neuronx-cc without libneuronxla, torch-neuronx"),
+        ({"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}, "ok"),
+    ],
+)
+def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, versions, said):
+    monkeypatch.setattr(host, "versions", lambda: versions)
+    for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    if said == "ok":
+        assert [one["state"] for one in findings("neuron-packages")] == ["ok"]
+        return
+    (found,) = problems("neuron-packages")
+    assert said in found["said"]
+    assert "--extra-index-url https://pip.repos.neuron.amazonaws.com" in found["run"]
+
+
+@pytest.mark.feature("N2")
+@pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
+def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
+    """Three versions that look right, and nothing to import: then Inductor compiles here."""
+    found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
+    monkeypatch.setattr(host, "versions", lambda: found)
+    if folder:
+        for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+            (tmp_path / name).mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    (said,) = problems("neuron-packages")
+    assert said["said"] == "neuronx-cc, libneuronxla, torch-neuronx: installed by name only, there is no code"
+    assert select("auto").name == "inductor"
+    with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
+        select("neuron").fingerprint()
+    assert "no module neuronxcc" in raised.value.cause
+
+
+def test_a_missing_c_compiler_is_found(monkeypatch):
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    (found,) = problems("c++-compiler")
+    assert "/nowhere/g++" in found["said"]
+    assert "apt-get install g++" in found["mend"]
+
+
+class _Raises:
+    name = "raises"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self, config):
+        raise self._error
+
+
+class _Fine:
+    name = "fine"
+
+    def __call__(self, config):
+        yield Finding("ok", "yes")
+
+
+def test_a_check_that_fails_stops_no_other():
+    checks = [_Raises(ValueError("x")), _Raises(OSError("y")), _Raises(StoreError("z", hint="do this")), _Fine()]
+    document = doctor(load(), checks).as_dict()
+    assert [(one["state"], one["mend"]) for one in document["findings"]] == [
+        ("ok", ""),  # settings
+        ("unknown", ""),
+        ("unknown", ""),
+        ("problem", "do this"),
+        ("ok", ""),
+    ]
+    assert document["counts"] == {"ok": 2, "problem": 1, "unknown": 2}
+
+
+@pytest.mark.feature("U1")
+def test_the_command_line(root, quiet_host, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(out, "_style", out._Style())
+    for seed in range(15):
+        age(make(root, "locked", seed=seed), 7200)
+    assert app.run(["doctor"]) == 1
+    printed = capsys.readouterr().out
+    assert "... and 3 more of neuron-locks (--format json)" in printed
+    assert printed.splitlines()[-1] == f"15 problems, {len(CHECKS)} ok, 0 unknown"
+    assert printed.count("\n         run:  rm /") == 12
+    # A path is never broken: it is there to be copied.
+    assert [line for line in printed.splitlines() if len(line) > 80 and "/" not in line] == []
+    assert app.run(["doctor", "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["counts"]["problem"] == 15
+    assert app.run(["doctor", "--format", "quiet"]) == 1
+    assert capsys.readouterr().out == "neuron-locks\n"
+
+
+def test_looking_changes_nothing(root, quiet_host):
+    entry = make(root, "locked")
+    make(root, "failed", seed=1)
+    age(entry, 7200)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    assert not doctor(load(), CHECKS).good
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    assert not load().home.exists()
+
+
+def test_the_screen_of_findings():
+    document = {
+        "counts": {"ok": 1, "problem": 1, "unknown": 0},
+        "findings": [
+            {"check": "a", "state": "ok", "said": "fine", "mend": "", "run": ""},
+            {"check": "bb", "state": "problem", "said": "wrong " * 14, "mend": "do this", "run": "rm " + "x" * 99},
+        ],
+    }
+    assert human(document) == [
+        "ok       a   fine",
+        "problem  bb  wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong",
+        "             wrong wrong wrong",
+        "         mend: do this",
+        "         run:  rm " + "x" * 99,
+        "1 problem, 1 ok, 0 unknown",
+    ]

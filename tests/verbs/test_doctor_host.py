@@ -1,0 +1,288 @@
+"""`cachekit doctor` on a machine that somebody broke: each thing is found, with what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cachekit.compilers.neuron import host, mounts
+from cachekit.verbs import doctor_folders
+from tests.compilers.neuron.neuron_trees import make
+from tests.support.cli_session import publish as publish_recipe
+from tests.support.doctor_cases import fine, shell, the_problem
+
+pytest_plugins = ["tests.support.cli_session", "tests.support.doctor_cases"]
+
+
+def statvfs(monkeypatch, **changes):
+    """What the system answers for a full disk, or one of another kind."""
+    whole = {"f_flag": 0, "f_bavail": 1 << 30, "f_frsize": 4096, "f_files": 1 << 20, "f_favail": 1 << 20}
+    monkeypatch.setattr(doctor_folders.os, "statvfs", lambda _: SimpleNamespace(**whole | changes))
+
+
+# The environment
+
+
+@pytest.mark.feature("U1")
+def test_a_package_that_is_installed_twice(tmp_path, monkeypatch):
+    assert fine("installed-once")
+    for version in ("0.36.2", "2.4.0"):
+        (tmp_path / f"huggingface_hub-{version}.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    found = the_problem("installed-once")
+    assert f"huggingface-hub is installed twice in {tmp_path}: 0.36.2, 2.4.0" in found["said"]
+    assert found["run"].endswith("-m pip install --force-reinstall huggingface-hub==2.4.0")
+
+
+def program(folder: Path, name: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.feature("U1")
+def test_another_cachekit_on_the_path(tmp_path, monkeypatch):
+    other = program(tmp_path / "other", "cachekit")
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    found = the_problem("program")
+    assert f"cachekit on PATH is {other}" in found["said"]
+    fixed = shell(f"{found['run']}; echo $PATH")
+    assert fixed.startswith(f"{Path(sys.executable).parent}:")
+
+
+def test_this_cachekit_on_the_path_in_other_places(tmp_path, monkeypatch):
+    """Scripts of a user's own, or links to a tool's environment, are run by the same Python."""
+    other = program(tmp_path / "other", "cachekit")
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    other.write_text(f"#!{sys.executable}\n")
+    assert fine("program")
+    other.write_text("#!/usr/bin/other/python3\n")
+    assert the_problem("program")
+    other.unlink()
+    real = program(tmp_path / "venv", "cachekit")
+    other.symlink_to(real)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert fine("program")
+
+
+@pytest.mark.feature("U1")
+def test_a_temporary_folder_that_cannot_be_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    found = the_problem("temporary-folder")
+    subprocess.run(shlex.split(found["run"]), check=True)
+    assert fine("temporary-folder")
+    statvfs(monkeypatch, f_flag=os.ST_NOEXEC)
+    assert "may be executed (noexec)" in the_problem("temporary-folder")["said"]
+    assert "noexec" in the_problem("live-folder")["said"]
+    statvfs(monkeypatch, f_bavail=10)
+    assert "MB are free for" in the_problem("temporary-folder")["said"]
+
+
+@pytest.mark.feature("U1")
+def test_few_open_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        found = the_problem("open-files")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "a process may open 300 files only" in found["said"]
+    assert int(shell(f"{found['run']}; ulimit -n")) >= 1024
+
+
+@pytest.mark.feature("U1")
+def test_proxies_that_lead_nowhere(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    assert fine("proxies")
+    monkeypatch.setenv("HTTPS_PROXY", "ann:secret@proxy.corp:3128")
+    found = the_problem("proxies")
+    assert found["run"] == "export HTTPS_PROXY=http://USER:PASSWORD@proxy.corp:3128"
+    assert "secret" not in json.dumps(found)
+    monkeypatch.setenv("HTTPS_PROXY", "http://one:3128")
+    assert fine("proxies")
+    monkeypatch.setenv("https_proxy", "http://two:3128")
+    assert the_problem("proxies")["run"] == "unset HTTPS_PROXY"
+
+
+# Neuron
+
+
+@pytest.fixture
+def neuron(tmp_path, monkeypatch):
+    """A Neuron toolchain as far as packages tell."""
+    versions = {"neuronx-cc": "2.26.6360.0+6f180f47", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
+    monkeypatch.setattr(host, "versions", lambda: versions)
+    for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    return versions
+
+
+@pytest.mark.feature("U1")
+def test_a_compiler_that_is_not_that_of_this_environment(neuron, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path / "venv", "python")))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    found = the_problem("neuron-path")
+    assert found["said"] == "neuronx-cc is not on PATH"
+    assert shell(f"{found['run']}; echo $PATH") == f"{tmp_path}/venv:/usr/bin:/bin"
+    program(tmp_path / "venv", "neuronx-cc")
+    other = program(tmp_path / "other", "neuronx-cc")
+    monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
+    assert f"neuronx-cc on PATH is {other}, that of another environment" in the_problem("neuron-path")["said"]
+    monkeypatch.setenv("PATH", f"{tmp_path}/venv:{other.parent}")
+    assert fine("neuron-path")
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("version, sdk", [("2.14.213.0+013d129b", "2.19.0"), ("2.15.128.0", "2.20.0")])
+def test_a_release_whose_keys_are_wrong(neuron, version, sdk):
+    assert fine("neuron-release")
+    neuron["neuronx-cc"] = version
+    found = the_problem("neuron-release")
+    assert f"of SDK {sdk}: its keys depend on the environment's path" in found["said"]
+    assert found["run"].endswith("--upgrade")
+
+
+@pytest.mark.feature("U1")
+def test_options_that_were_left_in_the_environment(monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--retry_failed_compilation --model-type 'a b'")
+    found = the_problem("neuron-flags")
+    assert shell(f'{found["run"]}; echo "$NEURON_CC_FLAGS"') == "--model-type 'a b'"
+
+
+@pytest.mark.feature("U1")
+def test_a_cache_address_that_is_no_local_folder(monkeypatch):
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "s3://bucket/cache")
+    assert "is a bucket, no local folder" in the_problem("neuron-root")["said"]
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "/tmp/one")
+    monkeypatch.setenv("NEURON_CC_FLAGS", "--cache_dir=/tmp/other")
+    assert "let both name the same folder" in the_problem("neuron-root")["said"]
+
+
+@pytest.mark.feature("U1")
+def test_a_neuron_root_of_another_user(public, monkeypatch):
+    make(public / "root", "success")
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(public / "root"))
+    assert fine("neuron-root")
+    found, other = the_problem("neuron-root", nobody=True), the_problem("neuron-owner", nobody=True)
+    assert "cannot be written by this user" in found["said"]
+    assert found["run"] == f"sudo chown -R 65534:{os.getegid()} {public}/root"
+    assert "belong to another user" in other["said"]
+
+
+# The store
+
+
+@pytest.mark.feature("U1")
+def test_a_store_that_cannot_be_written(public, tmp_path):
+    assert fine("store", home=public)
+    (public / "v1").mkdir()
+    for place in (public, public / "below"):
+        assert "cannot be written by this user" in the_problem("store", home=place, nobody=True)["said"]
+    (tmp_path / "file").write_text("")
+    found = the_problem("store", home=tmp_path / "file" / "below")
+    assert "is no folder" in found["said"]
+    assert "CACHEKIT_HOME" in found["mend"]
+
+
+@pytest.mark.feature("U1")
+def test_a_part_of_the_store_that_is_another_users(public):
+    (public / "v1").mkdir()
+    public.chmod(0o777)
+    found = the_problem("store", home=public, nobody=True)
+    assert "1 folders in" in found["said"]
+    assert found["run"].startswith("sudo chown -R 65534:")
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("kind, said", [("nfs4", "lies on NFS"), ("vfat", "has no links or mixes up names")])
+def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, said):
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/x / ext4 rw 0 0\nx {tmp_path}/home {kind} rw 0 0\n")
+    monkeypatch.setattr(mounts, "MOUNTS", table)
+    assert said in the_problem("store", home=tmp_path / "home")["said"]
+    assert fine("store", home=tmp_path / "other")
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize(
+    "short, said, how",
+    [({"f_bavail": 9}, "MB are free for", "df -h "), ({"f_favail": 7}, "has room for 7 more files", "df -i ")],
+)
+def test_a_full_disk(monkeypatch, short, said, how):
+    assert fine("disk")
+    statvfs(monkeypatch, **short)
+    found = the_problem("disk")
+    assert said in found["said"]
+    assert found["run"].startswith(how)
+    assert "CACHEKIT_HOME" in found["mend"]
+
+
+@pytest.mark.feature("U1")
+def test_logs_that_grew(home):
+    folder = home / "v1" / "logs"
+    folder.mkdir(parents=True)
+    (folder / "old.log").touch()
+    os.truncate(folder / "old.log", 3 << 30)
+    os.utime(folder / "old.log", (0, 0))
+    (home / "v1" / "journal").mkdir()
+    found = the_problem("logs")
+    assert "take 3.2 GB; they are kept for 90 days" in found["said"]
+    subprocess.run(shlex.split(found["run"]), check=True)
+    assert fine("logs")
+
+
+@pytest.mark.feature("U1")
+def test_damage_that_was_set_aside(command, machine, home):
+    record = publish_recipe(home)
+    blob = next((home / "v1" / "blobs").glob(f"*/{record.files[0].sha256}"))
+    blob.chmod(0o644)
+    blob.write_bytes(b"damaged")
+    command("plan", "tiny.yaml")
+    found = the_problem("quarantine")
+    assert "damaged files were set aside, the last one 0 minutes ago" in found["said"]
+    subprocess.run(shlex.split(found["run"]), check=True)
+    assert fine("quarantine")
+
+
+@pytest.mark.feature("U1")
+def test_a_clock_that_was_set_back(home):
+    (home / "v1" / "journal" / "2026-11").mkdir(parents=True)
+    assert fine("clock")
+    later = time.time() + 7200
+    os.utime(home / "v1" / "journal" / "2026-11", (later, later))
+    found = the_problem("clock")
+    assert "2 hours from now" in found["said"]
+    assert found["run"] == "sudo chronyc makestep"
+
+
+@pytest.mark.feature("U1")
+@pytest.mark.parametrize("told", ["by its time", "by its name"])
+def test_a_journal_from_the_future(home, told):
+    month = home / "v1" / "journal" / "202601"
+    later = time.time() + 7200
+    name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(later if told == "by its name" else later - 9000))
+    month.mkdir(parents=True)
+    (month / "20260101T000000Z-00000000.jsonl").touch()
+    assert fine("clock")
+    journal = month / f"{name}-0a1b2c3d.jsonl"
+    journal.touch()
+    if told == "by its time":
+        os.utime(journal, (later, later))
+    found = the_problem("clock")
+    assert str(journal) in found["said"]
+    assert "2 hours from now" in found["said"]

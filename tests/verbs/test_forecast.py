@@ -1,0 +1,282 @@
+"""Several plans at once: what each recipe finds and compiles, what it all comes to, what an upgrade makes cold."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.recipe.schema import Model
+from cachekit.remotes import layout
+from cachekit.remotes.remote import Place
+from cachekit.verbs.forecast import Request, forecast
+from cachekit.verbs.plan import plan
+from cachekit.verbs.prepare import again
+from cachekit.verbs.price import Price
+from cachekit.verbs.push import push
+from cachekit.verbs.warm import warm
+from tests.remotes.tier_processes import KINDS, serve
+from tests.remotes.watched_tiers import Counted
+from tests.support.standins import StandIn, Watched, make_record, publish, recipe
+
+PRICE = Price(1.2, "USD", "trn1.2xlarge", "a test")
+
+
+def request(watched, batch, *, before=(), name="", **training):
+    wanted = recipe(batch, name=name or f"toy-{batch}", **training)
+    older = [StandIn(version) for version in before]
+    return Request(
+        wanted.name,
+        lambda: watched.prepare(wanted),
+        lambda prepared: [again(prepared, other) for other in older],
+        lambda _: PRICE,
+    )
+
+
+def failing(name, error):
+    def fail():
+        raise error
+
+    return Request(name, fail)
+
+
+def ask(watched, requests):
+    found = forecast(requests, watched.store, watched.session.chain)
+    return found, {row.name: row for row in found.rows}
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
+
+
+@pytest.mark.feature("P1")
+def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
+    with serve("folder", tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        warm(ann.session, ann.prepare(recipe(1)))
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")]).limit(0)  # what helps a warm is fetched, and here then
+        warm(bob.session, bob.prepare(recipe(2)))
+        found, rows = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
+        named = [recipe(batch, name=f"toy-{batch}") for batch in (1, 2, 3)]
+        alone = [plan(bob.prepare(one), bob.store, bob.session.chain) for one in named]
+    # A record that another row found tells of the time as well.
+    assert [row.plan.as_dict() | {"estimate": ""} for row in found.rows] == [
+        one.as_dict() | {"estimate": ""} for one in alone
+    ]
+    assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
+    assert [row.plan.tier for row in found.rows] == [bob.session.chain.readable[0].name, "local", ""]
+    totals = found.totals()
+    assert (totals["recipes"], totals["hit"], totals["miss"], totals["failed"]) == (3, 2, 1, 0)
+    assert totals["fetch_bytes"] == rows["toy-1"].plan.fetch > 0
+    assert totals["expected_seconds"] == rows["toy-3"].plan.expected_seconds == 30.0
+    assert totals["dollars"] == pytest.approx(30.0 * 1.2 / 3600)
+
+
+def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
+    watched = Watched(tmp_path / "home")
+    warm(watched.session, watched.prepare(recipe(8)))
+    broken = RecipeError("it is no recipe", cause="a letter is missing", hint="write it")
+    found, _ = ask(watched, [failing("broken", broken), request(watched, 8), failing("also", broken)])
+    assert [row.status for row in found.rows] == ["failed", "hit", "failed"]
+    document = found.as_dict()["plans"][0]
+    assert (document["name"], document["error"]["message"]) == ("broken", "it is no recipe")
+    failure = found.failure(require_warm=False)
+    assert (failure.exit_code, failure.code) == (2, "bad-recipe")
+    assert "2 of 3 could not be planned: broken, also" in failure.message
+    assert failure.cause == "broken: it is no recipe: a letter is missing"
+
+
+def test_a_miss_fails_only_where_that_is_asked_for(tmp_path):
+    watched = Watched(tmp_path / "home")
+    found, _ = ask(watched, [request(watched, 8)])
+    assert found.failure(require_warm=False) is None
+    failure = found.failure(require_warm=True)
+    assert isinstance(failure, MissError)
+    assert failure.exit_code == 3
+
+
+@pytest.mark.feature("P1")
+def test_what_two_recipes_share_counts_once(tmp_path, log):
+    """As when they are warmed one after the other: the first compiles, the second finds it."""
+    watched = Watched(tmp_path / "home")
+    warm(watched.session, watched.prepare(recipe(4)))
+    requests = [request(watched, 8, name=name) for name in ("one", "two")]
+    found, rows = ask(watched, requests)
+    assert [(row.status, row.same_as) for row in found.rows] == [("miss", ""), ("miss", "one")]
+    assert found.totals()["expected_seconds"] == rows["one"].plan.expected_seconds == 30.0
+    assert [warm(watched.session, made.prepare()).compiled for made in requests] == [3, 0]
+
+
+def test_bytes_that_two_records_share_are_fetched_once(tmp_path):
+    with serve("folder", tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        prepared = [ann.prepare(recipe(batch)) for batch in (1, 2)]
+        for one, artifacts in zip(prepared, (("a", "b"), ("a", "c")), strict=True):
+            record, contents = make_record(artifacts=artifacts, size=9000)
+            place = {"key": one.key, "hard": dict(one.ingredients.hard), "model_type": one.model_type}
+            publish(ann.store, (structs.replace(record, **place), contents))
+        push(ann.session, list(ann.store.records()), ann.session.chain.writable)
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
+    assert [row.plan.fetch for row in found.rows] == [18000, 18000]
+    assert found.totals()["fetch_bytes"] == 27000
+
+
+def test_an_unknown_time_is_counted_and_not_guessed(tmp_path):
+    watched = Watched(tmp_path / "home")
+    found, _ = ask(watched, [request(watched, batch) for batch in (1, 2)])
+    totals = found.totals()
+    assert (totals["expected_seconds"], totals["unknown_seconds"]) == (0, 2)
+    assert (totals["dollars"], totals["unknown_dollars"]) == (0, 2)
+    assert [row.dollars for row in found.rows] == [None, None]
+
+
+# Shared caches
+
+
+@pytest.mark.feature("R2")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
+    with serve(kind, tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        records = [publish(ann.store, make_record(number)) for number in range(3)]
+        push(ann.session, records, ann.session.chain.writable)
+        tier = Counted(make())
+        bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
+        places = [Place("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
+        places[100:100] = [Place(record.directory, record.model_type, record.key) for record in records]
+        found = bob.session.chain.find_all(places)
+        assert {key: one.shared.record for key, one in found.items()} == {record.key: record for record in records}
+        assert (tier.calls.count("stat"), tier.calls.count("read")) == (1, 3)
+        again_ = bob.session.chain.find_all(places[:50])
+        assert again_ == {}
+        assert tier.calls.count("stat") == 1, "what was not there is remembered for a moment"
+        assert bob.session.chain.find_all(places[:50], anew=True) == {}
+        assert tier.calls.count("stat") == 2
+
+
+def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_the_rest(tmp_path):
+    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
+        ann = Watched(tmp_path / "ann", shared=[(near(), "rw"), (far(), "rw")])
+        first, second = (publish(ann.store, make_record(number)) for number in (1, 2))
+        push(ann.session, [first], ann.session.chain.writable)
+        push(ann.session, [second], ann.session.chain.writable[1:])
+        bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
+        places = [Place(one.directory, one.model_type, one.key) for one in (first, second)]
+        found = bob.session.chain.find_all(places)
+        assert [found[place.key].remote for place in places] == list(bob.session.chain.readable)
+
+
+class Spoiled(Counted):
+    """A tier of which one record is none."""
+
+    def __init__(self, tier, record):
+        super().__init__(tier)
+        self._path = layout.path_of(record)
+
+    def read(self, path, revision, limit):
+        found = self._tier.read(path, revision, limit)
+        return dataclasses.replace(found, data=b"{}") if path == self._path else found
+
+
+class Away(Counted):
+    """A tier that answers no question."""
+
+    def stat(self, paths, revision):
+        raise RemoteError("it is away", cause="the cable is cut")
+
+
+def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
+    with serve("folder", tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        made = [warm(ann.session, ann.prepare(recipe(batch))).record for batch in (1, 2)]
+        bob = Watched(tmp_path / "bob", shared=[(Spoiled(make(), made[0]), "r")])
+        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
+    assert [row.status for row in found.rows] == ["miss", "hit", "miss"]
+    assert [told["key"] for told in bob.told("remote.damaged")] == [made[0].key]
+
+
+def test_a_cache_that_is_away_is_told_once_and_the_next_one_asked(tmp_path, log):
+    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
+        ann = Watched(tmp_path / "ann", shared=[(far(), "rw")])
+        warm(ann.session, ann.prepare(recipe(1)))
+        bob = Watched(tmp_path / "bob", shared=[(Away(near()), "r"), (far(), "r")])
+        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
+    assert len(bob.told("remote.failed")) == 1
+    assert [(row.status, row.plan.tier) for row in found.rows] == [("hit", far().name), ("miss", "")]
+
+
+# An upgrade
+
+
+@pytest.mark.feature("F8")
+def test_what_goes_cold_is_what_misses_after_the_upgrade(tmp_path, log):
+    home = tmp_path / "home"
+    old, new = Watched(home, compiler=StandIn("1.0")), Watched(home, compiler=StandIn("2.0"))
+    for batch in (1, 2, 3, 4):
+        warm(old.session, old.prepare(recipe(batch)))
+    for batch in (3, 5):  # somebody tried the new one already
+        warm(new.session, new.prepare(recipe(batch)))
+    batches = (1, 2, 3, 4, 5, 6)
+    found, rows = ask(new, [request(new, batch) for batch in batches])
+    cold = {name for name, row in rows.items() if row.goes_cold}
+    missed = set()
+    for batch in batches:
+        after, before = (Watched(home, compiler=StandIn(version)) for version in ("2.0", "1.0"))
+        try:
+            warm(after.session, after.prepare(recipe(batch)), require_warm=True)
+        except MissError:
+            if plan(before.prepare(recipe(batch)), before.store).hit:
+                missed.add(f"toy-{batch}")
+    assert cold == missed == {"toy-1", "toy-2", "toy-4"}
+    assert rows["toy-6"].status == "miss", "it is cold with either"
+    totals = found.totals()
+    assert (totals["goes_cold"], totals["miss"]) == (3, 4)
+    assert totals["goes_cold_expected_seconds"] == pytest.approx(90.0)
+    assert totals["goes_cold_dollars"] == pytest.approx(90.0 * 1.2 / 3600, rel=1e-4)
+    assert rows["toy-1"].before.directory == "standin-1.0"
+
+
+@pytest.mark.feature("P3", "F8")
+def test_the_old_compile_of_a_recipe_is_heard_among_many_of_others(tmp_path):
+    """Although each of those differs from it in less than a whole toolchain."""
+    old, new = (Watched(tmp_path / "home", compiler=StandIn(version)) for version in ("1.0", "2.0"))
+    record, contents = make_record()
+    asked = old.prepare(recipe(4))
+    for number in range(140):
+        watched, seconds = (new, 10.0) if number else (old, 300.0)
+        deep = Model(id=recipe().model.id, config={"num_hidden_layers": 24 + number})
+        one = watched.prepare(structs.replace(recipe(4), model=deep) if number else recipe(4))
+        place = {"key": one.key, "directory": one.fingerprint.directory, "model_type": one.model_type}
+        said = structs.replace(record, **place, hard=dict(one.ingredients.hard), compile_seconds=seconds)
+        publish(new.store, (said, contents))
+    estimate = plan(new.prepare(recipe(4)), new.store).estimate
+    assert estimate is not None
+    assert asked.key in {one.key for one in estimate.sources}
+
+
+@pytest.mark.feature("F8")
+def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
+    with serve("folder", tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        warm(ann.session, ann.prepare(recipe(1)))
+        tier = Counted(make())
+        bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(tier, "r")])
+        found, rows = ask(bob, [request(bob, batch, before=("1.0",)) for batch in (1, 2)])
+    assert [row.goes_cold for row in found.rows] == [True, False]
+    assert tier.calls.count("stat") == 1, "both toolchains in one question"
+    assert rows["toy-1"].plan.expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
+
+
+def test_what_was_lost_does_not_go_cold(tmp_path, log):
+    """A record of the old toolchain whose files are gone is no warm recipe."""
+    old = Watched(tmp_path / "home")
+    warm(old.session, old.prepare(recipe(1)))
+    for blob in (tmp_path / "home" / "v1" / "blobs").glob("*/*"):
+        blob.unlink()
+    new = Watched(tmp_path / "home", compiler=StandIn("2.0"))
+    found, _ = ask(new, [request(new, 1)])
+    assert [(row.status, row.goes_cold) for row in found.rows] == [("miss", False)]

@@ -1,0 +1,141 @@
+"""Plan, with a stand-in for the compiler: it leaves no trace, and what it says is what happens."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cachekit.errors import MissError
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from tests.support.standins import StandIn, Watched, overwrite, recipe, runs
+from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
+
+# Plan
+
+
+def test_a_plan_leaves_no_trace(home, log):
+    watched = Watched(home)
+    found = plan(watched.prepare(), watched.store)
+    assert (found.hit, found.neighbour, found.expected_seconds) == (False, None, None)
+    assert not home.exists()
+    assert runs(log) == []
+
+
+@pytest.mark.feature("P1")
+def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
+    watched = Watched(home)
+    cold = plan(watched.prepare(), watched.store).as_dict()
+    assert (cold["status"], cold["modules"], cold["graphs"]) == ("miss", [], None)
+    record = warm(watched.session, watched.prepare()).record
+    hot = plan(watched.prepare(), watched.store).as_dict()
+    assert (hot["status"], hot["key"], hot["graphs"]) == ("hit", cold["key"], 3)
+    assert [module["name"] for module in hot["modules"]] == [module.name for module in record.modules]
+    assert (hot["compile_seconds"], hot["saved_seconds"]) == (0.0, 30.0)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, done.result.counters["found"]) == (0, hot["graphs"])
+
+
+def test_a_plan_names_the_nearest_neighbour_and_only_the_difference(home):
+    watched = Watched(home)
+    for batch, length in ((4, 64), (8, 128), (8, 512)):
+        warm(watched.session, watched.prepare(recipe(batch, max_seq_length=length)))
+    other = Watched(home, compiler=StandIn("2.0"))
+    warm(other.session, other.prepare(recipe(16)))
+    wanted = watched.prepare(recipe(8, max_seq_length=256))
+    found = plan(wanted, watched.store)
+    assert not found.hit
+    assert [(change.name, change.new) for change in found.changes] == [("training.max_seq_length", 256)]
+    assert found.changes[0].old in (128, 512)
+    assert found.neighbour.hard["training.per_device_train_batch_size"] == 8
+    assert found.expected_seconds == 30.0, "a neighbour this near tells how long it will take"
+    document = found.as_dict()
+    assert document["nearest"]["key"] == found.neighbour.key
+    assert document["nearest"]["changes"] == [
+        {"name": "training.max_seq_length", "old": found.changes[0].old, "new": 256}
+    ]
+    with pytest.raises(MissError, match="not warm") as caught:
+        warm(watched.session, wanted, require_warm=True)
+    assert "training.max_seq_length" in caught.value.cause
+
+
+def test_a_neighbour_of_another_version_tells_the_time_less_surely(home, warmed):
+    other = Watched(home, compiler=StandIn("2.0"))
+    found = plan(other.prepare(), other.store)
+    assert [change.name for change in found.changes] == ["toolchain.standin"]
+    assert found.neighbour == warmed
+    assert found.expected_seconds == 30.0
+    same = plan(Watched(home).prepare(recipe(9)), other.store).estimate
+    assert found.estimate.low < same.low < 30.0 < same.high < found.estimate.high
+
+
+def test_a_damaged_neighbour_does_not_disturb_a_plan(home, warmed):
+    watched = Watched(home)
+    spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
+    found = plan(watched.prepare(recipe(16)), watched.store)
+    assert (found.hit, found.neighbour) == (False, None)
+
+
+# What plan says is what happens
+
+ACTIONS = st.sampled_from(
+    ["warm", "train", "recache", "train more", "lose a blob", "flip a blob", "lose the record", "lose the index"]
+)
+
+
+@pytest.mark.feature("P1")
+@settings(max_examples=25, derandomize=True, database=None)
+@given(st.lists(st.tuples(ACTIONS, st.sampled_from([4, 8, 16]), st.integers(0, 99)), min_size=1, max_size=8))
+def test_warm_and_train_do_what_plan_says(steps):
+    """Whatever happened to the store before: a hit compiles nothing, a miss compiles everything, once."""
+    with tempfile.TemporaryDirectory() as folder:
+        for action, batch, chosen in steps:
+            _step(Path(folder), action, batch, chosen)
+
+
+def _step(folder, action, batch, chosen):
+    home = folder / "home"
+    watched = Watched(home, wait=0, compiler=StandIn(extra=1 if action == "train more" else 0))
+    prepared = watched.prepare(recipe(batch))
+    record = Watched(home).lookup(prepared)
+    if action.startswith(("lose", "flip")):
+        if record is None:
+            return
+        file = blob(watched, record, chosen % len(record.files))
+        if action == "lose a blob":
+            file.unlink()
+        elif action == "flip a blob":
+            overwrite(file, bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+        elif action == "lose the record":
+            watched.store.layout.record(record.directory, record.model_type, record.key).unlink()
+        else:
+            shutil.rmtree(watched.store.layout.records)
+            assert plan(prepared, Watched(home).store).record == record, "an index is rebuilt"
+            return
+        assert not plan(prepared, Watched(home).store).hit
+        return
+    planned = plan(prepared, Watched(home).store)
+    assert planned.hit == (record is not None)
+    if action == "warm":
+        done = warm(watched.session, prepared)
+        assert done.compiled == (0 if planned.hit else 3)
+        trials = 0 if planned.hit else 1
+    elif action == "recache":
+        done = warm(watched.session, prepared, recache=True)
+        assert done.compiled == 3
+        trials = 1
+    else:
+        done = train(watched.session, prepared, output_dir=folder / "output")
+        assert (done.warmed is None) == planned.hit
+        more = 1 if action == "train more" and len((planned.record or done.warmed.record).modules) < 4 else 0
+        assert done.compiled == more
+        trials = 0 if planned.hit else 1
+    modes = [told["mode"] for told in watched.told("worker.start")]
+    assert modes.count("trial") == trials
+    assert modes.count("train") == action.startswith("train")
+    assert plan(prepared, Watched(home).store).record == done.record
+    assert watched.damage() == []

@@ -1,0 +1,281 @@
+"""`cachekit plan` of several recipes, from the command line: prices, other machines, an upgrade of the toolchain."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit.cli import app
+from cachekit.cli.plan_text import dollars
+from cachekit.compilers.neuron import host
+from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.config import load as load_config
+from cachekit.events import Journal
+from cachekit.recipe import load, zoo
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.remote import Remote
+from cachekit.store import Store
+from cachekit.verbs.prepare import prepare
+from cachekit.verbs.push import push
+from cachekit.verbs.session import Session
+from tests.compilers.neuron.test_plan import outside
+from tests.support.cli_session import RECIPE, golden, the_error
+from tests.support.standins import make_record
+from tests.support.standins import publish as publish_made
+
+pytest_plugins = ["tests.support.cli_session"]
+OLD, NEW, MACHINE = "neuron-2.31", "neuron-2.32", "trn1.2xlarge"
+WARM = {"bert": 700.0, "distilbert-ner": 420.0, "vit": 640.0, "gpt2-clm": 900.0}  # seconds that each took
+
+
+def answer(capsys, *arguments, code=0):
+    """What `plan` says to programs."""
+    assert app.run(["plan", *map(str, arguments), "--format", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def json_of(command, *words):
+    """What a verb says to programs."""
+    return command(*words, "--format", "json").json
+
+
+def warm_under(store, name, toolchain, seconds, machine=MACHINE):
+    """Put a record into a store, as a warm on such a machine makes it."""
+    prepared = prepare(load(zoo.recipe_path(name)), Neuron(host.named(toolchain, machine)))
+    record, contents = make_record(artifacts=(name, toolchain))
+    record = structs.replace(
+        record,
+        key=prepared.key,
+        compiler="neuron",
+        directory=prepared.fingerprint.directory,
+        model_type=prepared.model_type,
+        recipe=name,
+        hard=dict(prepared.ingredients.hard),
+        compile_seconds=seconds,
+        provenance=structs.replace(record.provenance, instance=machine),
+    )
+    return publish_made(store, (record, contents))
+
+
+@pytest.fixture
+def store():
+    return Store(Path(os.environ["CACHEKIT_HOME"]), Journal(None, "test"))
+
+
+@pytest.fixture
+def upgraded(monkeypatch):
+    """This machine is a trn1.2xlarge, after the upgrade."""
+    packages = dict(zoo.toolchain(NEW).packages)
+    monkeypatch.setattr(host, "this_host", lambda: host.Host(packages, "trn1", 2, 1, MACHINE, here=True))
+
+
+# An upgrade
+
+
+@pytest.mark.feature("F8", "P2", "P3", "P4")
+def test_an_upgrade_forecast_is_what_misses_after_the_upgrade(capsys, store, upgraded):
+    for name, seconds in WARM.items():
+        warm_under(store, name, OLD, seconds)
+    warm_under(store, "vit", NEW, 650.0)  # somebody was quicker
+    there = answer(capsys, "--all", "--toolchain", NEW, "--instance", MACHINE, code=2)
+    cold = {row["name"] for row in there["plans"] if row["goes_cold"]}
+
+    # What is really missing, once the new packages are installed here:
+    here = answer(capsys, *zoo.recipes(), "--compiler", "neuron", code=2)
+    missing = {row["name"] for row in here["plans"] if row["status"] == "miss"}
+    assert cold == missing & WARM.keys() == {"bert", "distilbert-ner", "gpt2-clm"}
+    keys = [{row["name"]: row.get("key") for row in document["plans"]} for document in (there, here)]
+    assert keys[0] == keys[1]
+
+    rows = {row["name"]: row for row in there["plans"]}
+    for name in cold:
+        assert rows[name]["expected_seconds"] == pytest.approx(WARM[name], rel=0.25), "as long as with the old one"
+        assert rows[name]["dollars"] == pytest.approx(rows[name]["expected_seconds"] * 1.34 / 3600, abs=1e-5)
+        assert rows[name]["before"]["directory"] == "neuronxcc-2.26.6360.0"
+    totals = there["totals"]
+    assert totals["goes_cold"] == 3
+    assert totals["goes_cold_expected_seconds"] == pytest.approx(sum(rows[name]["expected_seconds"] for name in cold))
+    assert totals["goes_cold_dollars"] == pytest.approx(sum(rows[name]["dollars"] for name in cold))
+
+
+@pytest.mark.feature("F8")
+def test_an_upgrade_needs_no_instance_for_many_recipes(capsys, store):
+    """Each is planned for a machine that it is known to run on, or for the smallest one."""
+    for name in ("bert", "gpt2-clm"):
+        expected = load(zoo.recipe_path(name)).expect[0].instance
+        warm_under(store, name, OLD, 700.0, machine=expected)
+    document = answer(capsys, "--all", "--toolchain", NEW)
+    rows = {row["name"]: row for row in document["plans"]}
+    assert {name for name, row in rows.items() if row["goes_cold"]} == {"bert", "gpt2-clm"}
+    assert (rows["bert"]["elsewhere"], rows["gpt2-clm"]["elsewhere"]) == ("trn1.2xlarge", "trn1.32xlarge")
+    assert rows["demo"]["elsewhere"] == "trn1.2xlarge"
+
+
+@pytest.mark.feature("F3")
+@pytest.mark.parametrize("where", [("--toolchain", NEW), ("--target", "trn1"), ("--instance", MACHINE)])
+def test_coverage_and_why_take_another_machine_as_plan_does(command, store, where):
+    """Whoever has read a plan asks on with the same words."""
+    warm_under(store, "bert", NEW, 700.0)
+    key = json_of(command, "plan", "bert", *where)["key"]
+    (covered,) = json_of(command, "coverage", "bert", *where)["recipes"]
+    assert (covered["key"], covered["status"], covered["elsewhere"]) == (key, "covered", MACHINE)
+    assert json_of(command, "why", "bert", *where)["status"] == "hit"
+    (other,) = json_of(command, "coverage", "vit", *where)["recipes"]
+    assert f"next on a {MACHINE}: cachekit warm vit" in command("coverage", "vit", *where).out
+    assert other["status"] == "missing"
+    assert command("why", "bert", "bert", *where).out.startswith(f"bert → bert {' '.join(where)}\n")
+
+
+@pytest.mark.feature("F3")
+def test_coverage_of_the_zoo_needs_no_instance(command, monkeypatch, store):
+    monkeypatch.setenv("COLUMNS", "80")
+    warm_under(store, "bert", NEW, 700.0)
+    there = json_of(command, "coverage", "--all", "--toolchain", NEW)
+    planned = command("plan", "--all", "--toolchain", NEW, "--format", "json").json["plans"]
+    assert (
+        {one["recipe"] for one in there["recipes"] if one["status"] == "covered"}
+        == {one["recipe"] for one in planned if one["status"] == "hit"}
+        == {"bert"}
+    )
+    assert there["unusable"] == sum(one["status"] == "failed" for one in planned)
+    assert max(map(len, command("coverage", "--all", "--toolchain", NEW).out.splitlines())) <= 80
+
+
+def test_graphs_of_another_compiler_are_no_hint_of_what_is_needed(command, store):
+    warm_under(store, "bert", NEW, 700.0)
+    (found,) = json_of(command, "coverage", "bert", "--compiler", "inductor")["recipes"]
+    assert (found["basis"], found["graphs"]) == ("unknown", None)
+
+
+@pytest.mark.feature("F8")
+def test_what_only_the_team_has_goes_cold_as_well(capsys, store, tmp_path):
+    record = warm_under(store, "bert", OLD, 700.0)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    remote = Remote(FolderTier(shared), store.layout.remotes, readable=True, writable=True)
+    journal = Journal(None, "test")
+    settings = load_config({"home": store.layout.home}, environ={}, cwd=tmp_path)
+    session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), None, Chain([remote], journal))
+    push(session, [record], [remote])
+    shutil.rmtree(store.layout.home)
+    words = ("bert", "vit", "--toolchain", NEW, "--cache", f"local:rw,{shared}:r")
+    rows = {row["name"]: row for row in answer(capsys, *words)["plans"]}
+    assert (rows["bert"]["goes_cold"], rows["vit"]["goes_cold"]) == (True, False)
+    assert rows["bert"]["expected_seconds"] == pytest.approx(700.0, rel=0.01)
+
+
+# Prices
+
+
+@pytest.mark.feature("P4")
+@pytest.mark.parametrize(
+    "said, per_hour, machine",
+    [
+        (("--instance", MACHINE), 1.34, MACHINE),
+        (("--instance", MACHINE, "--price", "0.5"), 0.5, MACHINE),
+        (("--instance", MACHINE, "--price", f"{MACHINE}=0.25", "--price", "9"), 0.25, MACHINE),
+        (("--instance", MACHINE, "--price", "trn1.32xlarge=7"), 1.34, MACHINE),
+        (("--instance", MACHINE, "--price", "trn1.32xlarge"), 21.5, "trn1.32xlarge"),
+        (("--target", "trn1"), 1.34, MACHINE),
+    ],
+)
+def test_dollars_are_seconds_times_the_price(capsys, store, said, per_hour, machine):
+    warm_under(store, "bert", "neuron-2.32", 700.0)
+    for names in (["bert"], ["bert", "distilbert-ner"]):
+        document = answer(capsys, *names, "--set", "training.max_seq_length=64", *said)
+        row = document["plans"][0] if len(names) > 1 else document
+        assert (row["price"]["per_hour"], row["price"]["instance"]) == (per_hour, machine)
+        assert row["expected_seconds"] > 0
+        assert row["dollars"] == pytest.approx(row["expected_seconds"] * per_hour / 3600, abs=1e-5)
+    hit = answer(capsys, "bert", *said)
+    assert (hit["status"], hit["dollars"]) == ("hit", 0.0)
+
+
+def test_without_a_price_nothing_is_said_of_dollars(capsys, store):
+    document = answer(capsys, "bert", "--instance", "trn2.48xlarge")
+    assert (document["price"], document["dollars"], document["elsewhere"]) == (None, None, "trn2.48xlarge")
+    assert answer(capsys, "bert", "--target", "inf2")["elsewhere"] == "inf2.xlarge", "the smallest"
+
+
+@pytest.mark.parametrize(
+    "amount, words", [(None, "?"), (0, "$0.00"), (0.0123, "$0.012"), (3.456, "$3.46"), (12345.6, "$12,345.60")]
+)
+def test_dollars_for_people(amount, words):
+    assert dollars(amount) == words
+
+
+# The zoo, and what is printed
+
+
+@pytest.mark.feature("P1")
+def test_the_zoo_is_chosen_from_as_zoo_ls_does(capsys):
+    def names(*arguments):
+        return {row["name"] for row in answer(capsys, *arguments, "--instance", MACHINE)["plans"]}
+
+    recipes = {name: load(path) for name, path in zoo.recipes().items()}
+    assert names("--task", "translation") == {name for name, one in recipes.items() if one.task == "translation"}
+    assert names("--model", "vit") == {"vit"}
+    assert names("--all", "--task", "token-classification", "--model", "electra") == {"electra-ner"}
+    assert "bert-imdb" not in names("--task", "text-classification", "--max-price", "2")
+
+
+@pytest.fixture
+def several(command, machine, tmp_path, monkeypatch, store):
+    """Two recipes of the Neuron zoo that were warm, one that never was, and a name of none."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("bert", "distilbert-ner"):
+        warm_under(store, name, OLD, WARM[name])
+    warm_under(store, "vit", NEW, 640.0)
+    return ["bert", "distilbert-ner", "vit", "camembert-classification", "bert", "nobody", "--toolchain", NEW]
+
+
+@pytest.mark.feature("P1", "P4", "U2")
+def test_a_table_for_people(several, command):
+    shown = command("plan", *several, code=2)
+    assert max(map(len, shown.out.splitlines())) <= 80
+    golden("plan-several", shown.out)
+    assert the_error(shown)[:2] == ("unknown-name", "1 of 6 could not be planned: nobody")
+    quiet = command("plan", *several, "--format", "quiet", code=2).out.splitlines()
+    assert quiet[0] == "miss bert"
+    assert quiet[-1] == "failed nobody"
+
+
+@pytest.mark.feature("M3")
+def test_several_under_require_warm(several, command):
+    words = [word for word in several if word != "nobody"]
+    answered = command("plan", *words, "--require-warm", "--format", "json", code=3)
+    assert answered.json["error"]["code"] == "not-warm"
+    assert [row["status"] for row in answered.json["plans"]] == ["miss", "miss", "hit", "miss", "miss"]
+    assert command("plan", "vit", "vit", "--toolchain", NEW, "--require-warm").code == 0
+
+
+@pytest.mark.feature("P2")
+def test_a_whole_zoo_needs_neither_sdk_nor_torch(tmp_path):
+    """Modules of these names would be found, and say so."""
+    names = ("torch", "torch_xla", "torch_neuronx", "libneuronxla", "neuronxcc", "transformers", "numpy")
+    for name in names:
+        (tmp_path / "site" / name).mkdir(parents=True)
+        (tmp_path / "site" / name / "__init__.py").write_text(f"raise AssertionError('{name} was imported')")
+    path = os.pathsep.join([str(tmp_path / "site"), str(Path(__file__).resolve().parents[2])])
+    look = f"import sys; from cachekit.cli import app; app.run(sys.argv[1:]); print(set({names}) & set(sys.modules))"
+    done = outside("-c", look, "plan", "--task", "translation", "--toolchain", NEW, PYTHONPATH=path)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_more_is_told_of_a_recipe_of_ones_own(tmp_path, capsys, monkeypatch):
+    """Files and names together; overrides are for all of them."""
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+    words = ("tiny.yaml", "bert", "--instance", MACHINE, "--set", "training.max_seq_length=16")
+    rows = answer(capsys, *words)["plans"]
+    assert [row["source"] for row in rows] == [
+        "tiny.yaml --set training.max_seq_length=16", "bert --set training.max_seq_length=16"
+    ]  # fmt: skip
+    assert {row["ingredients"]["hard"]["training.max_seq_length"] for row in rows} == {16}

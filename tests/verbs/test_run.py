@@ -1,0 +1,268 @@
+"""`cachekit run`: a command of one's own, with what it compiled before; its streams, signals and exit code are its own.
+
+The fast tests run a script that "compiles" by writing what Inductor would into its cache folder; the slow ones a real
+`torch.compile`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_session import the_error
+from tests.verbs.run_user import COMPILES, LIMIT, SECRETS, User
+
+
+@pytest.fixture
+def user(tmp_path):
+    return User(tmp_path / "one")
+
+
+TRAIN = ("python", "train.py", "--lr", "0.1")
+
+
+@pytest.mark.feature("S1")
+def test_a_second_run_finds_what_the_first_compiled(user):
+    first = user.run(*TRAIN)
+    assert user.said == ["forward compiled", "backward compiled"]
+    assert (first["status"], first["compiled"], first["kept"], first["exit_code"]) == ("miss", 2, True, 0)
+    second = user.run(*TRAIN)
+    assert user.said == ["forward found", "backward found"]
+    assert (second["status"], second["compiled"], second["built"]) == ("hit", 0, 0)
+    assert second["key"] == first["key"]
+    assert not list((user.home / "v1").glob("live/*/*")), "no live root stays behind"
+
+
+def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
+    done = user("run", "--format", "json", "--", *TRAIN)
+    assert done.stdout.splitlines() == ["forward compiled", "backward compiled"]
+    assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 2
+    done = user("run", *TRAIN, "-q")  # from the command's first word on, everything is the command's
+    assert json.loads(user("ls", "-f", "json").stdout)[0]["recipe"] == "train.py"
+    done = user("run", "--require-warm", "--format", "json", "--", "python", "train.py", "--other", code=3)
+    assert done.stdout == ""
+
+
+def test_dry_run_runs_nothing_and_its_plan_goes_to_stdout(user):
+    planned = json.loads(user("run", "--dry-run", "-f", "json", "--", *TRAIN).stdout)
+    assert (planned["status"], planned["recipe"]) == ("miss", "train.py")
+    user("run", "--dry-run", "--require-warm", "--", *TRAIN, code=3)
+    user.run(*TRAIN)
+    planned = json.loads(user("run", "--dry-run", "--require-warm", "-f", "json", "--", *TRAIN).stdout)
+    assert planned["status"] == "hit"
+    hard = json.loads(user("show", planned["key"], "-f", "json").stdout)["hard"]
+    assert hard["command.arguments"] == ["--lr", "0.1"]
+
+
+def test_a_failed_command_loses_nothing_and_its_exit_code_is_the_answer(user):
+    done = user.run(*TRAIN, "--fail", "--half", code=7)
+    assert (done["exit_code"], done["compiled"], done["kept"]) == (7, 2, True)
+    user("run", "--require-warm", "--", *TRAIN, "--fail", "--half", code=3)  # what failed may lack graphs
+    user.run(*TRAIN, "--fail", "--half", code=7)
+    assert user.said == ["forward found", "backward found"]
+
+
+def test_machine_code_of_a_linker_that_was_killed_is_not_kept(user):
+    user.run(*TRAIN, "--half")
+    (user.work / "train.py").write_text("import os; print(sorted(os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])))")
+    user.run(*TRAIN, "--half")  # begun with the other's
+    assert "forward.so" in user.said[0]
+    assert "half.so" not in user.said[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_the_command_once_and_what_compiled_is_kept(user, number):
+    process = user.start("run", "-q", "--", *TRAIN, "--wait")
+    for line in process.stdout:
+        if line.strip() == "waiting":
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out.splitlines()) == (5, [f"asked by {number.name}"]), err
+    assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
+
+
+class Terminal:
+    """A program at a terminal of its own."""
+
+    def __init__(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
+        self._ours, theirs = os.openpty()
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+        )
+        os.close(theirs)
+        self.shown = b""
+
+    def read(self, until: bytes = b"") -> None:
+        """Read until something is shown, or to the end."""
+        while not until or until not in self.shown:
+            try:
+                block = os.read(self._ours, 4096)
+            except OSError:  # the last one has closed it
+                block = b""
+            if not block:
+                assert not until, self.shown
+                return
+            self.shown += block
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_command_once(user):
+    command = [sys.executable, "-m", "cachekit", "run", "-q", "--", *TRAIN, "--wait"]
+    terminal = Terminal(command, user.work, user.environment)
+    terminal.read(b"waiting")
+    terminal.type(b"\x03")
+    terminal.read()
+    assert terminal.process.wait(LIMIT) == 5
+    assert terminal.shown.count(b"asked by SIGINT") == 1
+    assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
+
+
+def test_a_command_that_is_heard_is_at_a_terminal_still(user):
+    driver = """
+import sys
+from cachekit.training.passthrough import Passthrough
+heard = []
+inner = "import os, sys; print('tty', *(os.isatty(n) for n in range(3))); print('read', input()); sys.exit(9)"
+code = Passthrough(hear=heard.append).run([sys.executable, "-c", inner], {})
+print("code", code, b"tty True True True" in b"".join(heard), b"read hello" in b"".join(heard))
+"""
+    terminal = Terminal([sys.executable, "-c", driver], user.work, user.environment)
+    terminal.read(b"tty True True True")
+    terminal.type(b"hello\n")
+    terminal.read()
+    assert b"code 9 True True" in terminal.shown
+    terminal.process.wait(LIMIT)
+
+
+def test_a_command_that_a_signal_ends_gives_the_shells_code(user):
+    (user.work / "train.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert user.run("python", "train.py", code=137)["exit_code"] == 137
+    (user.work / "train.py").write_text("raise SystemExit(130)")
+    assert user.run("python", "train.py", code=130)["exit_code"] == 130
+
+
+def test_the_command_reads_what_is_typed(user):
+    done = user("run", "-q", "--", *TRAIN, "--ask", feed="hello\n")
+    assert done.stdout.splitlines()[-1] == "read hello"
+
+
+def test_a_strict_run_stops_as_a_compile_begins(user):
+    user.run(*TRAIN)
+    # The graphs change, and nothing that can be known of the command does.
+    (user.work / "train.py").write_text(COMPILES.replace("from parts", "import os\nfrom parts"))
+    user.run(*TRAIN)
+    done = user("run", "--require-warm", "--", *TRAIN)
+    assert done.stdout.splitlines() == ["forward found", "backward found"]
+    (user.work / "train.py").write_text(
+        COMPILES.replace("in GRAPHS", "in [*GRAPHS, *os.environ.get('MORE', '').split()]")
+    )
+    user.run(*TRAIN)
+    done = user("run", "--require-warm", "--", *TRAIN, code=3, MORE="another", SLOW="30")
+    assert "not warm" in done.stderr
+    assert user.run(*TRAIN, MORE="another")["compiled"] == 1
+    assert user.run(*TRAIN, MORE="another", options=("--require-warm",))["compiled"] == 0
+
+
+def test_an_edited_script_begins_with_its_old_graphs(user):
+    user.run(*TRAIN)
+    user.graphs("forward", "backward", "evaluation")
+    second = user.run(*TRAIN)
+    assert user.said == ["forward found", "backward found", "evaluation compiled"]
+    assert (second["status"], bool(second["seed"])) == ("miss", True)
+    third = user.run(*TRAIN)
+    assert (third["status"], third["compiled"], user.said[-1]) == ("hit", 0, "evaluation found")
+    assert user.run(*TRAIN, options=("--recache",))["compiled"] == 3
+
+
+@pytest.mark.feature("F2")
+def test_what_one_machine_compiled_another_finds_in_the_shared_cache(user, tmp_path):
+    (tmp_path / "shared").mkdir()
+    shared = ("--cache", f"local:rw,{tmp_path / 'shared'}:rw")
+    user.run(*TRAIN, options=shared)
+    other = User(tmp_path / "another place")
+    planned = json.loads(other("run", *shared, "--dry-run", "-f", "json", "--", *TRAIN).stdout)
+    assert (planned["status"], planned["tier"]) == ("hit", str(tmp_path / "shared"))
+    other.run(*TRAIN, options=shared)
+    assert other.said == ["forward found", "backward found"]
+    shutil.rmtree(tmp_path / "shared")
+    other.run(*TRAIN)
+    assert other.said == ["forward found", "backward found"]
+
+
+def test_what_was_compiled_before_there_was_a_shared_cache_is_put_there(user, tmp_path):
+    user.run(*TRAIN)
+    (tmp_path / "shared").mkdir()
+    user.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:rw"))
+    other = User(tmp_path / "another place")
+    other.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:r"))
+    assert other.said == ["forward found", "backward found"]
+
+
+def test_a_damaged_blob_is_a_miss_and_no_failure(user):
+    user.run(*TRAIN)
+    for blob in (user.home / "v1").rglob("*"):
+        if blob.is_file() and blob.stat().st_size > 20_000:
+            blob.chmod(0o644)
+            blob.write_bytes(b"x" * blob.stat().st_size)
+    user.run(*TRAIN)
+    assert user.said == ["forward compiled", "backward compiled"]
+    user.run(*TRAIN)
+    assert user.said == ["forward found", "backward found"]
+
+
+def test_no_secret_is_written_down(user):
+    words = (
+        "env", f"WANDB_API_KEY={SECRETS[2]}", *TRAIN, "--hub_token", SECRETS[0], f"--x={SECRETS[1]}",
+        f"--url=https://me:{SECRETS[3]}@example.org/x", "--password", SECRETS[3],
+    )  # fmt: skip
+    first = user.run(*words)
+    assert first["compiled"] == 2
+    second = user.run(*words[:2], *TRAIN, "--hub_token", SECRETS[0][:-1] + "X", *words[8:])
+    assert second["key"] == first["key"], "who does it reaches no graph"
+    for path in [*user.home.rglob("*"), user.work.parent / "report.json"]:
+        if path.is_file():
+            raw = path.read_bytes()
+            assert not [secret for secret in SECRETS if secret.encode() in raw], path
+    done = user("run", "--ingredient", f"HF_TOKEN={SECRETS[2]}", "--", *TRAIN, code=2)
+    assert the_error_of(done)[0] == "usage"
+
+
+def the_error_of(done):
+    return the_error(type("Answer", (), {"err": done.stderr}))
+
+
+def test_what_cannot_run_is_told_before_anything_happens(user, tmp_path):
+    assert the_error_of(user("run", code=2))[1] == "no command is given"
+    assert "nowhere.py is not there" in the_error_of(user("run", "--", "python", "nowhere.py", code=2))[1]
+    assert "no-such-program is not there" in user("run", "--", "no-such-program", code=2).stderr
+    assert "NAME=VALUE" in the_error_of(user("run", "--ingredient", "x", "--", *TRAIN, code=2))[1]
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho /opt/another\n")
+    other.chmod(0o755)
+    message, cause = the_error_of(user("run", "--", str(other), "train.py", code=2))[1:3]
+    assert "/opt/another" in message
+    assert "versions" in cause
+
+
+def test_a_command_that_compiles_nothing_leaves_no_record(user):
+    assert user.run("true")["kept"] is False
+    assert json.loads(user("ls", "-f", "json").stdout) == []

@@ -1,0 +1,216 @@
+"""`cachekit stats`: on real runs, whose journals a hand count comes to the same with."""
+
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from cachekit.errors import CachekitError, UnknownNameError, UsageError
+from cachekit.events import Journal
+from cachekit.recipe import zoo
+from cachekit.remotes.folder import FolderTier
+from cachekit.store.layout import Layout
+from cachekit.verbs.price import Price, machine, read
+from cachekit.verbs.stats import Figures, schema, since_day, stats
+from cachekit.verbs.train import train as train_action
+from cachekit.verbs.warm import warm as warm_action
+from tests.support.standins import PATIENCE, Watched, recipe
+from tests.verbs.hand_count import by_hand, lines
+from tests.verbs.report_store import Written, train, warm
+
+pytest_plugins = ["tests.support.cli_session"]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+class Runs:
+    """Runs of a store, each with a journal of its own."""
+
+    def __init__(self, home, shared=()):
+        self.layout = Layout(home)
+        self._shared = shared
+
+    def run(self, verb, action, **options):
+        journal = Journal(self.layout.journal, verb)
+        watched = Watched(self.layout.home, journal=journal, wait=PATIENCE, shared=self._shared)
+        try:
+            return action(watched.session, watched.prepare(recipe(options.pop("batch", 8))), **options)
+        except CachekitError as error:
+            journal.emit("run.failed", error=type(error).__name__)
+            return error
+        finally:
+            journal.close()
+
+    def warm(self, **options):
+        return self.run("warm", warm_action, **options)
+
+    def train(self, output, **options):
+        return self.run("train", train_action, output_dir=output, **options)
+
+    def by_hand(self):
+        """The sums of a hand count of each journal."""
+        sums = {}
+        for path in self.layout.journal.rglob("*.jsonl"):
+            figures, _ = by_hand(lines(path.read_bytes()))
+            for name, value in figures.items():
+                sums[name] = sums.get(name, 0) + value
+        return sums
+
+
+def figures(found: Figures):
+    return {name: getattr(found, name) for name in Figures.__struct_fields__}
+
+
+@pytest.mark.feature("D1", "D2", "D3")
+def test_real_runs_are_counted_as_a_hand_count_does(tmp_path):
+    (tmp_path / "team").mkdir()
+    team = FolderTier(tmp_path / "team")
+    runs = Runs(tmp_path / "home", [(team, "rw")])
+    runs.warm()
+    assert stats(runs.layout, run="last").total.graphs_compiled == 3
+    runs.warm()
+    last = stats(runs.layout, run="last").total
+    assert (last.hits, last.misses, last.graphs_found, last.graphs_compiled) == (1, 0, 3, 0)
+    runs.train(tmp_path / "out")
+    runs.train(tmp_path / "other", batch=4)
+    runs.warm(batch=2, require_warm=True)
+    runs.warm(recache=True)
+    other = Runs(tmp_path / "elsewhere", [(team, "r")])
+    other.warm()
+    fetched = stats(other.layout).total
+    assert (fetched.hits, fetched.fetches) == (1, 1)
+    assert fetched.bytes_fetched > 0
+    for one in (runs, other):
+        counted, expected = figures(stats(one.layout).total), one.by_hand()
+        assert {name: counted[name] for name in expected} == pytest.approx(expected, abs=0.01)
+    total = stats(runs.layout)
+    assert (total.total.runs, total.total.failed, total.total.unfinished) == (6, 1, 0)
+    assert (total.total.hits, total.total.misses) == (2, 4)
+    (tier,) = [part for part in total.tiers if part.name == "local"]
+    assert tier.figures.hits == 2
+    (remote,) = stats(other.layout).tiers
+    assert (remote.name, remote.figures.graphs_found) == (team.name, 3)
+
+
+def test_parts_add_up_to_the_whole(tmp_path):
+    for number, name in enumerate(["bert", "vit", "bert"]):
+        warm(tmp_path, name, 1_790_000_000 + number * 90_000, seed=number)
+        train(tmp_path, name, 1_790_040_000 + number * 90_000, tier="hf://team/cache")
+    found = stats(Layout(tmp_path), price=Price(36.0, "USD", "", "me"))
+    whole = figures(found.total)
+    for parts in (found.recipes, found.periods):
+        for name in set(whole) - {"bypasses"}:
+            assert sum(getattr(part.figures, name) for part in parts) == pytest.approx(whole[name]), name
+    assert [part.name for part in found.periods] == sorted(part.name for part in found.periods)
+    assert {part.name: part.figures.hits for part in found.recipes} == {"bert": 2, "vit": 1}
+
+
+@pytest.mark.feature("D4")
+@pytest.mark.parametrize(
+    ("said", "instance", "per_hour"),
+    [
+        ([], "trn1.2xlarge", zoo.instance("trn1.2xlarge").price.per_hour),
+        (["0.40"], "", 0.40),
+        (["trn2.48xlarge=7"], "", 7.0),
+    ],
+)
+def test_dollars_are_hours_saved_at_the_price(tmp_path, said, instance, per_hour):
+    for number in range(3):
+        train(tmp_path, "bert", 1_790_000_000 + number, recorded=3600.0)
+    found = stats(Layout(tmp_path), price=machine(read(said), instance))
+    # 3 h were not spent compiling; each run took 7 s to restore and 9 s to load what was there.
+    assert found.total.saved_seconds == 3 * (3600 - 7 - 9)
+    assert found.total.saved_dollars == pytest.approx((3 * 3584) / 3600 * per_hour, abs=0.01)
+    assert found.price.per_hour == per_hour
+
+
+def test_what_cost_time_is_shown_negative(tmp_path, command):
+    train(tmp_path, "bert", 1_790_000_000, recorded=2.0)
+    answer = command("stats", "--home", str(tmp_path), "--price", "360")
+    assert re.search(r"^saved +-14 s +-14 s$", answer.out, re.MULTILINE)
+    assert re.search(r"^saved money +-\$1\.40 +-\$1\.40$", answer.out, re.MULTILINE)
+
+
+def test_people_and_programs_are_told_the_same(tmp_path, command):
+    warm(tmp_path, "bert", 1_790_000_000)
+    train(tmp_path, "bert", 1_790_090_000)
+    document = json.loads(command("stats", "--home", str(tmp_path), "--format", "json", "--cost").out)
+    human = command("stats", "--home", str(tmp_path), "--cost").out
+    total, last = document["total"], document["last_run"]["figures"]
+    assert re.search(rf"^keys found +{last['hits']} of 1, 100 % +{total['hits']} of 2, 50 %$", human, re.MULTILINE)
+    assert re.search(rf"^graphs compiled +- +{total['graphs_compiled']}$", human, re.MULTILINE)
+    assert re.search(rf"^saved money +\$[\d.]+ +\${total['saved_dollars']:.2f}$", human, re.MULTILINE)
+    assert command("stats", "--home", str(tmp_path), "-f", "quiet").out.strip() == str(total["saved_seconds"])
+    assert max(map(len, human.splitlines())) <= 80
+    jsonschema.validate(document, schema())
+
+
+def test_the_schema_is_published(command):
+    printed = json.loads(command("stats", "--schema").out)
+    jsonschema.Draft202012Validator.check_schema(printed)
+    assert printed == json.loads((DOCS / "stats.schema.json").read_text())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema": 1}, printed)
+    text = (DOCS / "stats.md").read_text()
+    assert [name for name in Figures.__struct_fields__ if f"`{name}`" not in text] == []
+
+
+def test_an_empty_store_has_no_figures_and_stays_empty(tmp_path, command):
+    home = tmp_path / "none"
+    document = json.loads(command("stats", "--home", str(home), "-f", "json").out)
+    jsonschema.validate(document, schema())
+    assert (document["total"]["runs"], document["last_run"], document["periods"]) == (0, None, [])
+    assert "next: cachekit warm RECIPE" in command("stats", "--home", str(home)).out
+    assert not home.exists()
+
+
+def test_runs_since_a_day(tmp_path):
+    for day in (1, 10, 19, 20):
+        Written(tmp_path, "warm", datetime(2026, 11, day, 23, 59, tzinfo=timezone.utc).timestamp()).end(60)
+    today = datetime(2026, 11, 20, 1, tzinfo=timezone.utc)
+    for since, expected in {"": 4, "2026-11-10": 3, "2d": 2, "1d": 1, "2w": 3, "2026-11-21": 0, "99999w": 4}.items():
+        assert stats(Layout(tmp_path), since=since, today=today).total.runs == expected, since
+    assert stats(Layout(tmp_path), since="2d", today=today).scope.first == "2026-11-19"
+
+
+@pytest.mark.parametrize("words", ["yesterday", "2026-13-01", "7", "-1d", "2026-11-1", "0x7d", " 7d"])
+def test_no_day(words):
+    with pytest.raises(UsageError, match="no day"):
+        since_day(words, datetime(2026, 11, 20, tzinfo=timezone.utc))
+
+
+def test_one_run_by_its_name(tmp_path):
+    first = Written(tmp_path, "warm", 1_790_000_000, pid=1).end(5)
+    second = Written(tmp_path, "warm", 1_790_000_000, pid=2).end()
+    layout = Layout(tmp_path)
+    assert stats(layout, run=first).total.unfinished == 0
+    assert stats(layout, run=second[:22]).total.unfinished == 1
+    with pytest.raises(UnknownNameError, match="2 runs begin with"):
+        stats(layout, run=first[:10])
+    with pytest.raises(UnknownNameError, match="no run is called"):
+        stats(layout, run="nobody")
+    with pytest.raises(UsageError):
+        stats(layout, run="last", since="7d")
+    with pytest.raises(UnknownNameError, match="no last run"):
+        stats(Layout(tmp_path / "none"), run="last")
+
+
+def test_a_clock_that_goes_back_changes_no_figure(tmp_path):
+    run = Written(tmp_path, "warm", 1_790_000_000)
+    run.tell(5, "plan", recipe="bert", key="k", status="hit", tier="local")
+    run.tell(-90_000, "warm.end", recipe="bert", key="k", compiled=0, graphs=2, compile_seconds=60, seconds=1)
+    run.end(-90_000)
+    found = stats(Layout(tmp_path))
+    assert (found.total.saved_seconds, [part.name for part in found.periods]) == (59, ["2026-09-21"])
+
+
+def test_hostile_names_stay_words(tmp_path, command):
+    run = Written(tmp_path, "warm", 1_790_000_000)
+    run.tell(1, "plan", recipe="\x1b[31mred\u202e\n", key="k", status="hit", tier="\x1b]0;x\x07")
+    run.tell(2, "cache.bypass", reason="\x1b[2J", detail="")
+    run.end(3)
+    answer = command("stats", "--home", str(tmp_path))
+    assert not set(answer.out) & {"\x1b", "\x07", "\u202e"}
+    assert "passed by: \\x1b[2J" in answer.out

@@ -1,0 +1,266 @@
+"""Train, with a stand-in for the compiler: what it finds, and what it adds to the record."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import MissError, TrainingError
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from tests.support.standins import StandIn, Watched, compiles, leftovers_of, module_files, runs, side_by_side
+from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
+
+
+@pytest.mark.feature("F1")
+def test_train_after_warm_compiles_nothing(home, output, log, warmed):
+    watched = Watched(home, inline=False)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, done.built, done.warmed) == (0, 0, None)
+    assert done.result.counters == {"found": 3, "compiled": 0}
+    assert done.result.surprises == ()
+    assert done.record == warmed
+    assert compiles(log) == []
+    assert (output / "model.bin").read_bytes() == b"weights"
+    assert watched.told("train.compiled") == []
+    assert done.as_dict()["status"] == "hit"
+    assert done.saved_seconds == 30.0
+    assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
+
+
+@pytest.mark.feature("F1")
+def test_train_compiles_nothing_wherever_the_live_root_and_the_store_lie(home, output, log, tmp_path, warmed):
+    shutil.rmtree(home / "v1" / "live")
+    elsewhere = shutil.copytree(home, tmp_path / "another home")
+    for watched in (
+        Watched(home, live=tmp_path / "fast disk"),
+        Watched(elsewhere, live=tmp_path / "fast disk"),
+        Watched(elsewhere),
+    ):
+        done = train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
+        assert (done.compiled, done.result.counters["found"]) == (0, 3)
+    assert compiles(log) == []
+
+
+def test_train_on_a_cold_key_warms_first(home, output, log):
+    watched = Watched(home)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert [(run["mode"], run["found"], run["compiled"]) for run in runs(log)] == [("trial", 0, 3), ("train", 3, 0)]
+    assert (done.plan.hit, done.warmed.compiled, done.compiled) == (False, 3, 0)
+    assert Watched(home).lookup(watched.prepare()) == done.record
+    assert done.as_dict()["status"] == "warmed"
+    assert done.as_dict()["compile_seconds"] == 30.0
+    assert leftovers_of(home) == set()
+
+
+@pytest.mark.feature("M2")
+def test_train_with_recache_compiles_first(home, output, log, warmed):
+    watched = Watched(home)
+    done = train(watched.session, watched.prepare(), output_dir=output, recache=True)
+    assert [(run["mode"], run["compiled"]) for run in runs(log)] == [("trial", 3), ("train", 0)]
+    assert done.warmed.compiled == 3
+    assert done.as_dict()["status"] == "warmed"
+
+
+def damage_after_plan(watched, record):
+    """Damage a blob at the moment between the plan and the restore."""
+    path = blob(watched, record)
+    told = []
+
+    def listener(event):
+        if event["event"] == "plan" and not told:
+            told.append(event)
+            spoil(path)
+
+    watched.session.journal.listen(listener)
+    return path
+
+
+@pytest.mark.feature("S5")
+def test_a_blob_damaged_between_plan_and_restore_is_compiled_anew(home, output, log, warmed):
+    watched = Watched(home)
+    path = damage_after_plan(watched, warmed)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert [(run["mode"], run["found"], run["compiled"]) for run in runs(log)] == [("trial", 0, 3), ("train", 3, 0)]
+    assert done.compiled == 0
+    assert done.plan.hit, "it was a hit when it was planned"
+    assert done.warmed.compiled == 3
+    assert done.as_dict()["status"] == "warmed"
+    assert watched.damage() == [str(path)], "told once"
+    after = Watched(home)
+    found = after.lookup(after.prepare())
+    assert found == done.record
+    assert after.restored(found.key, found) == module_files(after.prepare(), after.compiler)
+    assert after.damage() == []
+
+
+@pytest.mark.feature("S5", "M3")
+def test_a_blob_damaged_between_plan_and_restore_is_a_miss_under_require_warm(home, output, log, warmed):
+    watched = Watched(home)
+    path = damage_after_plan(watched, warmed)
+    with pytest.raises(MissError) as caught:
+        train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
+    assert caught.value.exit_code == 3
+    assert runs(log) == [], "no worker was started"
+    assert not output.exists()
+    assert set(watched.damage()) == {str(path)}
+    assert leftovers_of(home) == {name for name in leftovers_of(home) if name.startswith("quarantine")}
+
+
+def test_what_compiles_in_training_all_the_same_is_added_to_the_record(home, output, log, warmed):
+    watched = Watched(home, compiler=StandIn(extra=2))
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, done.built) == (2, 2)
+    assert done.result.surprises == ("train",)
+    (told,) = watched.told("train.compiled")
+    assert (told["graphs"], told["when"]) == (2, ("train",))
+    assert done.record.modules[:3] == warmed.modules
+    assert len(done.record.modules) == 5
+    assert done.record.graphs == 5
+    assert Watched(home).lookup(watched.prepare()) == done.record
+
+    again = Watched(home, compiler=StandIn(extra=2))
+    second = train(again.session, again.prepare(), output_dir=output, require_warm=True)
+    assert (second.compiled, second.built, second.result.counters["found"]) == (0, 0, 5)
+    assert second.record == done.record
+    assert len(compiles(log)) == 1
+
+
+def test_two_trainings_that_both_compile_more_harm_nothing(home, output, warmed):
+    for extra in (1, 2):
+        watched = Watched(home, compiler=StandIn(extra=extra))
+        train(watched.session, watched.prepare(), output_dir=output)
+    fresh = Watched(home)
+    record = fresh.lookup(fresh.prepare())
+    assert len(record.modules) == len({module.name for module in record.modules}) == 5
+    assert fresh.restored(record.key, record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
+
+
+def during_training(watched, action):
+    """Have something happen while the training's worker runs."""
+    told = []
+
+    def listener(event):
+        if event["event"] == "worker.start" and event["mode"] == "train" and not told:
+            told.append(event)
+            action()
+
+    watched.session.journal.listen(listener)
+
+
+def test_what_another_training_adds_meanwhile_stays(home, output, tmp_path, warmed):
+    first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(extra=2))
+    during_training(first, lambda: train(second.session, second.prepare(), output_dir=tmp_path / "other"))
+    done = train(first.session, first.prepare(), output_dir=output)
+    assert (done.compiled, done.record.graphs) == (1, 5)
+    fresh = Watched(home)
+    assert fresh.lookup(fresh.prepare()) == done.record
+    assert fresh.restored(done.record.key, done.record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
+
+
+def test_a_recache_meanwhile_is_not_undone(home, output, warmed):
+    first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(salt="other"))
+    during_training(first, lambda: warm(second.session, second.prepare(), recache=True))
+    done = train(first.session, first.prepare(), output_dir=output)
+    again = {f"standin-1.0/{Path(name).parts[0]}" for name in module_files(second.prepare(), second.compiler)}
+    names = {module.name for module in done.record.modules}
+    assert len(names) == 4
+    assert names > again, "what was compiled anew is there still, with what this training added"
+    fresh = Watched(home)
+    assert fresh.lookup(fresh.prepare()) == done.record
+
+
+def test_graphs_that_the_record_counts_already_are_not_counted_twice(home, output, warmed):
+    watched = Watched(home)
+    watched.store.publish(structs.replace(warmed, modules=warmed.modules[:1]), {})
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, len(done.record.modules), done.record.graphs) == (2, 3, 3)
+
+
+def add_module(home, record, number):
+    """Add a module to a record, as others do at the same time."""
+    store = Watched(home).store
+    module = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}")
+    with store.changing(record.key):
+        now = store.lookup(record.key, record.directory, record.model_type)
+        store.publish(structs.replace(now, modules=(*now.modules, module)), {})
+    return True
+
+
+def test_changes_of_one_record_by_many_processes_are_all_kept(home, warmed):
+    assert all(side_by_side(8, lambda number: add_module(home, warmed, number)))
+    fresh = Watched(home)
+    assert len(fresh.lookup(fresh.prepare()).modules) == 3 + 8
+
+
+def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, output, log, tmp_path, warmed):
+    shutil.rmtree(home / "v1" / "tmp")
+    (home / "v1" / "tmp").write_bytes(b"no folder")
+    watched = Watched(home, live=tmp_path / "live", compiler=StandIn(extra=1))
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, done.result.steps) == (1, 1)
+    assert (output / "model.bin").exists()
+    assert "cannot be written" in watched.told("train.not-kept")[0]["reason"]
+    assert Watched(home).lookup(watched.prepare()) == warmed == done.record, "what is not kept is not in the record"
+
+
+def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed):
+    """No folder of the store can be written to; the live root lies elsewhere."""
+    for name in ("tmp", "live", "logs", "locks", "verified", "journal"):
+        shutil.rmtree(home / "v1" / name, ignore_errors=True)
+        (home / "v1" / name).write_bytes(b"no folder")
+    watched = Watched(home, live=tmp_path / "live", inline=False)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert (done.compiled, done.result.counters["found"]) == (0, 3)
+    assert done.record == warmed
+
+
+def test_a_training_that_fails_keeps_the_record(home, output, warmed, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAIL", "die")
+    watched = Watched(home, compiler=StandIn(extra=1), inline=False)
+    with pytest.raises(TrainingError, match="SIGKILL"):
+        train(watched.session, watched.prepare(), output_dir=output)
+    assert Watched(home).lookup(watched.prepare()) == warmed
+    assert leftovers_of(home) == set()
+
+
+@pytest.mark.parametrize("what", ["lost", "flipped", "record"])
+def test_a_miss_over_damage_says_so(home, output, warmed, what):
+    """Once it was "no record that is near"."""
+    watched = Watched(home)
+    if what == "lost":
+        blob(watched, warmed).unlink()
+        expected = "its record cannot be restored: model.code is missing"
+    elif what == "flipped":
+        spoil(blob(watched, warmed))
+        expected = "its record cannot be restored: model.code is damaged: 20,001 bytes instead of 20,000"
+    else:
+        spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
+        expected = "its record is damaged: "
+    planned = plan(watched.prepare(), watched.store)
+    assert planned.as_dict()["flaw"].startswith(expected)
+    if what == "lost":
+        assert watched.told("store.damaged")[0]["quarantine"] == "", "what is missing is not set aside"
+        assert list((home / "v1").glob("quarantine/*" + warmed.files[0].sha256)) == []
+
+
+@pytest.mark.feature("M3")
+def test_a_strict_training_says_that_the_record_is_damaged(home, output, warmed):
+    watched = Watched(home)
+    blob(watched, warmed).unlink()
+    with pytest.raises(MissError, match="cannot be used") as caught:
+        train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
+    assert caught.value.cause == "its record cannot be restored: model.code is missing"
+
+
+def test_a_damaged_record_is_compiled_anew(home, output, log, warmed):
+    watched = Watched(home)
+    path = watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key)
+    spoil(path)
+    done = train(watched.session, watched.prepare(), output_dir=output)
+    assert done.warmed.compiled == 3
+    assert watched.damage() == [str(path)]
+    assert Watched(home).lookup(watched.prepare()) == done.record

@@ -1,0 +1,190 @@
+"""Warm, with a stand-in for the compiler: what it compiles, keeps and refuses."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from cachekit.errors import CompileError, MissError, StoreError, TrainingError
+from cachekit.events import Journal, read
+from cachekit.verbs.plan import plan
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from tests.support.standins import (
+    RECIPE_YAML,
+    RUN_WARM,
+    StandIn,
+    Watched,
+    compiles,
+    leftovers_of,
+    module_files,
+    recipe,
+    runs,
+    tree,
+)
+from tests.verbs.action_cases import home, log, output, warmed  # noqa: F401 - fixtures
+
+
+@pytest.mark.feature("F1")
+def test_a_second_warm_compiles_nothing(home, log):
+    first, second = Watched(home), Watched(home)
+    one = warm(first.session, first.prepare())
+    two = warm(second.session, second.prepare())
+    assert (one.compiled, two.compiled) == (3, 0)
+    assert (one.plan.hit, two.plan.hit) == (False, True)
+    assert two.record == one.record
+    assert len(runs(log)) == 1, "the second one did not even start a worker"
+    assert second.told("worker.start") == []
+
+
+def test_what_a_warm_returns(home):
+    watched = Watched(home)
+    prepared = watched.prepare()
+    done = warm(watched.session, prepared)
+    record = done.record
+    assert watched.lookup(prepared) == record
+    assert (record.key, record.compiler, record.directory) == (prepared.key, "standin", "standin-1.0")
+    assert (record.model_type, record.recipe, record.graphs) == ("bert", "toy", 3)
+    assert record.compile_seconds == 30.0
+    assert record.hard == dict(prepared.ingredients.hard)
+    assert len(record.modules) == 3
+    document = done.as_dict()
+    assert json.loads(json.dumps(document)) == document
+    assert (document["status"], document["compiled"], document["graphs"]) == ("compiled", 3, 3)
+    assert (document["compile_seconds"], document["saved_seconds"]) == (30.0, 0.0)
+    again = Watched(home)
+    document = warm(again.session, again.prepare()).as_dict()
+    assert (document["status"], document["compiled"], document["graphs"]) == ("hit", 0, 3)
+    assert (document["compile_seconds"], document["saved_seconds"]) == (0.0, 30.0)
+
+
+def test_a_warm_leaves_nothing_but_the_entry(home, log):
+    watched = Watched(home)
+    warm(watched.session, watched.prepare())
+    assert leftovers_of(home) == set()
+    assert {path.suffix for path in (home / "v1" / "locks").iterdir()} == {".lock"}
+
+
+def test_half_written_modules_are_not_harvested(home):
+    class HalfDone(StandIn):
+        def harvest(self, live_root, before, fingerprint, workspace, observed=None):
+            half = live_root / "MODULE_half"
+            half.mkdir()
+            (half / "model.code").write_bytes(b"half")
+            return super().harvest(live_root, before, fingerprint, workspace)
+
+    watched = Watched(home, compiler=HalfDone())
+    assert len(warm(watched.session, watched.prepare()).record.modules) == 3
+
+
+@pytest.mark.feature("K1")
+def test_another_compiler_version_misses_everything_and_the_same_hits_everything(home, log, monkeypatch):
+    batches = range(1, 6)
+    for version, hit in (("1.0", False), ("1.0", True), ("1.1", False), ("1.1", True), ("1.0", True)):
+        monkeypatch.setenv("STANDIN_VERSION", version)
+        for batch in batches:
+            watched = Watched(home)
+            prepared = watched.prepare(recipe(batch))
+            assert plan(prepared, watched.store).hit is hit
+            assert warm(watched.session, prepared).compiled == (0 if hit else 3)
+    assert len(compiles(log)) == 2 * len(batches)
+    assert {path.parts[-3] for path in (home / "v1" / "records").rglob("*.json")} == {"standin-1.0", "standin-1.1"}
+
+
+@pytest.mark.feature("M2")
+def test_recache_compiles_again_and_replaces(home, log):
+    """The second compile gives other bytes, so that one can see which entry serves."""
+    before, after = Watched(home), Watched(home, compiler=StandIn(salt="other"))
+    first = warm(before.session, before.prepare())
+    prepared = after.prepare()
+    assert prepared.key == first.record.key
+    second = warm(after.session, prepared, recache=True)
+    assert (second.plan.hit, second.compiled) == (True, 3)
+    assert len(compiles(log)) == 2
+    fresh = Watched(home)
+    found = fresh.lookup(prepared)
+    assert found == second.record
+    assert {module.name for module in found.modules}.isdisjoint(module.name for module in first.record.modules)
+    assert fresh.restored(prepared.key, found) == module_files(prepared, after.compiler)
+
+
+def test_a_recache_that_fails_keeps_the_old_entry(home, warmed, monkeypatch):
+    monkeypatch.setenv("STANDIN_FAIL", "compile")
+    watched = Watched(home)
+    with pytest.raises(CompileError):
+        warm(watched.session, watched.prepare(), recache=True)
+    assert Watched(home).lookup(watched.prepare()) == warmed
+
+
+@pytest.mark.feature("M3")
+@pytest.mark.parametrize("action", ["warm", "train"])
+def test_require_warm_fails_instead_of_compiling(home, output, log, action):
+    watched = Watched(home)
+    run = {"warm": warm, "train": partial(train, output_dir=output)}[action]
+    with pytest.raises(MissError) as caught:
+        run(watched.session, watched.prepare(), require_warm=True)
+    assert caught.value.exit_code == 3
+    assert "cachekit warm" in caught.value.hint
+    assert runs(log) == [], "no worker was started"
+    assert watched.told("worker.start") == []
+    assert not home.exists(), "and nothing written"
+
+
+@pytest.mark.feature("M3")
+def test_require_warm_lets_a_hit_pass(home, output, log, warmed):
+    watched = Watched(home)
+    assert warm(watched.session, watched.prepare(), require_warm=True).compiled == 0
+    assert train(watched.session, watched.prepare(), output_dir=output, require_warm=True).compiled == 0
+    assert compiles(log) == []
+
+
+@pytest.mark.feature("M3")
+@pytest.mark.parametrize("verb", ["plan", "warm", "train"])
+def test_require_warm_on_the_command_line_exits_3(home, log, tmp_path, verb):
+    path = tmp_path / "toy.yaml"
+    path.write_text(RECIPE_YAML)
+    command = [sys.executable, RUN_WARM, "cli", verb, path, "--require-warm", "--home", home]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 3
+    assert "error[not-warm]: " in run.stderr
+    assert "Traceback" not in run.stderr
+    assert runs(log) == []
+
+
+@pytest.mark.parametrize("fail, error", [("compile", CompileError), ("nothing", CompileError), ("die", TrainingError)])
+def test_a_compile_that_fails_leaves_nothing_and_is_tried_again(home, log, monkeypatch, fail, error):
+    monkeypatch.setenv("STANDIN_FAIL", fail)
+    watched = Watched(home, inline=False)
+    with pytest.raises(error) as caught:
+        warm(watched.session, watched.prepare())
+    assert caught.value.exit_code == (6 if error is CompileError else 1)
+    assert caught.value.hint
+    assert tree(home) == set()
+    assert leftovers_of(home) == set()
+    monkeypatch.delenv("STANDIN_FAIL")
+    again = Watched(home, wait=0)
+    assert warm(again.session, again.prepare()).compiled == 3
+
+
+def test_a_store_that_cannot_be_written_is_found_out_before_compiling(tmp_path, log):
+    (tmp_path / "file").write_bytes(b"")
+    watched = Watched(tmp_path / "file" / "home", live=tmp_path / "live")
+    with pytest.raises(StoreError) as caught:
+        warm(watched.session, watched.prepare())
+    assert caught.value.hint
+    assert runs(log) == []
+
+
+def test_a_run_is_told_in_its_journal(home, log, output):
+    journal = Journal(home / "v1" / "journal", "train")
+    watched = Watched(home, journal=journal)
+    train(watched.session, watched.prepare(), output_dir=output)
+    journal.close()
+    events = read(journal.path)
+    names = [event["event"] for event in events]
+    for name in ("run", "plan", "compile.start", "worker.start", "worker.end", "warm.end", "restore", "train.end"):
+        assert name in names
+    assert {event["run"] for event in events} == {journal.run}
+    assert next(event for event in events if event["event"] == "plan")["status"] == "miss"

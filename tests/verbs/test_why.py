@@ -1,0 +1,270 @@
+"""`cachekit why` as people and programs see it: the nearest record, here or elsewhere, and only the difference."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cachekit.cli import why_text
+from cachekit.events import Journal
+from cachekit.remotes import document
+from cachekit.remotes.document import Shared
+from cachekit.remotes.folder import FolderTier
+from cachekit.store import Store
+from cachekit.verbs.why import why
+from tests.cli.test_cli import steady
+from tests.remotes.watched_tiers import Broken, Counted
+from tests.support.cli_session import golden, publish, the_error
+from tests.support.standins import Watched
+from tests.verbs.test_neighbours import fill, made_from, others
+
+pytest_plugins = ["tests.support.cli_session"]
+
+EDIT = ("--set", "training.max_seq_length=16")
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A shared cache with the record of `tiny.yaml`, and its address."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    return folder
+
+
+def share(shared, *records):
+    """Put records on the shared cache."""
+    from cachekit.remotes import layout
+    from cachekit.remotes.port import Change, Write
+
+    writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
+    FolderTier(shared).commit(Change("share", writes=writes), "")
+
+
+# One recipe
+
+
+@pytest.mark.feature("W2")
+def test_a_miss_names_the_changed_ingredient_and_nothing_else(command, home, machine):
+    record = publish(home)
+    answer = command("why", "tiny.yaml", *EDIT)
+    golden("why", steady(answer.out))
+    assert answer.err == ""
+    found = command("why", "tiny.yaml", *EDIT, "--format", "json").json
+    assert (found["status"], found["nearest"]["key"], found["nearest"]["tier"]) == ("miss", record.key, "local")
+    assert [(change["name"], change["old"], change["new"]) for change in found["changes"]] == [
+        ("training.max_seq_length", 8, 16)
+    ]
+    assert command("why", "tiny.yaml", *EDIT, "--format", "quiet").out == "training.max_seq_length\n"
+
+
+def test_a_hit_says_so_and_where(command, home, machine, shared):
+    record = publish(home)
+    assert command("why", "tiny.yaml").out == f"tiny: hit in the local store, key {record.key[:16]}\n"
+    assert command("why", "tiny.yaml", "--format", "quiet").out == "hit\n"
+
+
+@pytest.mark.feature("W4")
+def test_with_an_empty_store_the_near_miss_on_a_shared_cache_is_named(command, home, machine, shared, tmp_path):
+    record = publish(tmp_path / "other")
+    share(shared, record)
+    cache = ("--cache", f"local:rw,{shared}:r")
+    answer = command("why", "tiny.yaml", *EDIT, *cache)
+    text = " ".join(answer.out.split())
+    assert f"nearest is {record.key[:16]} (tiny) on {shared}" in text
+    assert "training.max_seq_length: 8 → 16" in text
+    found = command("why", "tiny.yaml", *EDIT, *cache, "--format", "json").json
+    assert (found["nearest"]["tier"], len(found["changes"])) == (str(shared), 1)
+    hit = command("why", "tiny.yaml", *cache).out
+    assert hit.split() == f"tiny: hit on {shared}, key {record.key[:16]}".split()
+
+
+@pytest.mark.feature("P3", "P4", "W4")
+def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, home, machine, shared, tmp_path):
+    """Before a machine is rented, on a laptop that never compiled."""
+    record = publish(tmp_path / "other")
+    share(shared, record)
+    words = ("plan", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r", "--price", "3600")
+    found = command(*words, "--format", "json").json
+    assert (found["status"], found["nearest"]["key"], found["nearest"]["tier"]) == ("miss", record.key, str(shared))
+    assert [change["name"] for change in found["nearest"]["changes"]] == ["training.max_seq_length"]
+    assert found["dollars"] == pytest.approx(found["expected_seconds"], abs=0.01)
+    assert f"({record.recipe}) on {shared}; it differs in 1:" in " ".join(command(*words).out.split())
+    assert command("plan", "tiny.yaml", *EDIT, "--format", "json").json["estimate"] is None
+    for there in filter(Path.is_file, shared.rglob("*.json")):
+        there.write_text("{")
+    assert command(*words, "--format", "json").json["status"] == "miss", "what is damaged there fails no plan"
+
+
+def test_without_any_record_it_says_where_it_looked(command, home, machine, shared):
+    assert command("why", "tiny.yaml").out == "tiny: miss; there is no record to compare with in the store\n"
+    asked = command("why", "tiny.yaml", "--cache", f"local:rw,{shared}:r").out
+    assert asked.split() == f"tiny: miss; there is no record to compare with in the store or {shared}".split()
+
+
+def test_damage_is_the_reason_where_there_is_any(command, home, machine):
+    record = publish(home)
+    Store(home, Journal(None, "")).layout.blob(record.files[0].sha256).unlink()
+    publish(home, EDIT[1])
+    out = " ".join(command("why", "tiny.yaml").out.split())
+    assert out.startswith("tiny: miss: its record cannot be restored")
+    assert "→" not in out
+
+
+def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
+    publish(home, "training.gradient_accumulation_steps=4")
+    many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
+    answer = command("why", "tiny.yaml", *EDIT, *many)
+    assert all(len(line) <= 80 for line in answer.out.splitlines())
+    golden("why-several", steady(answer.out))
+    monkeypatch.setenv("COLUMNS", "120")
+    assert max(len(line) for line in command("why", "tiny.yaml", *EDIT, *many).out.splitlines()) > 80
+
+
+@pytest.mark.feature("W3")
+def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_path):
+    (tmp_path / "shared").mkdir()
+    me = Watched(tmp_path / "me", shared=[(FolderTier(tmp_path / "shared"), "r")])
+    wanted = me.prepare()
+    near = made_from(wanted, **{"training.optim": "sgd"})
+    fill(FolderTier(tmp_path / "shared"), [*others(wanted, 99), near])
+    found = why(me.session, wanted)
+    assert [told.change.name for told in found.changes] == ["training.optim"]
+    lines = why_text.of_recipe(found.as_dict())
+    assert [line for line in lines[-3:] if "training." in line] == ["  training.optim: sgd → adamw_torch"]
+
+
+def test_a_second_why_asks_nobody(tmp_path):
+    (tmp_path / "shared").mkdir()
+    wanted = Watched(tmp_path / "any").prepare()
+    fill(FolderTier(tmp_path / "shared"), others(wanted, 2))
+    told = []
+    for _ in range(2):
+        tier = Counted(FolderTier(tmp_path / "shared"))
+        me = Watched(tmp_path / "me", shared=[(tier, "r")])
+        told.append((why(me.session, wanted).as_dict()["changes"], tier.calls))
+    assert told[0][0] == told[1][0] != []
+    assert told[1][1] == []
+
+
+def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
+    (tmp_path / "shared").mkdir()
+    me = Watched(tmp_path / "me", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    wanted = me.prepare()
+    from tests.support.standins import publish as put
+
+    put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
+    found = why(me.session, wanted)
+    assert len(found.changes) == 2
+    assert [bool(one.problem) for one in found.looked] == [True]
+    assert len(me.told("remote.failed")) == 1
+    other = Watched(tmp_path / "other", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
+    assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
+
+
+def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
+    from cachekit.verbs import neighbours
+
+    share(shared, publish(tmp_path / "other"), publish(tmp_path / "other", "training.optim=sgd"))
+    monkeypatch.setattr(
+        neighbours.search, "__kwdefaults__", {"fits": None, "here": None, "budget": neighbours.Budget(read=1)}
+    )
+    answer = command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r")
+    assert f"{shared} was not searched to the end: it has more records than are read for one search" in answer.err
+    assert "was not searched" not in answer.out
+
+
+def test_offline_it_works_with_what_is_here(command, home, machine):
+    publish(home)
+    found = command("why", "tiny.yaml", *EDIT, "--offline", "--cache", "local:rw,hf://team/cache:r", "-f", "json").json
+    assert (found["nearest"]["tier"], found["looked"]) == ("local", [])
+
+
+# Two
+
+
+@pytest.mark.feature("W2")
+def test_two_records_are_compared_by_their_keys(command, home, machine):
+    old, new = publish(home), publish(home, EDIT[1])
+    answer = command("why", old.key[:8], new.key[:8])
+    golden("why-two", steady(answer.out))
+    assert command("why", old.key[:8], old.key[:12]).out.endswith(f": same key {old.key[:16]}\n")
+
+
+def test_recipes_records_and_files_are_compared_with_each_other(command, home, work, machine):
+    record = publish(home)
+    (work / "edited.yaml").write_text(
+        (work / "tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16")
+    )
+    (path,) = home.glob("v1/records/*/*/*.json")
+    (work / "record.json").write_bytes(path.read_bytes())
+    (work / "plan.json").write_text(command("plan", "tiny.yaml", "--format", "json").out)
+    (work / "show.json").write_text(command("show", record.key, "--format", "json").out)
+    same = ["tiny.yaml", record.key[:10], "record.json", "plan.json", "show.json"]
+    for one in same:
+        found = command("why", one, "edited.yaml", "--format", "json").json
+        assert [(change["name"], change["old"], change["new"]) for change in found["changes"]] == [
+            ("training.max_seq_length", 8, 16)
+        ]
+        assert command("why", one, "tiny.yaml", "--format", "quiet").out == "same\n"
+        kinds = [command("why", one, other, "-f", "json").json["new"]["kind"] for other in same]
+        assert kinds == ["recipe", "record", "file", "file", "file"]
+
+
+def test_set_changes_the_second(command, home, machine):
+    found = command("why", "tiny.yaml", "tiny.yaml", *EDIT, "--format", "json").json
+    assert [change["name"] for change in found["changes"]] == ["training.max_seq_length"]
+    assert found["new"]["name"] == f"tiny.yaml {' '.join(EDIT)}"
+    record = publish(home)
+    code, message, _, hint = the_error(command("why", "tiny.yaml", record.key[:8], *EDIT, code=2))
+    assert code == "usage"
+    assert "is no recipe" in message
+    assert hint
+
+
+def test_a_record_on_a_shared_cache_is_compared_too(command, home, machine, shared, tmp_path):
+    record = publish(tmp_path / "other")
+    share(shared, record)
+    cache = ("--cache", f"local:rw,{shared}:r", "--format", "json")
+    found = command("why", record.key[:8], "tiny.yaml", *EDIT, *cache).json
+    assert (found["old"]["tier"], [change["name"] for change in found["changes"]]) == (
+        str(shared),
+        ["training.max_seq_length"],
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"hard": {"a": 1}, "key": "00"}', '{"a": 1}', '{"record": 1}', '{"hard": {"a": null}, "soft": 1}x'],
+)
+def test_a_file_that_is_no_record_is_refused(command, work, machine, content):
+    (work / "no.json").write_text(content)
+    code, message, cause, hint = the_error(command("why", "tiny.yaml", "no.json", code=2))
+    assert (code, bool(cause), bool(hint)) == ("usage", True, True)
+    assert "neither a record nor a plan" in message
+
+
+def test_a_file_with_what_controls_a_terminal_does_not(command, home, work, machine):
+    (work / "evil.json").write_text(json.dumps({"hard": {"task": "\x1b[31mred\nline"}}))
+    out = command("why", "evil.json", "tiny.yaml").out
+    assert "\x1b" not in out
+    assert re.search(r"task: .*\\x1b\[31mred\\nline → text-classification", out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("tiny.yaml", "--run", "last"),
+        ("nosuch",),
+        ("tiny.yaml", "nosuch"),
+        ("abcd1234", "tiny.yaml"),
+        ("--run", "x"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_answered_is_refused_with_a_hint(command, home, machine, arguments):
+    assert the_error(command("why", *arguments, code=2))[3]

@@ -1,0 +1,292 @@
+"""`why` names the one ingredient that an edit changed, and nothing else: every field of a recipe, and the machine's.
+
+Edits come from the schema, so that no field is forgotten. Some are several ingredients by nature; what they bring is
+named with them (`FOLLOWS`), and each of those cases has its reason here.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from msgspec import structs
+
+from cachekit.cli.why import human
+from cachekit.errors import RecipeError
+from cachekit.recipe import load, zoo
+from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
+from cachekit.recipe.ingredients import build, labels_of
+from cachekit.recipe.schema import SOFT_TRAINING, Lora
+from cachekit.verbs.prepare import Prepared
+from cachekit.verbs.why import why
+from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
+from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
+from tests.support.standins import PROVENANCE, Watched, make_record, memory_folder, publish
+
+CONFIG = zoo.architecture_defaults("bert")
+# What one edit of a recipe changes beside the ingredient that it is about, and why.
+FOLLOWS = {
+    # The recipe says no evaluation batch: it is the training batch.
+    "training.per_device_train_batch_size": {"training.per_device_eval_batch_size"},
+    # Off is one ingredient, on is one for each of its settings, and the version of the package that does it.
+    "training.lora": {f"training.lora.{name}" for name in Lora.__struct_fields__} | {"toolchain.peft"},
+}
+RENAMED = {"training.bf16": "training.precision"}  # `auto` is resolved for the target
+
+
+def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
+    recipe = load(path, overrides)
+    architecture, labels = resolve(recipe), labels_of(recipe)
+    made = build(recipe, architecture, len(labels), fingerprint, compiler)
+    return Prepared(recipe, recipe.name, tuple(labels), architecture, fingerprint, made)
+
+
+def stored(watched, one):
+    """Its record, as if it had been warmed."""
+    record, contents = make_record(1)
+    record = structs.replace(
+        record,
+        key=one.key,
+        hard=dict(one.ingredients.hard),
+        compiler=one.fingerprint.compiler,
+        directory=one.fingerprint.directory,
+        model_type=one.model_type,
+        recipe=one.recipe.name,
+        provenance=PROVENANCE,
+    )
+    return publish(watched.store, (record, contents))
+
+
+def asked(before, after):
+    """What `why` says of `after`, where `before` is warm."""
+    with memory_folder() as home:
+        watched = Watched(home)
+        stored(watched, before)
+        return why(watched.session, after)
+
+
+def check(found, name, old, new, follows=()):
+    """One change is told, with both values, and what follows from it; and people read no line more."""
+    (change,) = found.changes
+    document = change.as_dict()
+    assert change.change.name == name
+    assert {other.name for other in change.follows} == set(follows)
+    hard, near = found.plan.prepared.ingredients.hard, found.neighbour.known.hard
+    assert document.get("old", "absent") == near.get(name, "absent") == old
+    assert document.get("new", "absent") == hard.get(name, "absent") == new
+    every = {key for key in hard.keys() | near.keys() if hard.get(key, "absent") != near.get(key, "absent")}
+    assert every == {name, *follows}, "nothing that differs is left out"
+    head, *lines = human(found.as_dict())
+    assert head.startswith(f"{found.plan.prepared.recipe.name}: miss; nearest is {found.neighbour.known.key[:16]}")
+    assert lines[0].startswith(f"  {name}:")
+    named = [line for line in lines if line.startswith("  ") and not line.startswith("    ")]
+    assert len(named) == 1
+    text = " ".join(" ".join(lines).split())
+    assert all(other in text for other in follows)
+
+
+EDITS = [change for change in FIELD_CHANGES if change[1] != "image_size"]  # only recipes of images have it
+
+
+@pytest.mark.feature("W2")
+@pytest.mark.parametrize(("section", "field", "value"), EDITS)
+def test_each_field_of_a_recipe(section, field, value):
+    extra = beside(field, value)
+    of_task, path = for_task(section, field), BASES.get(field, BERT)
+    before = prepared(*of_task, path=path)
+    after = prepared(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
+    found = asked(before, after)
+    if (section == "training" and field in SOFT_TRAINING) or (section, field, value) in RESOLVED:
+        assert found.plan.hit, "it is no ingredient, so it is no reason for a miss"
+        assert human(found.as_dict()) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
+        return
+    assert not found.plan.hit
+    name = RENAMED.get(f"{section}.{field}", f"{section}.{field}")
+    old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
+    check(found, name, old, new, FOLLOWS.get(name, ()))
+
+
+@pytest.mark.parametrize("field", sorted({*CONFIG, *GENERIC_DEFAULTS}))
+def test_each_field_of_the_architecture(field):
+    defaults = {**GENERIC_DEFAULTS, **CONFIG}
+    before = prepared()
+    now = before.ingredients.hard.get(f"model.config.{field}", defaults[field])
+    value = other_config_value(field, now)
+    after = prepared(f"model.config.{field}={json.dumps(value)}")
+    name = f"model.config.{field}"
+    old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
+    check(asked(before, after), name, old, new)
+
+
+MACHINES = [
+    *[("toolchain", "fakec", value) for value in ("1.0.1", "1.1", "2.0", "0.9", "1.0+cpu")],
+    *[("toolchain", "python", value) for value in ("cpython 3.12", "cpython 3.10")],
+    ("target", "machine", "aarch64"),
+    *[("target", "isa", value) for value in (["avx"], ["avx", "avx2", "avx512f"], ["avx2", "avx"])],
+    ("target", "new", "thing"),
+]
+
+
+@pytest.mark.parametrize(("part", "name", "value"), MACHINES)
+def test_each_version_and_each_part_of_the_target(part, name, value):
+    before = prepared()
+    changed = structs.replace(FINGERPRINT, **{part: {**getattr(FINGERPRINT, part), name: value}})
+    if part == "toolchain" and name == "fakec":
+        changed = structs.replace(changed, directory=f"fake-{value}")
+    found = asked(before, prepared(fingerprint=changed))
+    check(found, f"{part}.{name}", getattr(FINGERPRINT, part).get(name, "absent"), value)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("toolchain.fakec", "1.0", "1.0.1", "a patch newer"),
+        ("toolchain.fakec", "1.0", "1.1", "a minor version newer"),
+        ("toolchain.fakec", "2.3", "1.9", "a major version older"),
+        ("toolchain.fakec", "2.13.0+cpu", "2.13.0+cu130", "the same version, another build"),
+        ("toolchain.fakec", "(Debian) 12.2.0", "(Debian) 14.2.0", "a major version newer"),
+        ("target.isa", ["avx", "fma"], ["avx", "amx"], "only that record has fma"),
+        ("target.isa", ["avx", "fma"], ["avx", "amx"], "only this recipe has amx"),
+        ("target.isa", ["avx", "fma"], ["fma", "avx"], "the order differs"),
+        ("compiler.flags", ["--a", "--a"], ["--a"], "repeats differ"),
+        ("model.num_labels", 2, 6, "classes of the model's head: data.labels"),
+        ("training.precision", "fp32", "bf16", "the type that numbers are computed in: training.bf16"),
+        ("training.max_seq_length", 384, 512, "tokens a row: each length is a graph of its own"),
+        ("model.config.dtype", "float32", "bfloat16", "the type of the model's weights"),
+        ("model.config.hidden_size", 768, 1024, "a field of the model's config"),
+    ],
+)
+def test_what_is_known_is_said_in_words(name, old, new, words):
+    from cachekit.key.canonical import Change
+    from cachekit.verbs.change_words import words_of
+
+    assert words in words_of(Change(name, old, new))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "name", "old", "new"),
+    [
+        ({"options": {"a": 2}, "threads": 2, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.options.a", 1, 2),
+        ({"options": {}, "threads": 2, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.options.a", 1, "absent"),
+        ({"options": {"a": 1}, "threads": 4, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.threads", 2, 4),
+        (
+            {"options": {"a": 1}, "threads": 2, "environment": {}},
+            "compiler.environment.FAKE_VERBOSE",
+            "1",
+            "absent",
+        ),
+    ],
+)
+def test_each_setting_of_the_compiler(compiler, name, old, new):
+    check(asked(prepared(), prepared(compiler=compiler)), name, old, new)
+
+
+FLAGS = ["--model-type=transformer", "--auto-cast=none", "-O1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--model-type", "transformer", "--auto-cast=none", "-O1"], "spelling is in the key"),
+        (["--auto-cast=none", "--model-type=transformer", "-O1"], "the order differs"),
+        (["--model-type=transformer", "--auto-cast=none", "-O2"], "-O2"),
+        (["--model-type=transformer", "--auto-cast=none", "--optlevel=1"], "spelling is in the key"),
+        (["--model-type=transformer", "-O1"], "only that record has"),
+    ],
+)
+def test_flags_of_neuron_are_explained(flags, words):
+    neuron = structs.replace(FINGERPRINT, compiler="neuron", directory="neuronxcc-2.26.0")
+    before = prepared(fingerprint=neuron, compiler={"flags": FLAGS, "first_rate_zero": False})
+    after = prepared(fingerprint=neuron, compiler={"flags": flags, "first_rate_zero": False})
+    found = asked(before, after)
+    check(found, "compiler.flags", FLAGS, flags)
+    assert any(words in sentence for sentence in found.changes[0].words), found.changes[0].words
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "old", "new"),
+    [
+        (["data.labels=[a, b]"], "model.num_labels", 6, 2),
+        (["data.labels=null", "data.num_labels=9"], "model.num_labels", 6, 9),
+        (["data.text_pair_column=context"], "data.text_pair", False, True),
+        (["environment.XLA_FLAGS=x"], "environment.XLA_FLAGS", "absent", "x"),
+    ],
+)
+def test_data_and_variables(overrides, name, old, new):
+    check(asked(prepared(), prepared(*overrides)), name, old, new)
+
+
+def test_another_model_is_told_as_one_change_with_what_it_brings():
+    found = asked(prepared(), prepared("model.id=roberta-base"))
+    before, after = found.neighbour.known.hard, found.plan.prepared.ingredients.hard
+    brought = {key for key in before.keys() | after.keys() if before.get(key, "no") != after.get(key, "no")}
+    assert len(brought) > 3
+    check(found, "model.type", "bert", "roberta", brought - {"model.type"})
+
+
+def test_two_edits_are_two_changes():
+    after = prepared("training.max_seq_length=64", "training.per_device_train_batch_size=3")
+    found = asked(prepared(), after)
+    names = [change.change.name for change in found.changes]
+    assert names == ["training.max_seq_length", "training.per_device_train_batch_size"]
+
+
+def test_an_evaluation_batch_that_does_not_follow_is_told_by_itself():
+    before = prepared("training.per_device_eval_batch_size=4")
+    found = asked(before, prepared("training.per_device_train_batch_size=3"))
+    assert [(told.change.name, told.follows) for told in found.changes] == [
+        ("training.per_device_eval_batch_size", ()),
+        ("training.per_device_train_batch_size", ()),
+    ]
+
+
+RANDOM_FIELDS = {
+    "training.per_device_train_batch_size": range(1, 512),
+    "training.max_seq_length": range(8, 129),
+    "training.gradient_accumulation_steps": range(1, 64),
+    "training.optim": ["adamw_torch", "adamw_torch_fused", "sgd", "adafactor"],
+    "training.weight_decay": [number / 1000 for number in range(200)],
+    "training.adam_beta1": [number / 1000 for number in range(500, 999)],
+    "training.adam_beta2": [number / 1000 for number in range(500, 999)],
+    "training.adam_epsilon": [10.0**-number for number in range(4, 12)],
+    "training.max_grad_norm": [number / 10 for number in range(30)],
+    "training.label_smoothing_factor": [number / 100 for number in range(90)],
+    "training.gradient_checkpointing": [True, False],
+    "training.bf16": [True, False],
+    "parallel.nodes": range(1, 16),
+    "environment.XLA_FLAGS": ["a", "b", "c", "--d=1"],
+    "model.config.hidden_dropout_prob": [number / 100 for number in range(90)],
+    "model.config.intermediate_size": range(64, 4096, 64),
+}
+RECIPES = ("bert", "bert-mnli", "bert-swag", "camembert-ner", "roberta", "vit", "bert-large-squad")
+
+
+@pytest.mark.feature("W2")
+def test_two_hundred_single_edits(tmp_path):
+    """Any field, any value, recipes of many tasks: one change is told, or it was none."""
+    chance = random.Random(20260301)
+    bases = {name: prepared(path=zoo.recipe_path(name)) for name in RECIPES if name in zoo.recipes()}
+    assert len(bases) > 4
+    watched = {name: Watched(tmp_path / name) for name in bases}
+    for name, base in bases.items():
+        stored(watched[name], base)
+    told = 0
+    while told < 200:
+        name = chance.choice(sorted(bases))
+        field = chance.choice(sorted(RANDOM_FIELDS))
+        value = chance.choice(RANDOM_FIELDS[field])
+        try:
+            after = prepared(f"{field}={json.dumps(value)}", path=zoo.recipe_path(name))
+        except RecipeError:
+            continue  # not a recipe of this task, or beyond what its model has
+        found = why(watched[name].session, after)
+        if after.key == bases[name].key:
+            assert found.plan.hit
+            continue
+        leads = RENAMED.get(field, field)
+        brought = {change.name for change in found.neighbour.changes} - {leads}
+        assert brought <= FOLLOWS.get(leads, set()), (name, field, value)
+        old, new = (one.ingredients.hard.get(leads, "absent") for one in (bases[name], after))
+        check(found, leads, old, new, brought)
+        told += 1
