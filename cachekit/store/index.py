@@ -16,14 +16,15 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from cachekit.store.index_file import IndexFile
-from cachekit.store.index_rows import Place, Read, Row, Whole, drop, job_of, note_whole, put_all, read_file, state_of
+from cachekit.store.index_file import IndexFile, LostIndexError
+from cachekit.store.index_rows import Place, Row, Whole, drop, job_of, note_whole, put_all, read_file, state_of
 from cachekit.store.layout import Layout
 from cachekit.store.nearest import Folder, Near, Nearest
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 TOLD = 100  # records from one word about how far the reading is to the next
+ATTEMPTS = 3  # to find an index that stays good
 BATCH = 1_000  # records that are read between two commits: a killed process loses no more
 _COLUMNS = (
     "record.id, folder.directory, folder.model_type, record.key, state, published, size, flaw, usable, compiler, "
@@ -168,7 +170,7 @@ class Index:
 
     def whole(self, digest: str) -> Whole | None:
         """What is known of a blob that was found whole."""
-        for state, pieces in self._file.ask(
+        for state, pieces in self._file.ask_any(
             "SELECT state, pieces FROM whole WHERE digest = ?", (bytes.fromhex(digest),)
         ):
             text = pieces.hex()
@@ -177,7 +179,7 @@ class Index:
 
     def note_whole(self, found: Mapping[str, Whole | None]) -> None:
         """Note by digest which blobs were found whole; None is that a blob was not."""
-        self._file.change(lambda database: note_whole(database, found))
+        self._file.change_any(lambda database: note_whole(database, found))
 
     # Changes
 
@@ -190,7 +192,7 @@ class Index:
                 put_all(database, [(place, read)])
                 note_whole(database, whole)
 
-            self._file.change(work)
+            self._file.change_any(work)
 
     def forget(self, rows: Iterable[Row]) -> None:
         """Forget records that were removed."""
@@ -220,9 +222,24 @@ class Index:
         Args:
             exact: Look at each record's file, and not only whether others came to a folder or went.
             tell: Told how many of how many records were read.
+
+        Raises:
+            OSError: A folder cannot be read, and it is to be exact.
+            LostIndexError: The index goes bad again and again.
         """
         if not self._layout.records.is_dir() and not self._layout.index.exists():
             return
+        for attempt in range(ATTEMPTS):
+            try:
+                self._file.begin()
+                self._refresh(exact=exact, tell=tell)
+            except LostIndexError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
+
+    def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
         looks = self._looks(exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):
@@ -231,8 +248,9 @@ class Index:
                 if number % TOLD == 0:
                     tell(number, len(fresh))
                 place = (one.directory, one.model_type, name.removesuffix(".json"))
-                part.append((place, Path(one.path, name)))
-            self._take(part)
+                with suppress(FileNotFoundError):  # gone since it was listed
+                    part.append((place, read_file(place, Path(one.path, name))))
+            self._file.change(partial(put_all, found=part))
         if fresh:
             tell(len(fresh), len(fresh))
         if looks:
@@ -284,15 +302,6 @@ class Index:
                 raise
             return [], []
         return sorted(fresh), [number for number, *_ in known.values()]
-
-    def _take(self, wanted: list[tuple[Place, Path]]) -> None:
-        found: list[tuple[Place, Read]] = []
-        for place, path in wanted:
-            with suppress(FileNotFoundError):  # gone since it was listed
-                found.append((place, read_file(place, path)))
-        self._file.change(lambda database: put_all(database, found))
-
-    # The file
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[Row]:
         same: dict[Any, Any] = {}  # most texts are those of many records

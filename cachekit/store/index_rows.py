@@ -157,7 +157,11 @@ def put_all(database: sqlite3.Connection, found: list[tuple[Place, Read]]) -> No
 
 def _put(database: sqlite3.Connection, folder: int, key: str, read: Read) -> dict[str, str] | None:
     """Write a record's rows; its hard ingredients, values as canonical JSON, where it can be used."""
+    named = dict(read.named)
     for (old,) in database.execute("SELECT id FROM record WHERE folder = ? AND key = ?", (folder, key)).fetchall():
+        if read.flaw:  # it may come back from a shared cache, and then it needs what it named when it was good
+            before = database.execute("SELECT digest, size FROM named WHERE record = ?", (old,))
+            named |= {digest.hex(): size for digest, size in before}
         drop(database, old)
     record, pairs, said = read.record, None, ("", "", 0, 0, 0, 0.0, 0.0, "", "", "", "", "", "[]")
     if record is not None:
@@ -171,7 +175,7 @@ def _put(database: sqlite3.Connection, folder: int, key: str, read: Read) -> dic
     about = folder, key, read.inode, read.state, read.seen, read.published, read.size, read.flaw, record is not None
     marks = ",".join("?" * (1 + len(about) + len(said)))
     new = database.execute(f"INSERT INTO record VALUES ({marks})", (None, *about, *said)).lastrowid  # noqa: S608
-    rows = ((bytes.fromhex(digest), new, size) for digest, size in read.named.items())
+    rows = ((bytes.fromhex(digest), new, size) for digest, size in named.items())
     database.executemany("INSERT OR IGNORE INTO named VALUES (?, ?, ?)", rows)
     return pairs
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from cachekit.errors import StoreError
 from cachekit.store import durable, uses
@@ -139,7 +139,7 @@ class Remover:
         """
         for part in _slices(victims, lambda victim: 4 * victim.row.modules + 2):
             with self._alone() as now:
-                self._take([victim for victim in part if self._may_go(victim, now, force=force)], now)
+                self._take([one for victim in part if (one := self._may_go(victim, now, force=force))], now)
 
     def blobs(self, digests: Sequence[str]) -> None:
         """Remove those of these blobs that nobody names or uses; raises as `records`."""
@@ -179,12 +179,13 @@ class Remover:
         except OSError as error:
             raise store_error(self._layout.home, error) from error
 
-    def _may_go(self, victim: Victim, now: _Now, *, force: bool) -> bool:
+    def _may_go(self, victim: Victim, now: _Now, *, force: bool) -> Victim | None:
+        """The record as it is now, where it may go."""
         row = victim.row
         current = now.index.row(row.place)
         reason = ""
         if current is None:
-            return False  # another one was quicker
+            return None  # another one was quicker
         if current.state != row.state:
             reason = "it was published anew"
         elif not force and row.key in now.pins:
@@ -195,7 +196,8 @@ class Remover:
             reason = "it was used"
         if reason:
             self.removed.kept.append((victim, reason))
-        return not reason
+            return None
+        return structs.replace(victim, row=current)
 
     def _take(self, victims: Sequence[Victim], now: _Now) -> None:
         rows = [victim.row for victim in victims]

@@ -16,7 +16,8 @@ from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.gate import Gate, Holds
 from cachekit.store.index import Index
-from cachekit.store.index_rows import Row, Whole
+from cachekit.store.index_file import LostIndexError
+from cachekit.store.index_rows import Place, Row, Whole
 from cachekit.store.layout import Layout
 from cachekit.store.nearest import Near
 from cachekit.store.quarantine import Quarantine
@@ -102,6 +103,12 @@ class Store:
         Args:
             where: Chooses.
         """
+        for _ in range(2):
+            with suppress(LostIndexError):
+                return self._rows(where)
+        return self._rows(where)
+
+    def _rows(self, where: Callable[[Row], bool]) -> list[Row]:
         index = self.refresh()
         for row in index.flawed():
             self.read(*row.place)
@@ -121,8 +128,14 @@ class Store:
             compiler: Only records of this compiler.
             directory: Only records of this compiler's directory.
         """
-        found = self.refresh().nearest(hard, compiler=compiler, directory=directory)
-        return (near for near in found if near.row.model_type != IMPORTED)
+        told = set[Place]()
+        for _ in range(2):
+            with suppress(LostIndexError):
+                for near in self.refresh().nearest(hard, compiler=compiler, directory=directory):
+                    if near.row.model_type != IMPORTED and near.row.place not in told:
+                        told.add(near.row.place)
+                        yield near
+                return
 
     def holding(self) -> AbstractContextManager[None]:
         """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""

@@ -74,7 +74,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
                 cause=f"by process {', '.join(map(str, now.processes))}",
                 hint="wait for it, or --force: it keeps what it needs until it is done",
             )
-    named = {row.id: index.named(row) for row in rows}
+    named = {row.place: index.named(row) for row in rows}
     if dry_run:
         going = Going(layout, index, now.blobs, rows)
         taken = [(row, going.take(row)) for row in rows]
@@ -94,7 +94,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     return [
         Deleted(
             row.key, row.recipe, row.directory, row.model_type, dry_run, row.key in pinned, sum(files.values()),
-            sum(max(size, 0) for digest, size in named[row.id].items() if layout.blob(digest) not in files),
+            sum(max(size, 0) for digest, size in named[row.place].items() if layout.blob(digest) not in files),
             tuple(GoneFile(str(path.relative_to(layout.home)), size) for path, size in files.items()),
         )
         for row, files in taken
