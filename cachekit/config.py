@@ -130,6 +130,7 @@ class Config(Struct, frozen=True):
 
     Attributes:
         settings: The same values with their origins.
+        trust_all: Use what anybody may have made. Only a command says so: no file, and no variable.
     """
 
     home: Annotated[Path, Declared("the store's folder", _folder, _platform_cache, option="--home")]
@@ -177,6 +178,7 @@ class Config(Struct, frozen=True):
         ),
     ]
     settings: tuple[Setting, ...]
+    trust_all: bool = False
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{one.name}={redacted(one.value)!r}' for one in self.settings)})"

@@ -7,6 +7,7 @@
     │   └── DataError                 the data set cannot be trained on
     ├── MissError (3)                 something would compile under --require-warm
     ├── AuthError (4)                 a shared cache that the token may not read or write
+    │   └── UntrustedError (5)        what somebody else may have made, and nobody said to trust
     ├── IntegrityError (5)            bytes that are not what their record says
     │   └── TooLargeError             a document on a shared cache beyond any size that it can have
     ├── CompileError (6)              the compiler, or the trial run around it, failed
@@ -111,6 +112,13 @@ class AuthError(CachekitError):
 
     code = "auth"
     exit_code = 4
+
+
+class UntrustedError(AuthError):
+    """What somebody else may have made is not used: a compiler cache is code. See `remotes.trust`."""
+
+    code = "untrusted"
+    exit_code = 5
 
 
 class IntegrityError(CachekitError):

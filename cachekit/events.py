@@ -44,6 +44,7 @@ REASONS = {
     "tier-failed": "a shared cache could not be reached, or gave up",
     "tier-skipped": "a shared cache was left alone, as it had failed a moment ago",
     "tier-refused": "a shared cache did not let us in",
+    "tier-untrusted": "a shared cache may hold what somebody else made, and nobody said to trust it",
     "tier-damaged": "what a shared cache has for the key is not what it should be",
     "tier-write-only": "a shared cache was not asked, as the chain says only to write there",
     "tier-read-only": "what compiled was not put on a shared cache, as the chain says only to read there",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 import cachekit
-from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache  # noqa: F401 - a fixture
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_trees import check, tree
 from tests.support.cli_session import publish
 
 pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
+TRUSTING = cachekit.Cache(trust_all=True)
 
 
 def builtin(result):
@@ -58,25 +60,27 @@ def test_a_bundle_goes_to_an_empty_box(stored, box, command, entry):
     assert not box.plan("tiny.yaml").hit
     assert [state for _, state in box.import_bundle("tiny.tar", dry_run=True).records] == ["added"]
     assert box.records() == []
-    taken = box.import_bundle("tiny.tar")
+    taken = replace(box, trust_all=True).import_bundle("tiny.tar")
     assert (taken.totals, [state for _, state in taken.records]) == (written.totals, ["added"])
     assert box.plan("tiny.yaml").hit
-    assert builtin(cachekit.import_bundle("tiny.tar")) == said(command("import", "tiny.tar", "--format", "json"))
+    assert builtin(TRUSTING.import_bundle("tiny.tar")) == said(
+        command("import", "tiny.tar", "--trust-all", "--format", "json")
+    )
 
 
 def test_a_bundle_is_called_as_one_likes_and_never_goes_to_the_terminal(stored, work, capfd):
     """What the command line takes for standard output is a file's name here."""
     cachekit.export_bundle("-", [stored])
     assert (work / "-").stat().st_size > 0
-    assert cachekit.import_bundle("-").records[0][0] == stored
+    assert TRUSTING.import_bundle("-").records[0][0] == stored
     assert capfd.readouterr() == ("", "")
 
 
 def test_imports_are_told_and_leave_a_journal(stored, box, home):
     cachekit.export_bundle("tiny.tar")
     told = []
-    cachekit.Cache(home=box.home, progress=told.append).import_bundle("tiny.tar")
-    assert [event["event"] for event in told] == ["import.record", "import.end"]
+    cachekit.Cache(home=box.home, progress=told.append, trust_all=True).import_bundle("tiny.tar")
+    assert [event["event"] for event in told] == ["trust.all", "import.record", "import.end"]
     assert told[-1]["records"][0]["key"] == stored.key
 
 
@@ -89,9 +93,9 @@ def test_what_cannot_go_into_a_bundle_or_come_out_of_one(stored, work):
         (lambda: cachekit.export_bundle("x.tar", all_of="neuronxcc-2"), cachekit.UnknownNameError),
         (lambda: cachekit.export_bundle("x.tar", [stored], all_of=stored.directory), cachekit.UsageError),
         (lambda: cachekit.export_bundle("mine.txt"), cachekit.UsageError),
-        (lambda: cachekit.import_bundle("mine.txt"), cachekit.IntegrityError),
-        (lambda: cachekit.import_bundle("none.tar"), cachekit.UsageError),
-        (lambda: cachekit.import_bundle(work), cachekit.UsageError),
+        (lambda: TRUSTING.import_bundle("mine.txt"), cachekit.IntegrityError),
+        (lambda: TRUSTING.import_bundle("none.tar"), cachekit.UsageError),
+        (lambda: TRUSTING.import_bundle(work), cachekit.UsageError),
     ):
         with pytest.raises(kind):
             act()
@@ -126,7 +130,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     assert {"import.reading", "import.storing", "import.end"} <= {event["event"] for event in told}
     again = command("import", str(cache), "--home", str(box.home), "--format", "json").json
     assert (again["added"], again["known"]) == (0, len(WHOLE))
-    assert {item["reason"] for item in again["left"]} == {item.reason for _, item in taken.left}
+    assert {item["reason"] for item in again["left"]} == {item.reason for item in taken.left}
 
     out = tmp_path / "out"
     assert {one.outcome for _, one in store.export_neuron_cache(out, dry_run=True).modules} == {"restored"}

@@ -24,7 +24,6 @@ for name in {barred!r}:
 import builtins, concurrent.futures.thread, marshal  # a restore loads some modules late
 from pathlib import Path
 from cachekit.store import archive
-from cachekit.compilers import archived
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.compilers.inductor.adapter import Inductor

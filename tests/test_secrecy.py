@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cachekit
 from cachekit import config
 from cachekit.compilers.neuron import root
-from cachekit.remotes import chain
+from cachekit.remotes import address as addresses
 from cachekit.text import has_secret, redact
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -78,7 +78,7 @@ def test_what_may_be_a_secret_is_hidden_and_the_rest_is_not(address, policy):
 def test_an_address_without_one_is_shown_as_it_is(address):
     assert redact(address) == address
     assert not has_secret(address)
-    assert [link.address for link in chain.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
+    assert [link.address for link in addresses.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
 
 
 @given(st.lists(st.sampled_from(SECRET + FINE), min_size=1, max_size=4), st.sampled_from(["", "r", "w", "rw"]))
@@ -143,7 +143,7 @@ def test_the_library_shows_none(work, home, machine, address):
 def test_options_of_a_cache_are_shown_without_one():
     """A mirror behind a proxy may want a password in its address, which works, and is not refused."""
     table = {"url": "hf://team/cache", "endpoint": f"https://ann:{PLAIN}@mirror"}
-    (_, link) = chain.parse(["local:rw", "team:r"], {"team": table})
+    (_, link) = addresses.parse(["local:rw", "team:r"], {"team": table})
     assert link.options["endpoint"] == table["endpoint"]
     assert bare(repr(link))
 

@@ -37,6 +37,7 @@ class Cache(Asking, Making, Keeping, Carrying):
         cache: The caches in order, and what may be done there, as `--cache`: `local:rw,hf://team/cache:r`.
         wait: Seconds to wait for another process that compiles the same, as `--wait`.
         offline: Open no connection, as `--offline`.
+        trust_all: Use what anybody made, as `--trust-all`: a compiler cache is code, which runs on this machine.
         progress: Called with each event of a run, a dict with `event`, `time`, `run` and more, from the thread that
             the event happens in. An exception that it raises ends the run.
     """

@@ -159,7 +159,7 @@ class Asking(Options):
             UnknownNameError: There is no such run, or machine type.
             UsageError: That is no day, no period, or no price; or a run and a day are both given.
         """
-        from cachekit.verbs import price as prices
+        from cachekit.recipe import price as prices
         from cachekit.verbs.stats import stats
 
         said = [] if price is None else [repr(price)]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from cachekit.api.options import AnyEntry, Options, Overrides, listed
 from cachekit.recipe import Recipe
-from cachekit.recipe.edit import override_words
+from cachekit.recipe.load import override_words
 from cachekit.store.record import Record
 
 if TYPE_CHECKING:
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.export_bundle import Bundled
+    from cachekit.verbs.export_cache import Exported
     from cachekit.verbs.import_bundle import Unbundled
+    from cachekit.verbs.import_cache import Imported
     from cachekit.verbs.lock_file import CheckedLock, LockFile
-    from cachekit.verbs.neuron_export import Exported
-    from cachekit.verbs.neuron_import import Imported
     from cachekit.verbs.pull_recipes import Outcome
     from cachekit.verbs.session import Session
 
@@ -115,13 +115,12 @@ class Carrying(Options):
             UnknownNameError: A key names no record, or several; there are none of Neuron's.
             UsageError: A record is not of Neuron's, or the folder cannot be written.
         """
-        from cachekit.compilers.neuron.fit import check
         from cachekit.compilers.neuron.root import local_folder
-        from cachekit.verbs.neuron_export import export_cache
+        from cachekit.verbs.export_cache import export_cache
 
         place = local_folder(folder)
         with self._exporting(entries, all_of, toolchain, target, instance) as (opened, keys):
-            return export_cache(opened.store, place, check, keys=keys, compiler=all_of, dry_run=dry_run)
+            return export_cache(opened.store, place, keys=keys, compiler=all_of, dry_run=dry_run)
 
     def import_neuron_cache(self, folder: str | Path, *, dry_run: bool = False) -> Imported:
         """Take the finished modules of a cache of Neuron's own into the store. `cachekit import FOLDER`.
@@ -139,13 +138,12 @@ class Carrying(Options):
             UsageError: The folder cannot be read, or holds no Neuron cache.
             StoreError: The store cannot be written.
         """
-        from cachekit.compilers.neuron.fit import check
         from cachekit.compilers.neuron.root import local_folder
-        from cachekit.verbs.neuron_import import import_into
+        from cachekit.verbs.import_cache import import_into
 
         place = local_folder(folder)
         with self.session(verb="" if dry_run else "import") as opened:
-            return import_into(opened, place, check, dry_run=dry_run)
+            return import_into(opened, place, dry_run=dry_run)
 
     def lock(
         self,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cachekit.recipe import Recipe
-from cachekit.recipe.edit import edited, override_words
+from cachekit.recipe.load import edited, override_words
 from cachekit.store.record import Record
 from cachekit.verbs import open_session as _opening
 
@@ -48,7 +48,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(edited, recipe))
+        return small.in_small(words, partial(edited, recipe))
     return edited(recipe, words) if words else recipe
 
 
@@ -61,6 +61,7 @@ class Options:
     cache: str | None = field(default=None, repr=False)  # an address may hold a token that does not belong there
     wait: float | None = None
     offline: bool = False
+    trust_all: bool = False
     progress: Progress | None = None
 
     @contextmanager
@@ -102,7 +103,7 @@ class Options:
         return _opening.store_at(self._config().home)
 
     def _config(self) -> Config:
-        return _opening.load_config(self.home, self.compiler, self.wait, self.cache)
+        return _opening.load_config(self.home, self.compiler, self.wait, self.cache, trust_all=self.trust_all)
 
     @contextmanager
     def _prepared(

@@ -38,6 +38,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -63,7 +64,7 @@ def command(
             "recipes are named, and --all says every one" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     machine = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     names = list(zoo.recipes() if everything else recipes or ())
     with options.session(config, None, NAME, offline=offline) as session:

@@ -104,10 +104,9 @@ def command(
 
 
 def _cache(store: Store, folder: Path, keys: list[str], all_of: str | None, *, dry_run: bool) -> int:
-    from cachekit.compilers.neuron.fit import check
-    from cachekit.verbs.neuron_export import export_cache
+    from cachekit.verbs.export_cache import export_cache
 
-    exported = export_cache(store, folder, check, keys=keys, compiler=all_of or "", dry_run=dry_run)
+    exported = export_cache(store, folder, keys=keys, compiler=all_of or "", dry_run=dry_run)
     problem = exported.error()
     out.data(
         exported.as_dict(), human, lambda found: str(found["restored"] + found["replaced"]), fails=problem is not None
@@ -130,7 +129,8 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     if len(document["records"]) > SHOWN:
         lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
     if document["sha256"]:
-        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit import {document['bundle'].rpartition('/')[2]}"]
+        name = document["bundle"].rpartition("/")[2]
+        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit import {name} --trust-all"]
     return lines
 
 

@@ -29,6 +29,7 @@ Source = Annotated[
 def command(
     source: Source,
     dry_run: options.DryRun = False,
+    trust_all: options.TrustAll = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
@@ -37,12 +38,12 @@ def command(
     """Take a bundle of `cachekit export`, or the finished modules of a Neuron cache.
 
     A file is a bundle. Every byte of it is compared before any of it becomes visible: exit 5 means that nothing was
-    taken. With --dry-run it is compared and listed.
+    taken. With --dry-run it is compared and listed. Nothing in it says who made it: it is taken with --trust-all only.
 
     A folder is a Neuron cache. It stays as it is, and may be in use. What is failed, locked, unfinished or damaged is
-    left, and reported.
+    left, and reported. One that others can write to is taken with --trust-all only.
 
-    Example:  cachekit import bert.tar
+    Example:  cachekit import bert.tar --trust-all
 
     Example:  cachekit import /var/tmp/neuron-compile-cache
 
@@ -51,20 +52,19 @@ def command(
     from cachekit.compilers.neuron.root import local_folder
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home)
+    config = options.load_config(home, trust_all=trust_all)
     if source == "-":
         return _bundle(config, None, dry_run=dry_run)
     path = local_folder(source)
     if path.exists() and not path.is_dir():
         return _bundle(config, path, dry_run=dry_run)
-    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import UsageError
-    from cachekit.verbs.neuron_import import import_into
+    from cachekit.verbs.import_cache import import_into
 
     if path.suffix == ".tar" and not path.exists():
         raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
     with options.session(config, None, NAME if not dry_run else "") as session:
-        imported = import_into(session, path, check, dry_run=dry_run)
+        imported = import_into(session, path, dry_run=dry_run)
     out.data(imported.as_dict(), human, lambda found: str(found["added"]))
     return 0
 

@@ -42,6 +42,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -62,7 +63,7 @@ def command(
     from cachekit.verbs.lock_file import check_lock, lock_recipes
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     path, opening = file or nearest(), partial(options.session, config, verb="", offline=offline)
     if check:
         checked = check_lock(opening, path, recipes or [], compiler=config.compiler)

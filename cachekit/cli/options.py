@@ -83,7 +83,7 @@ def complete_format(incomplete: str) -> list[str]:
 
 def complete_compiler(incomplete: str) -> list[str]:
     """Compilers for the shell's completion."""
-    from cachekit.compilers.select import NAMES
+    from cachekit.compilers.registry import NAMES
 
     return [name for name in ("auto", *NAMES) if name.startswith(incomplete)]
 
@@ -146,6 +146,10 @@ MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="
 Cache = Annotated[
     Optional[str],
     typer.Option("--cache", metavar="local:rw,NAME:r", help="The caches in order, and what may be done there."),
+]
+TrustAll = Annotated[
+    bool,
+    typer.Option("--trust-all", help="Use what anybody made: a compiler cache is code, which runs on this machine."),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
 Wait = Annotated[

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from cachekit.compilers import Compiler
     from cachekit.config import Config
     from cachekit.recipe import Recipe
+    from cachekit.recipe.price import Price, Prices
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.forecast import Request
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.prepare import Prepared
-    from cachekit.verbs.price import Price, Prices
 
 NAME = "plan"
 
@@ -67,6 +67,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -86,14 +87,14 @@ def command(
 
     Example:  cachekit plan --all --toolchain neuron-2.32
     """
-    from cachekit.verbs import price as prices
+    from cachekit.recipe import price as prices
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.plan import plan
     from cachekit.verbs.plan_shared import with_shared
 
     out.setup(format, quiet=quiet, verbose=verbose)
     priced = prices.read(price or [])
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     reader = _Reader(where, overrides, home, compiler, tiny=tiny)
     chosen = every or bool(task or model or max_price is not None)

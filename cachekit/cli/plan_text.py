@@ -38,6 +38,8 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
     near = document["nearest"]
     if document["flaw"]:
         lines.append(f"  {document['flaw']}")
+    for sentence in document["untrusted"]:
+        lines += out.labelled("", sentence, 2)
     if near is None and document["flaw"]:
         pass  # the store has one, and it is useless
     elif near is None:
@@ -78,13 +80,15 @@ def _modules(document: dict[str, Any]) -> list[str]:
 
 def _time(document: dict[str, Any]) -> list[str]:
     """How long compiling takes, how sure that is, and what it costs."""
-    estimate, price = document["estimate"], document["price"]
-    if estimate is None:
+    expected, price = document["expected"], document["price"]
+    if expected is None:
         return ["  compiling takes an unknown time"]
-    records = out.count(len(estimate["records"]), "record")
+    by = f"{expected['method']}: {expected['source']}"
+    if expected["method"] == "registry":
+        by = f"measured by {expected['source']}"
     lines = [
-        f"  compiling takes about {out.duration(estimate['seconds'])}",
-        f"    by {records}; {out.duration(estimate['low'])} to {out.duration(estimate['high'])}",
+        f"  compiling takes about {out.duration(expected['seconds'])}",
+        f"    {by}; {out.duration(expected['low'])} to {out.duration(expected['high'])}",
     ]
     if price is not None:
         machine = f" of a {price['instance']}" if price["instance"] else ""

@@ -142,6 +142,9 @@ class Progress:
         hint = f"; {event['hint']}" if event["hint"] and not event["skipped"] else ""
         out.warning(f"{event['tier']} is not used: {event['reason']}{hint}")
 
+    def _on_trust_all(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+        out.warning("--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine")
+
     def _on_remote_damaged(self, event: dict[str, Any]) -> None:
         out.warning(f"{event['tier']} has a damaged entry for {event['key'][:16]}: {event['reason']}")
 

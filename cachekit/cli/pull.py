@@ -59,6 +59,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -73,7 +74,6 @@ def command(
 
     Example:  cachekit pull --locked
     """
-    from cachekit.compilers.neuron.fit import check
     from cachekit.errors import MissError, UsageError
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.prepare import prepare
@@ -85,10 +85,16 @@ def command(
     if locked or lock_file:
         if overrides or tiny or module or all_of or machine:
             raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
-        return _locked(options.load_config(home, compiler, cache=cache), recipes, lock_file, dry_run, offline=offline)
+        return _locked(
+            options.load_config(home, compiler, cache=cache, trust_all=trust_all),
+            recipes,
+            lock_file,
+            dry_run,
+            offline=offline,
+        )
     if not (recipes or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     where = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
     called = partial(options.named, overrides=overrides, home=home, compiler=compiler, tiny=tiny, machine=machine)
     results: list[dict[str, Any]] = []
@@ -106,7 +112,7 @@ def command(
     if module or all_of:
         with options.session(config, None, "" if dry_run else NAME, offline=offline) as session:
             options.need_chain(session.chain, "read")
-            found = pull_modules(session, module or (), all_of or "", check, dry_run=dry_run)
+            found = pull_modules(session, module or (), all_of or "", dry_run=dry_run)
         results += [done.as_dict() for done in found]
         missed += [done.name for done in found if done.state == "absent"]
         left |= {name: reason for done in found if done.state == "absent" for name, reason in done.left.items()}

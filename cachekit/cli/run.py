@@ -53,6 +53,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
 ) -> int:
     """Run your own command; what it compiled before is there again.
 
@@ -71,7 +72,7 @@ def command(
         raise UsageError("no command is given", hint="cachekit run -- python train.py --lr 1e-4")
     declared = _declared(ingredients or ())
     parsed = command_line.read(words)
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     with options.session(config, as_recipe(parsed), "plan" if dry_run else NAME, offline=offline) as session:
         prepared = prepare_command(parsed, session.compiler, declared=declared, soft=soft_arguments or ())
         if dry_run:

@@ -86,7 +86,7 @@ def command(
 
     paid = None
     if cost or instance or price:
-        from cachekit.verbs import price as prices
+        from cachekit.recipe import price as prices
 
         paid = prices.machine(prices.read(price or []), instance)
     layout = Layout(options.load_config(home).home)

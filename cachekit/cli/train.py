@@ -49,6 +49,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     nnodes: options.NodeCount = None,
     node_rank: options.NodeRank = 0,
     master_addr: options.MasterAddress = "",
@@ -79,7 +80,7 @@ def command(
         tiny = tiny or last.tiny
         out.note(f"training {options.named(recipe, list(last.overrides), tiny=tiny)}")
     loaded, _ = options.load_recipe(recipe, given, tiny=tiny)
-    config = options.load_config(home, compiler, wait, cache)
+    config = options.load_config(home, compiler, wait, cache, trust_all=trust_all)
     target = options.output_folder(loaded, output_dir)
     with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
         prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))

@@ -24,6 +24,7 @@ def command(
     home: options.Home = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
 ) -> int:
     """Check every record and every file of the store. Exit 5 names what is bad.
 
@@ -36,7 +37,7 @@ def command(
     from cachekit.verbs.verify import verify
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, cache=cache)
+    config = options.load_config(home, cache=cache, trust_all=trust_all)
     with options.session(config, None, NAME if repair else "", offline=offline) as session:
         done = verify(session, quick=quick, repair=repair)
     error = done.error()

@@ -14,7 +14,7 @@ from cachekit.cli import plan as plan_verb
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachekit.verbs.matrix import Entry
+    from cachekit.recipe.matrix import Entry
     from cachekit.verbs.prepare import Prepared
     from cachekit.verbs.session import Session
 
@@ -29,7 +29,7 @@ Recipe = Annotated[
 ]
 Matrix = Annotated[
     Optional[Path],
-    typer.Option("--matrix", metavar="FILE", help="Warm a list: YAML of {recipe, set}, or optimum-neuron's shapes."),
+    typer.Option("--matrix", metavar="FILE", help="Warm a list: YAML of {recipe, set}."),
 ]
 CheckBuild = Annotated[
     bool, typer.Option("--check-build", help="Compile although it is stored, keep nothing, exit 5 where it differs.")
@@ -53,6 +53,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     nnodes: options.NodeCount = None,
     node_rank: options.NodeRank = 0,
     master_addr: options.MasterAddress = "",
@@ -65,7 +66,7 @@ def command(
 
     Example:  cachekit warm recipes/bert.yaml
 
-    Example:  cachekit warm --matrix shapes.json --dry-run
+    Example:  cachekit warm --matrix list.yaml --dry-run
     """
     from cachekit.compilers import Node
     from cachekit.errors import UsageError
@@ -85,7 +86,7 @@ def command(
             hint="leave them out",
         )
     node = Node(node_rank, master_addr, master_port)
-    config = options.load_config(home, compiler, wait, cache)
+    config = options.load_config(home, compiler, wait, cache, trust_all=trust_all)
     if matrix is not None:
         if recipe is not None:
             raise UsageError("a recipe and --matrix are both given", hint="put the recipe into the list")
@@ -155,8 +156,8 @@ def human_checked(document: dict[str, Any]) -> list[str]:
 
 
 def _all(matrix: Path, one: Callable[[Entry], dict[str, Any]], *, verb: str) -> int:
+    from cachekit.recipe.matrix import read
     from cachekit.verbs import warm_matrix
-    from cachekit.verbs.matrix import read
 
     entries = read(matrix)
     outcomes = warm_matrix.warm_matrix(

@@ -53,6 +53,7 @@ def command(
     compiler: options.CompilerName = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
+    trust_all: options.TrustAll = False,
     toolchain: options.Toolchain = None,
     target: options.Target = None,
     instance: options.Instance = None,
@@ -74,7 +75,7 @@ def command(
     out.setup(format, quiet=quiet, verbose=verbose)
     if run is not None and (recipe or overrides or tiny or toolchain or target or instance):
         raise UsageError("--run is about a run, and a recipe was given as well", hint="leave one of them out")
-    config = options.load_config(home, compiler, cache=cache)
+    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
     if run is not None:
         return _run(config, run)
     if recipe is None:

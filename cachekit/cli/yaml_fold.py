@@ -6,7 +6,7 @@ import re
 import textwrap
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 
 _COMMENT = re.compile(r"( *# ?)( *)(.*)")
 _TRAILING = re.compile(r"( *)(\S.*?) +# (.*)")  # no value of the zoo has this in quotes; the end makes sure of it
@@ -27,7 +27,7 @@ def folded(text: str, columns: int | None) -> list[str]:
         return lines
     shown = [part for line in lines for part in ([line] if len(line) <= columns else _fold(line, columns))]
     try:
-        same = yamltext.parse("\n".join(shown), "")[0] == yamltext.parse(text, "")[0]
+        same = yaml_text.parse("\n".join(shown), "")[0] == yaml_text.parse(text, "")[0]
     except RecipeError:
         same = False
     return shown if same else lines

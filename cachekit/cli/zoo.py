@@ -179,13 +179,12 @@ app.command(zoo_new.NAME, context_settings=zoo_new.CONTEXT)(zoo_new.command)
 
 
 def _prices(given: list[str] | None) -> dict[str, float]:
-    prices = {}
-    for text in given or ():
-        name, _, amount = text.partition("=")
-        try:
-            prices[name] = float(amount)
-        except ValueError:
-            prices[name] = -1.0
-        if not name or not 0 <= prices[name] < float("inf"):
-            raise UsageError(f"--price {text}: not of the form TYPE=DOLLARS", hint="--price trn1.2xlarge=0.40")
-    return prices
+    from cachekit.recipe import price
+
+    prices = price.read(given or ())
+    if prices.instance or "" in prices.own:
+        raise UsageError(
+            f"--price {prices.instance or prices.own['']}: not of the form TYPE=DOLLARS",
+            hint="--price trn1.2xlarge=0.40",
+        )
+    return prices.own

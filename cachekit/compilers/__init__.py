@@ -12,7 +12,7 @@ from cachekit.compilers.port import (
     Unwatched,
     Watch,
 )
-from cachekit.compilers.select import select
+from cachekit.compilers.registry import select
 
 __all__ = [
     "Compared",

@@ -1,18 +1,31 @@
-"""What cachekit asks of a compiler. Adapters implement it; nothing else knows a compiler's paths and variables."""
+"""What cachekit asks of a compiler. Adapters implement it; nothing else knows a compiler's paths and variables.
+
+An `Adapter` is what is known of a compiler by its name: it needs no SDK and no machine, and answers for records that
+other machines made. A `Compiler` is an adapter opened for one machine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.errors import UsageError
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
-from cachekit.store.record import Module
+from cachekit.store.leaks import Leaks, of_archive, of_file
+from cachekit.store.record import File, Module, Record
 
 Sink = Callable[[dict[str, Any]], None]
+
+# What `Adapter.describe` says of a file's state.
+VERIFIED = "verified"  # whole, and understood
+DAMAGED = "damaged"  # its bytes are not those that were written
+UNKNOWN = "unknown"  # of no kind that is known here: nothing can be said about its bytes
+ABSENT = "absent"  # no file, or none that can be read
 
 
 class Blob(Protocol):
@@ -43,15 +56,23 @@ class Harvest(Struct, frozen=True):
 
 
 class Restored(Struct, frozen=True):
-    """What became of a module that was to be put into a live root.
+    """What became of a module that was to be put into a compiler's cache.
 
     Attributes:
+        outcome: `restored` to an empty place, `replaced` an unfinished or damaged one, `present` already, or `left`
+            because what stands there must not be touched.
         size: Bytes written.
-        left: Why it is not there all the same: what stands in its place must not be touched. Empty where it is there.
+        reason: What was replaced, or why the module was left.
     """
 
+    outcome: Literal["restored", "replaced", "present", "left"] = "restored"
     size: int = 0
-    left: str = ""
+    reason: str = ""
+
+    @property
+    def left(self) -> str:
+        """Why the module is not there all the same; empty where it is there."""
+        return self.reason if self.outcome == "left" else ""
 
 
 class Failed(Struct, frozen=True):
@@ -206,14 +227,14 @@ class Unwatched:
     def begin(self, tell: Sink) -> None:
         """See `Watch`."""
 
-    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
+    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
         """See `Watch`."""
         return ()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """See `Watch`."""
 
-    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
         """See `Watch`."""
         return ()
 
@@ -249,6 +270,8 @@ class Compiler(Protocol):
     """The module that the training worker imports; it implements `Runtime`."""
     foreign: tuple[str, ...]
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
+    growth: Growth
+    """How its compile seconds grow with what shapes a job."""
     guest: str
     """The module for a process that is the user's own; it implements `Guest`."""
 
@@ -364,6 +387,316 @@ class Compiler(Protocol):
         Raises:
             UnsafeArchiveError: The module is not what this adapter makes.
         """
+
+
+class Judged(Struct, frozen=True):
+    """What a look into a module's files found.
+
+    Attributes:
+        graphs: How many compiled graphs are in the module.
+        harm: What of it is damage, or why a graph is not the one that its place says; empty where nothing is.
+        oddity: What of it nobody here understands, and what may be sound all the same.
+    """
+
+    graphs: int = 1
+    harm: str = ""
+    oddity: str = ""
+
+
+class Explained(Struct, frozen=True):
+    """What of a module's name is none of the recorded ones'.
+
+    Attributes:
+        relation: One word for programs: `new-graph`, `new-flags`, …
+        words: Sentences for people.
+    """
+
+    relation: str
+    words: tuple[str, ...]
+
+
+class Unfit(Struct, frozen=True):
+    """A unit of a foreign cache that is not taken.
+
+    Attributes:
+        name: The unit's name.
+        path: Where it lies.
+        reason: Why it is left.
+        state: What it is: `failed`, `locked`, `empty`, …; `refused` is a finished one that is damaged, changed while
+            it was read, or cannot be read.
+    """
+
+    name: str
+    path: Path
+    reason: str
+    state: str = "refused"
+
+
+class Units(Struct, frozen=True):
+    """What a foreign cache holds of one compiler version.
+
+    Attributes:
+        directory: The compiler's folder, as records have it.
+        fresh: Names of finished units that the store does not have.
+        known: Names of those that it has.
+        found: The adapter's own note of the fresh ones.
+    """
+
+    directory: str
+    fresh: tuple[str, ...]
+    known: tuple[str, ...]
+    found: Any = None
+
+
+class Scanned(Struct, frozen=True):
+    """What a foreign cache holds.
+
+    Attributes:
+        groups: By compiler version.
+        left: Units that are not taken.
+        strangers: What else lies there: paths, and what they are.
+    """
+
+    groups: tuple[Units, ...]
+    left: tuple[Unfit, ...] = ()
+    strangers: tuple[tuple[Path, str], ...] = ()
+
+
+class Taken(Struct, frozen=True):
+    """What was taken of a group of units, or would be.
+
+    Attributes:
+        names: Of the units, sorted.
+        modules: Names of the modules that they become; empty where only taking them tells.
+        size: Their bytes.
+        harvest: The modules; None where nothing was taken, or only looked at.
+        left: Units that turned out unfit.
+        strangers: Paths that lie among the units' files and are none of them, and what they are.
+    """
+
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
+    size: int
+    harvest: Harvest | None = None
+    left: tuple[Unfit, ...] = ()
+    strangers: tuple[tuple[Path, str], ...] = ()
+
+
+class ForeignCache(Protocol):
+    """A compiler's own cache as a folder that other tools read and fill, too. Its units are graphs or whole modules."""
+
+    holds: str
+    """What such a folder has, for people: `a neuronxcc-<version> folder`."""
+    default: str
+    """Where it is by default."""
+    example: str
+    """The name of a module, for people."""
+
+    def finds(self, folder: Path) -> bool:
+        """Whether a folder is such a cache.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+
+    def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:
+        """What is in it; the cache may be in use.
+
+        Args:
+            folder: The cache's root, or one compiler's folder in it.
+            known: Units that the store has; they are not read.
+            tell: Told how far it is: `import.reading`.
+        """
+
+    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
+        """Take the fresh units of a group.
+
+        Args:
+            group: As `scan` found it.
+            workspace: A private folder; None only looks.
+            tell: Told how far it is: `import.reading`.
+
+        Raises:
+            OSError: The workspace cannot be written.
+        """
+
+    def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
+        """The names of the units in a module of the store; none where it cannot be read."""
+
+    def check(self, module: Module) -> None:
+        """See that a module is one of such a cache.
+
+        Raises:
+            UnsafeArchiveError: It is not.
+        """
+
+    def sweep(self, folder: Path) -> None:
+        """Remove from a cache what killed processes of ours left in it."""
+
+    def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
+        """Put a module of the store into a cache, which may be in use.
+
+        Args:
+            module: The module.
+            path: Opens a file of the store; its bytes are checked.
+            folder: The cache's root; made if need be.
+            dry_run: Only say what would become of it.
+
+        Raises:
+            IntegrityError: The module is damaged.
+            OSError: The folder cannot be written.
+        """
+
+    def names(self, name: str) -> bool:
+        """Whether this is the name of a module of such a cache; or, without a `/`, of a compiler's folder in it."""
+
+    def asked(self, name: str) -> Sequence[str]:
+        """Paths on a remote that tell whether a module is there, and finished."""
+
+    def module_of(self, path: str) -> str:
+        """The module that a path on a remote belongs to; empty where it is none of one."""
+
+    def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:
+        """Why a module on a remote is left; empty where it is finished.
+
+        Args:
+            name: The module's name.
+            sizes: Bytes of each file that lies there, by its name in the module.
+            versions: The remote keeps versions, and so nobody compiles in it.
+        """
+
+    def wanted(self, name: str, file: str) -> bool:
+        """Whether a file that lies with a module belongs to it."""
+
+
+class Adapter:
+    """What is known of a compiler without a machine. Each method has a default, for adapters that do nothing else.
+
+    Attributes:
+        name: As recipes, records and `--compiler` name the compiler.
+        prefix: How the folders of its records, and so the names of its modules, begin.
+        foreign: Beginnings of ingredients that its own key does not tell apart: records that differ in one share no
+            graph.
+        foreign_cache: The compiler's own cache as a folder; None where it has none that others read.
+    """
+
+    name = ""
+    prefix = ""
+    foreign_cache: ForeignCache | None = None
+
+    def here(self, *, compiles: bool) -> bool:
+        """Whether this machine compiles with it, where nobody says which compiler. Asked at every start.
+
+        Args:
+            compiles: Something is to compile.
+
+        Raises:
+            CompilerUnavailableError: Something is to compile, and the machine has the compiler's device without the
+                packages for it.
+        """
+        return False
+
+    def open(self, node: Node | None = None) -> Compiler:
+        """The compiler on this machine.
+
+        Args:
+            node: This machine's place, where several train together.
+
+        Raises:
+            CompilerUnavailableError: It is not there.
+        """
+        raise NotImplementedError
+
+    def elsewhere(self, toolchain: str, instance: str) -> Compiler:
+        """The compiler on a machine of the registry.
+
+        Raises:
+            UsageError: It compiles for this machine only.
+            UnknownNameError: The registry has no such toolchain or instance.
+        """
+        raise UsageError(
+            f"{self.name} compiles for this machine only",
+            hint="leave --toolchain and --instance out, or take --compiler neuron",
+        )
+
+    def instance(self) -> str:
+        """This machine's type, where the compiler's device tells; else empty."""
+        return ""
+
+    def toolchain(self, directory: str) -> dict[str, str]:
+        """The versions that a folder's name tells, by package."""
+        return {}
+
+    def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
+        """Look into a module's files: are they whole, and what their name says. Nothing is executed or unpacked.
+
+        Args:
+            module: The module.
+            path: Where a file of it lies.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        return Judged()
+
+    def describe(self, path: Path) -> dict[str, Any] | None:
+        """What a compiled file says of itself: `state`, `reason`, and whatever else; None where it describes none.
+
+        Args:
+            path: The file, wherever it lies. Whatever it is, nothing is raised.
+        """
+        return None
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """What the files of a record's modules say, for people: fields to show beside each module, by its name.
+
+        Args:
+            modules: The modules.
+            path: Where a file of them lies.
+        """
+        return {}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What a file of a record would tell strangers.
+
+        Args:
+            file: The file, as its module names it.
+            path: Where it lies.
+            archive: It is an archive of a whole warm.
+        """
+        return of_archive(path) if archive else of_file(path)
+
+    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
+        """Sentences about one ingredient that differs in two records; none where its values speak for themselves.
+
+        Args:
+            name: The ingredient.
+            old: Its value in the record.
+            new: And in the recipe.
+            sides: What to call the two.
+        """
+        return []
+
+    def explain_module(
+        self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
+    ) -> Explained | None:
+        """What of a module's name is new; None where names tell nothing.
+
+        Args:
+            name: The module's.
+            recorded: Names of the modules that were recorded before it compiled.
+            flags: Flags by module, as far as they are known.
+        """
+        return None
+
+    def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
+        """The flags that each module of a record was compiled with, by module; none where they lie in no file.
+
+        Args:
+            record: The record.
+            path: Where a file of it lies.
+        """
+        return {}
 
 
 class Runtime(Protocol):

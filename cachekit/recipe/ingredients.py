@@ -212,7 +212,7 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
 def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:
     """Refuse what a recipe says of its rows and what lies in `data.path` puts out of use.
 
-    `recipe.unread` knows what the recipe alone tells; what is in a folder is known where the folder is.
+    `recipe.checks` knows what the recipe alone tells; what is in a folder is known where the folder is.
     """
     data, suffixes = recipe.data, {path.suffix.lower() for path in found.values()}
     unread = {

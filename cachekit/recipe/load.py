@@ -1,18 +1,20 @@
-"""Read a recipe: text, overrides, synonyms, schema."""
+"""Read a recipe: a file, a text or a value that is one already; overrides, synonyms, schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
+from msgspec import NODEFAULT, Struct, structs
 
+from cachekit import ordinary
 from cachekit.errors import RecipeError, UsageError
-from cachekit.recipe import yamltext
-from cachekit.recipe.faults import explained
-from cachekit.recipe.places import Places, dotted
-from cachekit.recipe.rules import check_task, check_together
+from cachekit.recipe import yaml_text
+from cachekit.recipe.checks import check_task, check_together
+from cachekit.recipe.explain import Places, dotted, explained
 from cachekit.recipe.schema import Recipe
 from cachekit.recipe.synonyms import SYNONYMS, normalise
 
@@ -31,30 +33,44 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
             line and field.
         UsageError: An override is malformed.
     """
+    return load_text(read_text(path), overrides, source=str(path), base=path.absolute().parent)
+
+
+def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
+    """The text of a file that somebody names.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have: what is larger is no text of this kind.
+        what: Kind of text, for errors.
+
+    Raises:
+        RecipeError: It is missing, unreadable, a folder, a pipe or a device, too large, or not UTF-8.
+    """
     try:
         if path.is_dir():
-            raise RecipeError(f"{path} is a folder, not a recipe", hint="name the YAML file")
-        raw = path.read_bytes()
+            raise RecipeError(f"{path} is a folder, not a {what}", hint="name the YAML file")
+        with ordinary.opened(path) as source:
+            raw = source.read(most + 1)
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
         ) from error
-    if len(raw) > LARGEST:
-        raise RecipeError(f"{path} is no recipe", cause=f"{len(raw):,} bytes")
+    if len(raw) > most:
+        raise RecipeError(f"{path} is no {what}", cause=f"it has more than {most:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError(f"{path}, line {line}: not UTF-8", hint="save the file as UTF-8") from error
-    return load_text(text, overrides, source=str(path), base=path.absolute().parent)
 
 
 def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None) -> Recipe:
     """Read a recipe from text; see `load`. Relative paths in it start at `base`, those of overrides at the cwd."""
-    document, lines = yamltext.parse(text, source)
+    document, lines = yaml_text.parse(text, source)
     if not isinstance(document, dict):
         raise RecipeError(
             f"{source}: a recipe is a mapping of fields",
@@ -119,7 +135,7 @@ def said_by(override: str) -> tuple[tuple[str, ...], Any]:
             hint="for example --set training.max_seq_length=128",
         )
     path = _canonical_path(path)
-    return path, yamltext.scalar(text, f"--set {dotted(path)}")
+    return path, yaml_text.scalar(text, f"--set {dotted(path)}")
 
 
 def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
@@ -149,3 +165,48 @@ def _canonical_path(path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _kind(value: Any) -> str:
     return {type(None): "empty", str: "a text", list: "a list"}.get(type(value), f"a {type(value).__name__}")
+
+
+def override_words(overrides: Mapping[str, Any] | Iterable[str]) -> list[str]:
+    """Overrides as `--set` takes them: `{"training.max_seq_length": 128}` or `["training.max_seq_length=128"]`.
+
+    Raises:
+        TypeError: A value has no JSON form; or all of it is one text.
+    """
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides are a mapping or a list, not the text {overrides!r}")
+    if isinstance(overrides, Mapping):
+        return [f"{name}={_json(value)}" for name, value in overrides.items()]
+    return list(overrides)
+
+
+def edited(recipe: Recipe, overrides: Iterable[str]) -> Recipe:
+    """A recipe with overrides, checked as one that is read from a file is.
+
+    Raises:
+        RecipeError: It does not fit the schema any more.
+        UsageError: An override is malformed.
+    """
+    return load_text(_json(_said(recipe)), overrides, source=recipe.name)
+
+
+def _said(part: Struct) -> dict[str, Any]:
+    """The fields that differ from their defaults: what a task does not read may stand in no recipe of it."""
+    found: dict[str, Any] = {}
+    for field in structs.fields(part):
+        value = getattr(part, field.name)
+        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+        if value != default:
+            found[field.name] = _said(value) if isinstance(value, Struct) else msgspec.to_builtins(value)
+    return found
+
+
+def _json(value: Any) -> str:
+    """JSON, which is YAML too but for its pairs of surrogates."""
+    return json.dumps(msgspec.to_builtins(value, enc_hook=_path), ensure_ascii=False)
+
+
+def _path(value: Any) -> str:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{value!r:.80} has no JSON form")

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from cachekit.recipe import Recipe, architecture, tasks, zoo
-from cachekit.recipe.load import said_by
+from cachekit.recipe.load import edited, said_by
+from cachekit.recipe.schema import Compiler, Data, Parallel, Training
 
 VOCABULARY = 512
 POSITIONS = 96
@@ -72,8 +74,8 @@ PLACES = ("id", "path", "train_file")
 BESIDE = ("validation_file", "test_file")
 
 
-def in_small(words: Sequence[str], read: Callable[[list[str]], Recipe]) -> list[str]:
-    """What makes a recipe small, with what a user sets on top of it.
+def in_small(words: Sequence[str], read: Callable[[Sequence[str]], Recipe]) -> Recipe:
+    """A recipe in small, with what a user sets on top of it.
 
     A user who names rows means those, in the columns that the recipe says, in place of the few that come along.
 
@@ -82,19 +84,25 @@ def in_small(words: Sequence[str], read: Callable[[list[str]], Recipe]) -> list[
         read: Reads the recipe, with overrides.
 
     Raises:
-        CachekitError: The recipe cannot be read so, or see `overrides`.
+        CachekitError: The recipe cannot be read so, or its model's architecture is not known.
     """
-    named = {
-        path[1] for path, value in map(said_by, words) if len(path) > 1 and path[0] == "data" and value is not None
-    }
-    if not named.intersection(PLACES):
-        return [*overrides(read(list(words))), *words]
-    words = [*(f"data.{name}=null" for name in (*PLACES, *BESIDE) if name not in named), *words]
-    return [*(word for word in overrides(read(words)) if not word.startswith("data=")), *words]
+    said = {path[:2]: value for path, value in map(said_by, words)}
+    named = {path[1] for path, value in said.items() if path[0] == "data" and len(path) > 1 and value is not None}
+    own_rows = bool(named.intersection(PLACES))
+    if own_rows:
+        words = [*(f"data.{name}=null" for name in (*PLACES, *BESIDE) if name not in named), *words]
+    whole = read(words)
+    recipe = small(whole)
+    if own_rows:
+        recipe = structs.replace(recipe, data=whole.data)
+    if ("training", "eval_strategy") in said:
+        evaluation = {"eval_strategy": whole.training.eval_strategy, "eval_steps": whole.training.eval_steps}
+        recipe = structs.replace(recipe, training=structs.replace(recipe.training, **evaluation))
+    return edited(recipe, words) if words else recipe
 
 
-def overrides(recipe: Recipe) -> list[str]:
-    """What makes a recipe small, as `--set` says it.
+def small(recipe: Recipe) -> Recipe:
+    """A recipe in small, with the few rows that come along.
 
     Raises:
         CachekitError: The model's architecture is not known; see `architecture.resolve`.
@@ -108,42 +116,48 @@ def overrides(recipe: Recipe) -> list[str]:
     lengths = {"max_seq_length": LENGTH, "max_target_length": TARGET_LENGTH, "doc_stride": LENGTH // 4}
     if "image_size" in read and known.get("image_size") is None:
         lengths["image_size"] = IMAGE_SIZE
-    said: dict[str, Any] = {
-        "name": f"{recipe.name}-tiny",
-        "model.from_config": True,
-        "model.config": {**recipe.model.config, **config},
-        "model.tokenizer": str(zoo.tiny() / (recipe.task if recipe.task == IMAGES else "tokenizer")),
-        "data": _data(recipe),
-        "training.per_device_train_batch_size": BATCH,
-        "training.per_device_eval_batch_size": BATCH,
-        "training.gradient_accumulation_steps": min(2, training.gradient_accumulation_steps),
-        "training.max_steps": STEPS,
-        "training.learning_rate": 3e-3,
-        "training.warmup_steps": 0,
-        "training.lr_scheduler_type": "linear",
-        "training.logging_steps": 10,
-        "training.eval_strategy": "no",
-        **{f"training.{name}": value for name, value in lengths.items() if name in read},
-        "parallel": {},
-        "compiler": {"name": recipe.compiler.name},
-        "environment": {},
-        "expect": [],
-    }
-    return [f"{name}={json.dumps(value)}" for name, value in said.items()]
+    return structs.replace(
+        recipe,
+        name=f"{recipe.name}-tiny",
+        model=structs.replace(
+            recipe.model,
+            from_config=True,
+            config={**recipe.model.config, **config},
+            tokenizer=str(zoo.tiny() / (recipe.task if recipe.task == IMAGES else "tokenizer")),
+        ),
+        data=_data(recipe),
+        training=structs.replace(
+            training,
+            per_device_train_batch_size=BATCH,
+            per_device_eval_batch_size=BATCH,
+            gradient_accumulation_steps=min(2, training.gradient_accumulation_steps),
+            num_train_epochs=Training().num_train_epochs,
+            max_steps=STEPS,
+            learning_rate=3e-3,
+            warmup_steps=0,
+            lr_scheduler_type="linear",
+            logging_steps=10,
+            eval_strategy="no",
+            eval_steps=None,
+            **{name: value for name, value in lengths.items() if name in read},
+        ),
+        parallel=Parallel(),
+        compiler=Compiler(name=recipe.compiler.name),
+        environment={},
+        expect=(),
+    )
 
 
-def _data(recipe: Recipe) -> dict[str, Any]:
+def _data(recipe: Recipe) -> Data:
     """The task's own rows, in the columns that the recipe's rows have too."""
-    data: dict[str, Any] = {"path": str(zoo.tiny() / recipe.task)}
+    data: dict[str, Any] = {"source_prefix": recipe.data.source_prefix}
     if recipe.data.text_pair_column:
         data["text_pair_column"] = "pair"
     if recipe.task == IMAGES:
-        data["labels"] = ["bars", "cross", "disc", "square"]
+        data["labels"] = ("bars", "cross", "disc", "square")
     if recipe.task == "multiple-choice":
         data["context_column"] = "context"
-        data["choices_columns"] = [f"ending{number}" for number in range(CHOICES)]
+        data["choices_columns"] = tuple(f"ending{number}" for number in range(CHOICES))
     if recipe.task == "translation":
         data |= {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
-    if recipe.data.source_prefix:
-        data["source_prefix"] = recipe.data.source_prefix
-    return data
+    return Data(path=str(zoo.tiny() / recipe.task), **data)

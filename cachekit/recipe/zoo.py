@@ -15,12 +15,19 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Said = Annotated[str, Meta(min_length=3)]  # a source, or terms: no mere dash
+
+
+class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long compiling a fine-tune of a model takes on a chip, and who measured that."""
+
+    seconds: Annotated[float, Meta(gt=0)]
+    source: Said
 
 
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +42,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
         compilers: Which of our compilers are known to compile it, and where that is said.
+        compile_seconds: By chip, how long compiling a fine-tune takes.
     """
 
     id: str
@@ -45,6 +53,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     source: Said
     aliases: tuple[str, ...] = ()
     compilers: dict[str, str] = {}
+    compile_seconds: dict[str, CompileTime] = {}
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,31 +162,39 @@ def recipe_path(name: str) -> Path:
     )
 
 
-def _document(path: Path) -> Any:
+@cache
+def _read(path: Path, kind: Any, *, by_name: bool = False) -> Any:
+    """A file of the registry, read once: one value of a kind, or one for each name; an error says whose."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
             f"{path} of the registry cannot be read", cause=str(error), hint="install cachekit again"
         ) from error
-    return yamltext.parse(text, str(path))[0]
-
-
-def _read(path: Path, kind: type[T]) -> T:
-    return _fitting(_document(path), kind, str(path))
-
-
-def _fitting(document: Any, kind: type[T], where: str) -> T:
+    document = yaml_text.parse(text, str(path))[0]
+    where = str(path)
     try:
-        return msgspec.convert(document, kind)
+        if not by_name:
+            return msgspec.convert(document, kind)
+        entries = msgspec.convert(document, dict[str, Any])
+        found = {}
+        for name, entry in entries.items():
+            where = f"{path}: {name}"
+            found[name] = msgspec.convert(entry, kind)
     except msgspec.ValidationError as error:
         raise RecipeError(f"{where} does not fit the registry's schema", cause=str(error)) from error
+    return found
 
 
-def _list(path: Path, kind: type[T]) -> dict[str, T]:
-    """A file with an entry a name; an error says whose."""
-    document = _fitting(_document(path), dict[str, Any], str(path))
-    return {name: _fitting(entry, kind, f"{path}: {name}") for name, entry in document.items()}
+def registered(name: str, kind: type[T]) -> T:
+    """A file of the registry.
+
+    Raises:
+        RecipeError: It does not fit the schema.
+    """
+    wanted: Any = kind
+    found: T = _read(_root() / "registry" / name, wanted)
+    return found
 
 
 def model_files() -> Iterator[Path]:
@@ -191,12 +208,12 @@ def read_model(path: Path) -> ModelEntry:
     Raises:
         RecipeError: It does not fit the schema.
     """
-    return _read(path, ModelEntry)
+    return registered(f"models/{path.name}", ModelEntry)
 
 
 def models() -> dict[str, ModelEntry]:
     """All models of the registry by id."""
-    entries = (_read(path, ModelEntry) for path in model_files())
+    entries = map(read_model, model_files())
     return {entry.id: entry for entry in entries}
 
 
@@ -205,23 +222,20 @@ def model(name: str) -> ModelEntry | None:
     wanted = f"{name.replace('/', '--')}.yaml"
     for path in model_files():
         if path.name == wanted:
-            return _read(path, ModelEntry)
+            return read_model(path)
     for path in model_files():
         # Parsing every file would cost more than plan may take; most of them don't even hold the name.
         if name in path.read_text(encoding="utf-8"):
-            entry = _read(path, ModelEntry)
+            entry = read_model(path)
             if name in entry.aliases:
                 return entry
     return None
 
 
-def registered(name: str, kind: type[T]) -> T:
-    """A file of the registry.
-
-    Raises:
-        RecipeError: It does not fit the schema.
-    """
-    return _read(_root() / "registry" / name, kind)
+def compile_seconds(name: str, chip: str) -> CompileTime | None:
+    """What the registry has of how long a model compiles on a chip; None where nobody measured that."""
+    entry = model(name) if chip and name else None
+    return entry.compile_seconds.get(chip) if entry else None
 
 
 def architecture_defaults(model_type: str) -> dict[str, Any]:
@@ -230,18 +244,15 @@ def architecture_defaults(model_type: str) -> dict[str, Any]:
     From the configuration classes of Transformers; see `registry/architectures/`. Null is a default like another: it
     names a field that exists.
     """
-    return dict(_architecture(model_type))
-
-
-@cache
-def _architecture(model_type: str) -> dict[str, Any]:
-    path = _root() / "registry" / "architectures" / f"{model_type}.yaml"
-    return _read(path, dict[str, Any]) if path.is_file() else {}
+    name = f"architectures/{model_type}.yaml"
+    known = (_root() / "registry" / name).is_file()
+    return dict(registered(name, dict[str, Any])) if known else {}
 
 
 def instances() -> dict[str, Instance]:
     """All instance types of the registry by name."""
-    return _list(_root() / "registry" / "instances.yaml", Instance)
+    found: dict[str, Instance] = _read(_root() / "registry" / "instances.yaml", Instance, by_name=True)
+    return found
 
 
 def instance(name: str) -> Instance:
@@ -255,7 +266,8 @@ def instance(name: str) -> Instance:
 
 def toolchains() -> dict[str, Toolchain]:
     """All toolchains of the registry by name, oldest first."""
-    return _list(_root() / "registry" / "toolchains.yaml", Toolchain)
+    found: dict[str, Toolchain] = _read(_root() / "registry" / "toolchains.yaml", Toolchain, by_name=True)
+    return found
 
 
 def toolchains_for(target: str, compiler: str = "") -> list[str]:

@@ -165,6 +165,17 @@ class Tier(Protocol):
         """
         ...
 
+    def stranger(self, memory: Path | None = None) -> str:
+        """Why others than this user, and those whom this user shares with, may write there; empty where they may not.
+
+        Args:
+            memory: A folder of the store for what is remembered between runs; None remembers nothing.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+        ...
+
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the tier allows, however many are asked for.
 

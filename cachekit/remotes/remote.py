@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
-from cachekit.remotes import document, layout
+from cachekit.remotes import document, layout, trust
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.layout import Place
@@ -62,16 +62,19 @@ class Remote:
 
     Args:
         tier: The tier.
+        memory: A folder of the store for what is remembered between runs.
         readable: It may be read.
         writable: It may be written.
-        memory: A folder of the store for what is remembered between runs.
+        trusted: What lies there is used, whoever may have made it.
     """
 
-    def __init__(self, tier: Tier, memory: Path, *, readable: bool, writable: bool) -> None:
+    def __init__(self, tier: Tier, memory: Path, *, readable: bool, writable: bool, trusted: bool = False) -> None:
         self.tier = tier
         self.name = tier.name
         self.readable = readable
         self.writable = writable
+        self._memory = memory
+        self._stranger: str | None = "" if trusted else None  # why it is not trusted; None until the tier was asked
         self._breaker = Breaker(memory, tier.name)
         own = memory / hashlib.sha256(tier.name.encode()).hexdigest()[:16]
         self._absent, self._pending = own / "absent", own / "pending"
@@ -90,8 +93,8 @@ class Remote:
         with self._breaker.call():
             yield self.tier
 
-    def revision(self) -> str:
-        """The state that this run reads, found out once.
+    def state(self) -> str:
+        """The present state, found out once; of one that is only written to as well.
 
         Raises:
             RemoteError, AuthError: See `Tier.revision`.
@@ -100,6 +103,21 @@ class Remote:
             with self.call() as tier:
                 self._revision = tier.revision()
         return self._revision
+
+    def revision(self) -> str:
+        """The state that this run reads: whatever reads there begins with it, and so with the question of trust.
+
+        Raises:
+            UntrustedError: What lies there may be somebody else's.
+            RemoteError, AuthError: See `Tier.revision`.
+        """
+        state = self.state()
+        if self._stranger is None:
+            with self.call() as tier:
+                self._stranger = tier.stranger(self._memory)
+        if self._stranger:
+            raise trust.refusal(self.name, self._stranger)
+        return state
 
     @property
     def public(self) -> bool:
@@ -113,6 +131,8 @@ class Remote:
     def retry(self) -> None:
         """Ask again although it failed a moment ago: a person wants it."""
         self._breaker.reset()
+        if self._stranger:
+            self._stranger = None  # the tier may be somebody else's no longer
         self.refresh()
 
     def refresh(self) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
 
 from msgspec import Struct
 
+from cachekit.store.archive import Stored, UnsafeArchiveError, members
 from cachekit.text import one_line
 
+PIECE = 1 << 20  # bytes read at once
 SHOWN = 20  # paths that are kept for people
 COUNTED = 5_000  # distinct ones that are told apart
 LONGEST = 1_024  # bytes of one path
@@ -143,3 +148,37 @@ class Scanner:
             path = one_line(path[:LONGEST])
             self._found.setdefault(path, where)
             self._users.update(one_line(user) for user in _USER.findall(path))
+
+
+def of_file(path: Path) -> Leaks:
+    """What a file would tell; nothing where it cannot be read."""
+    scanner = Scanner()
+    with suppress(OSError), path.open("rb") as raw:
+        size = path.stat().st_size
+        scanner.body(path.name, size, _pieces(raw, size))
+    return scanner.leaks()
+
+
+def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: None) -> Leaks:
+    """What the files in an archive would tell, as far as it can be read.
+
+    Args:
+        path: The archive.
+        packed: What a member would tell that is packed itself, so that no word of it is seen from outside; None for a
+            member that is not.
+    """
+    scanner = Scanner()
+    with suppress(OSError, UnsafeArchiveError), path.open("rb") as raw:
+        for stored in members(path):
+            if (inside := packed(stored)) is not None:
+                scanner.found(inside)
+            else:
+                raw.seek(stored.offset)
+                scanner.body(stored.name, stored.size, _pieces(raw, stored.size))
+    return scanner.leaks()
+
+
+def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
+    while size and (data := source.read(min(size, PIECE))):
+        size -= len(data)
+        yield data

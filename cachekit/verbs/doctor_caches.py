@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
-from cachekit.remotes import chain, select
-from cachekit.remotes.chain import Link
+from cachekit.remotes import trust
+from cachekit.remotes.address import Link, make, needs_network, parse
 from cachekit.store import lock_file as locked
 from cachekit.text import redact
 from cachekit.verbs.doctor import Finding
@@ -34,17 +34,21 @@ def caches(config: Config) -> Iterator[Finding]:
     if not links:
         yield Finding("ok", "no shared cache is named")
     for link in links:
-        if _is_offline() and select.needs_network(link):
+        if _is_offline() and needs_network(link):
             yield Finding("unknown", f"{link.name}: not asked, {_is_offline()} is set")
             continue
         try:
-            tier = select.make(link)
+            tier = make(link)
             tier.revision()
+            stranger = "" if link.trusted else tier.stranger()
         except CachekitError as error:
             said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
             yield Finding("problem", said, error.hint, _making(link))
             continue
-        if not select.needs_network(link):
+        if stranger:
+            yield Finding("problem", f"{link.name}: it is not used: {stranger}", trust.HINT)
+            continue
+        if not needs_network(link):
             folder = _folder(link)
             if link.writable and not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
                 run = f"sudo chmod g+ws {shlex.quote(str(folder))}"
@@ -61,7 +65,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 def offline(config: Config) -> Iterator[Finding]:
     """Left over from an experiment, such a variable makes every shared cache silently absent."""
-    remote = [link.name for link in _links(config) if select.needs_network(link)]
+    remote = [link.name for link in _links(config) if needs_network(link)]
     wrong = False
     for name in OFFLINE:
         value = os.environ.get(name, "").strip().lower()
@@ -124,7 +128,7 @@ def lock_file(_: Config) -> Iterator[Finding]:
 
 
 def _links(config: Config) -> tuple[Link, ...]:
-    return chain.parse(config.cache, config.tiers)[1:]
+    return parse(config.cache, config.tiers)[1:]
 
 
 def _folder(link: Link) -> Path:
@@ -132,7 +136,7 @@ def _folder(link: Link) -> Path:
 
 
 def _making(link: Link) -> str:
-    if select.needs_network(link) or _folder(link).exists():
+    if needs_network(link) or _folder(link).exists():
         return ""
     return f"mkdir -p -m 2775 {shlex.quote(str(_folder(link)))}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from cachekit.compilers import Compiler, select
-from cachekit.errors import CachekitError, UsageError
+from cachekit.compilers import Compiler, registry, select
+from cachekit.errors import UsageError
 from cachekit.recipe import Recipe, zoo
 
 
@@ -115,15 +115,6 @@ class Elsewhere:
 
 
 def _this_machine() -> str:
-    """This machine's type, where it is one with Neuron devices of the registry."""
-    from cachekit.compilers.neuron import presence
-
-    if not presence.possible():
-        return ""
-    from cachekit.compilers.neuron import host
-
-    try:
-        name = host.this_host(host.NATIVE).instance
-    except CachekitError:
-        return ""
-    return name if name in zoo.instances() else ""
+    """This machine's type, where it has a compiler's device and is one of the registry."""
+    names = (adapter.instance() for adapter in registry.every())
+    return next((name for name in names if name in zoo.instances()), "")

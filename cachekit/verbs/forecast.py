@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
+from cachekit.recipe.price import Price
 from cachekit.remotes.chain import Chain
 from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, place_of, plans
 from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.price import Price
 
 SHOWN = 3  # recipes that an error names
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from cachekit.errors import StoreError, UsageError
-from cachekit.remotes import document, layout
+from cachekit.remotes import document, layout, trust
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.store import Store
 from cachekit.store.bundle import Member, Reader, Totals
@@ -115,10 +115,13 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
         dry_run: Only check it, and say what would be taken.
 
     Raises:
+        UntrustedError: Nothing says who made it, and the user does not say to trust that.
         IntegrityError: It is no bundle, or not whole. Nothing was taken.
         UsageError: A later cachekit made it, or it cannot be read.
         StoreError: The store cannot be written, or has no room.
     """
+    if not (dry_run or session.config.trust_all):
+        raise trust.refusal(name, "a bundle does not say who made it", trust.HINT_ONCE)
     start = time.monotonic()
     taken = _Taken()
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cachekit.compilers import registry
 from cachekit.errors import UnknownNameError
 from cachekit.key.canonical import key_of
 from cachekit.store import Store
@@ -62,16 +63,9 @@ def show(store: Store, name: str) -> dict[str, Any]:
     record = find(store, name)
     whole = store.lookup(record.key, record.directory, record.model_type) is not None
     document: dict[str, Any] = msgspec.to_builtins(record)
-    if record.compiler == "neuron":
-        from cachekit.verbs.neff import of_record
-
-        neffs = of_record(store, record)
-        for module in document["modules"]:
-            module["neff"] = neffs.get(module["name"])
-    if record.compiler == "neuron-native":
-        from cachekit.verbs.native_import import members
-
-        for module in document["modules"]:
-            files = module["files"]
-            module["neffs"] = len(list(members(store.layout.blob(files[0]["sha256"]), module["name"])))
+    said = registry.adapter(record.compiler).describe_modules(
+        record.modules, lambda file: store.layout.blob(file.sha256)
+    )
+    for module in document["modules"]:
+        module.update(said.get(module["name"], {}))
     return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}

@@ -5,34 +5,15 @@ Only records that are told of are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from itertools import chain, islice
 
-from msgspec import Struct
-
+from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
+from cachekit.recipe import zoo
 from cachekit.store import Row, Store
 from cachekit.store.record import COMMAND, Record
 from cachekit.verbs.nearest_here import first_read
 from cachekit.verbs.prepare import Prepared
-
-if TYPE_CHECKING:
-    from cachekit.verbs.estimate import Estimate
-
-ASKED = 128  # records, the nearest ones, of which those are chosen that say most about the time
-
-
-class Timed(Struct, frozen=True):
-    """A record as an estimate needs it; see `record.Record`."""
-
-    key: str
-    recipe: str
-    compiler: str
-    directory: str
-    model_type: str
-    hard: Mapping[str, Any]
-    cold_seconds: float
-    instance: str
 
 
 class KnownRecords:
@@ -45,13 +26,7 @@ class KnownRecords:
 
     def __init__(self, store: Store, others: Iterable[Record] = ()) -> None:
         self._store = store
-        self._others = [
-            Timed(
-                *(one.key, one.recipe, one.compiler, one.directory, one.model_type),
-                *(one.hard, one.cold_seconds, one.provenance.instance),
-            )
-            for one in others
-        ]
+        self._others = list(others)
 
     def nearest(self, prepared: Prepared) -> Record | None:
         """The record with the least difference to a recipe."""
@@ -61,28 +36,32 @@ class KnownRecords:
             self._store, (one for one in near if _is_command(one.model_type) == command and one.key != key)
         )
 
-    def estimate(self, prepared: Prepared) -> Estimate | None:
+    def expected(self, prepared: Prepared) -> Expected | None:
         """How long compiling takes; None is unknown."""
         place, hard = prepared.fingerprint, prepared.ingredients.hard
-        found = self._store.nearest(hard, compiler=place.compiler)
-        ranked = islice((near for near in found if near.row.cold_seconds > 0), ASKED)
-        chosen = {near.row.key: (near.row, near.hard) for near in ranked}
-        # The same recipe under another toolchain says more than its many differences tell.
-        index = self._store.index
-        chosen |= {row.key: (row, index.hard(row)) for row in index.same_job(hard)}
-        near = [
-            Timed(
-                *(row.key, row.recipe, row.compiler, row.directory, row.model_type),
-                *(its, row.cold_seconds, row.instance),
-            )
-            for row, its in chosen.values()
-        ]
-        if not near and not self._others:
-            return None
-        from cachekit.verbs.estimate import Job, estimate
-
-        job = Job(place.compiler, place.directory, prepared.model_type, hard, place.instance)
-        return estimate(job, [*near, *self._others])
+        command = _is_command(prepared.model_type)
+        ranked = (
+            (near.row, near.hard)
+            for near in self._store.nearest(hard, compiler=place.compiler)
+            if near.row.cold_seconds > 0 and _is_command(near.row.model_type) == command
+        )
+        index = self._store.refresh()
+        same = ((row, index.hard(row)) for row in index.same_job(hard))
+        here = (
+            Timed(one.key, one.recipe, one.directory, one.model_type, its, one.cold_seconds)
+            for one, its in chain(same, islice(ranked, ASKED))
+            if one.compiler == place.compiler
+        )
+        there = (
+            Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
+            for one in self._others
+            if one.compiler == place.compiler and _is_command(one.model_type) == command
+        )
+        found = expected(place.directory, prepared.model_type, hard, chain(here, there), prepared.growth)
+        if found is not None:
+            return found
+        measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
+        return figure(measured.seconds, measured.source) if measured else None
 
     def former(self, prepared: Prepared) -> Record | None:
         """The youngest whole record of the same recipe under another toolchain."""

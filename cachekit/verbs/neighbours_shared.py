@@ -13,7 +13,7 @@ from itertools import islice
 from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError
 from cachekit.key.canonical import key_of, nearest
 from cachekit.remotes import document, layout
-from cachekit.remotes.deadline import parallel
+from cachekit.remotes.budget import each
 from cachekit.remotes.port import Entry, Tier
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
@@ -160,7 +160,7 @@ class _Seen:
                 found.append(known)
 
         with self._remote.call() as tier:
-            parallel([partial(one, entry, tier) for entry in entries], LANES, f"{self._remote.name}: read")
+            each([partial(one, entry, tier) for entry in entries], LANES)
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
         """Look for a nearer one; returns the keys of those that were remembered wrongly."""

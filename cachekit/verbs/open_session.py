@@ -33,11 +33,16 @@ def load_config(
     compiler: str | None = None,
     wait: float | None = None,
     cache: str | None = None,
+    *,
+    trust_all: bool = False,
 ) -> Config:
     """Settings with these flags."""
+    from msgspec import structs
+
     from cachekit import config
 
-    return config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    found = config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    return structs.replace(found, trust_all=trust_all)
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -66,7 +71,7 @@ def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = Fals
     if tiny:
         from cachekit.recipe import tiny as small
 
-        words = small.in_small(words, partial(recipe.load, path))
+        return small.in_small(words, partial(recipe.load, path)), str(path)
     return recipe.load(path, words), str(path)
 
 
@@ -121,6 +126,8 @@ def open_session(
             retire(layout, config.keep_logs)
             prune(layout.logs, config.keep_logs)
         with follow(journal) if follow else nullcontext():
+            if config.trust_all:
+                journal.emit("trust.all")
             try:
                 chain = shared(config, journal, offline=offline)
                 yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
@@ -213,22 +220,22 @@ def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
         UsageError: The chain, or an address in it, cannot be used.
     """
     from cachekit.config import flag_from_environment
-    from cachekit.remotes import chain
+    from cachekit.remotes import address, chain
     from cachekit.store.layout import Layout
 
-    links = chain.parse(config.cache, config.tiers)[1:]
+    links = address.parse(config.cache, config.tiers)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
     if not links:
         return chain.Chain(journal=journal)
-    from cachekit.remotes import select
     from cachekit.remotes.remote import Remote
 
     memory = Layout(config.home).remotes
 
-    def remote(link: chain.Link) -> Remote:
-        return Remote(select.make(link), memory, readable=link.readable, writable=link.writable)
+    def remote(link: address.Link) -> Remote:
+        trusted = link.trusted or config.trust_all
+        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
 
-    left = [link for link in links if offline and select.needs_network(link)]
+    left = [link for link in links if offline and address.needs_network(link)]
     return chain.Chain(
         [remote(link) for link in links if link not in left],
         journal,

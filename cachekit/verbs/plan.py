@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs, to_builtins
 
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
 from cachekit.key.canonical import ABSENT, Change, difference
+from cachekit.key.cost import Expected
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import LOCAL, Place
@@ -20,10 +21,9 @@ from cachekit.verbs.known import KnownRecords
 from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
+    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
     from cachekit.verbs.akin import Helper
-    from cachekit.verbs.estimate import Estimate
-    from cachekit.verbs.price import Price
 
 
 class Plan(Struct, frozen=True):
@@ -36,8 +36,9 @@ class Plan(Struct, frozen=True):
         neighbour: On a miss, the record with the least difference.
         changes: What differs, from the neighbour to this recipe.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
-        estimate: On a miss, how long compiling will take; None is unknown.
+        expected: On a miss, how long compiling will take; None is unknown.
         near: Where the neighbour is: `local`, or the name of a shared cache.
+        untrusted: On a miss, the shared caches that are not used because somebody else may have made what lies there.
         helper: On a miss, the record that a warm would begin with, as far as that was looked for (`with_help`).
     """
 
@@ -48,9 +49,10 @@ class Plan(Struct, frozen=True):
     found: Found | None = None
     lacking: tuple[File, ...] = ()
     flaw: str = ""
-    estimate: Estimate | None = None
+    expected: Expected | None = None
     near: str = LOCAL
     helper: Helper | None = None
+    untrusted: tuple[str, ...] = ()
 
     __hash__ = by_value
 
@@ -73,10 +75,10 @@ class Plan(Struct, frozen=True):
 
     @property
     def expected_seconds(self) -> float | None:
-        """How long compiling takes: measured for this key, or estimated from near records; None is unknown."""
+        """How long compiling takes: measured for this key, or expected by other records; None is unknown."""
         if self.record is not None:
             return self.record.cold_seconds
-        return self.estimate.seconds if self.estimate else None
+        return self.expected.seconds if self.expected else None
 
     @property
     def compile_seconds(self) -> float | None:
@@ -111,9 +113,9 @@ class Plan(Struct, frozen=True):
             "compile_seconds": rounded,
             "saved_seconds": self.expected_seconds if self.hit else 0.0,
             "expected_seconds": rounded,
-            "estimate": self.estimate.as_dict() if self.estimate else None,
+            "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
-            "price": price.as_dict() if price else None,
+            "price": to_builtins(price),
             "nearest": None
             if self.neighbour is None
             else {
@@ -124,6 +126,7 @@ class Plan(Struct, frozen=True):
             },
             "neighbour": self.helper.as_dict() if self.helper else None,
             "flaw": self.flaw,
+            "untrusted": list(self.untrusted),
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
         }
 
@@ -214,7 +217,8 @@ def plans(
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
             known = known or KnownRecords(store, [other.shared.record for other in found.values()])
-            planned.append(_miss(one, known, store.flaw(one.key)))
+            missed = _miss(one, known, store.flaw(one.key))
+            planned.append(structs.replace(missed, untrusted=chain.untrusted if chain else ()))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
     looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
@@ -222,11 +226,11 @@ def plans(
 
 
 def _miss(prepared: Prepared, known: KnownRecords, flaw: str) -> Plan:
-    near, seconds = known.nearest(prepared), known.estimate(prepared)
+    near, seconds = known.nearest(prepared), known.expected(prepared)
     if near is None:
-        return Plan(prepared, None, flaw=flaw, estimate=seconds)
+        return Plan(prepared, None, flaw=flaw, expected=seconds)
     changes = tuple(difference(near.hard, prepared.ingredients.hard))
-    return Plan(prepared, None, near, changes, flaw=flaw, estimate=seconds)
+    return Plan(prepared, None, near, changes, flaw=flaw, expected=seconds)
 
 
 def place_of(prepared: Prepared) -> Place:
@@ -239,8 +243,9 @@ def miss_error(planned: Plan) -> MissError:
     differs = ", ".join(change.name for change in planned.changes[:3])
     near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
     what = "cannot be used" if planned.flaw else "has no record"
+    untrusted = "; ".join(planned.untrusted)
     return MissError(
         f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
-        cause=planned.flaw or near,
+        cause=planned.flaw or untrusted or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )

@@ -26,7 +26,7 @@ def with_shared(session: Session, planned: Plan) -> Plan:
 
 
 def _asked(session: Session, planned: Plan) -> Plan:
-    if planned.hit or planned.estimate is not None or not session.chain.readable:
+    if planned.hit or planned.expected is not None or not session.chain.readable:
         return planned
     from cachekit.verbs import neighbours
 
@@ -39,5 +39,5 @@ def _asked(session: Session, planned: Plan) -> Plan:
     if near is None or found is None:
         return planned
     record = found.shared.record
-    seconds = KnownRecords(session.store, [record]).estimate(prepared)
-    return structs.replace(planned, neighbour=record, changes=near.changes, near=near.tier, estimate=seconds)
+    seconds = KnownRecords(session.store, [record]).expected(prepared)
+    return structs.replace(planned, neighbour=record, changes=near.changes, near=near.tier, expected=seconds)

@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler
 from cachekit.key.canonical import Ingredients
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe, architecture, ingredients, tasks
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.ingredients import Fingerprint
@@ -17,6 +18,8 @@ class Prepared(Struct, frozen=True):
     Attributes:
         source: The recipe as the user named it, for messages.
         labels: The classes' names, in the order of their numbers.
+        foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
+        growth: How the compiler's seconds grow.
     """
 
     recipe: Recipe
@@ -25,6 +28,8 @@ class Prepared(Struct, frozen=True):
     architecture: Architecture
     fingerprint: Fingerprint
     ingredients: Ingredients
+    foreign: tuple[str, ...]
+    growth: Growth
 
     @property
     def key(self) -> str:
@@ -54,7 +59,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
     labels = tuple(ingredients.labels_of(recipe))
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
-    return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made)
+    return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made, compiler.foreign, compiler.growth)
 
 
 def again(prepared: Prepared, compiler: Compiler) -> Prepared:
@@ -66,4 +71,6 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     recipe, found = prepared.recipe, prepared.architecture
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, len(prepared.labels), fingerprint, compiler.ingredients(recipe))
-    return structs.replace(prepared, fingerprint=fingerprint, ingredients=made)
+    return structs.replace(
+        prepared, fingerprint=fingerprint, ingredients=made, foreign=compiler.foreign, growth=compiler.growth
+    )

@@ -107,7 +107,10 @@ def prepare_command(
         "command.left_out": sorted(set(dropped)),
     }
     architecture = Architecture({"model_type": COMMAND}, "the command")
-    return Prepared(recipe, source or command.name, (), architecture, fingerprint, Ingredients(hard, beside))
+    made = Ingredients(hard, beside)
+    return Prepared(
+        recipe, source or command.name, (), architecture, fingerprint, made, compiler.foreign, compiler.growth
+    )
 
 
 # Code

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachekit.compilers import registry
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.events import bypass
 from cachekit.remotes.port import Tier
@@ -22,7 +23,6 @@ from cachekit.store.record import File, Record
 from cachekit.verbs.session import Session, holding
 
 LANES = 8  # files at once
-NATIVE = "neuron-native"  # the compiler whose modules are archives of NEFFs
 TRIES = 4  # without a single byte in between
 SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
 
@@ -79,8 +79,7 @@ def pull(session: Session, found: Found) -> Pulled:
             ]
             hashed = Fetch(session, tier, found.revision, found.remote.spoiled).all(wanted)
             finished |= {sha256: one.path for sha256, one in hashed.items()}
-            if record.compiler == NATIVE:
-                _look_inside(found, finished)
+            _look_inside(found, finished, store.layout.blob)
             store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
     except IntegrityError as error:
         session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
@@ -101,21 +100,25 @@ def pull(session: Session, found: Found) -> Pulled:
     return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
 
 
-def _look_inside(found: Found, finished: Mapping[str, Path]) -> None:
-    """See that archives of TorchNeuron's hold whole graphs of their compiler; what does not is not kept.
+def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path]) -> None:
+    """See that what was fetched is what it says inside, as far as its compiler can tell; what is not, is not kept.
 
     Raises:
-        IntegrityError: One does not.
+        IntegrityError: A module is not.
     """
-    from cachekit.compilers.neuron import native
-    from cachekit.compilers.neuron.native_check import examine
-
-    for module in found.shared.record.modules:
-        path = finished.get(module.files[0].sha256) if native.is_name(module.name) and module.files else None
-        if path is None or not (harm := examine(path, module.name.partition("/")[0]).harm):
+    record = found.shared.record
+    adapter = registry.of_directory(record.directory)
+    places = found.shared.paths()
+    for module in record.modules:
+        fetched = [file for file in module.files if file.sha256 in finished]
+        if not fetched:
             continue
-        path.unlink(missing_ok=True)
-        found.remote.spoiled.add(found.shared.paths()[module.files[0].sha256][1])
+        if not (harm := adapter.judge(module, lambda file: finished.get(file.sha256) or blob(file.sha256)).harm):
+            continue
+        for file in fetched:
+            finished[file.sha256].unlink(missing_ok=True)
+            if file.sha256 in places:
+                found.remote.spoiled.add(places[file.sha256][1])
         raise IntegrityError(
             f"{module.name} on {found.remote.name} is not to be used",
             cause=harm,

@@ -1,41 +1,30 @@
-"""Fetch modules of Neuron's by their names, without a record: from a cache that optimum-neuron or a copy filled.
+"""Fetch modules by their names, without a record: from a cache that optimum-neuron or a copy filled.
 
-Only finished modules are taken, and archives of TorchNeuron's whose graphs are whole; they become records as an import
-makes them. Where a record of the cache names a
-file, that vouches for its bytes; elsewhere the digest that the cache knows, and the NEFF's own. What is small and the
-same in hundreds of modules (flags, the empty mark) comes once. An interrupted run is gone on with.
+Only finished modules are taken whose files are whole; they become records as an import makes them. Where a record of
+the cache names a file, that vouches for its bytes; elsewhere the digest that the cache knows, and the graph's own. What
+is small and the same in hundreds of modules (flags, the empty mark) comes once. An interrupted run is gone on with.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
-from cachekit.compilers.neuron import entries as neuron_entries
-from cachekit.compilers.neuron import facts, native
-from cachekit.compilers.neuron.fit import Check, claim
-from cachekit.compilers.neuron.flags import read_flags
-from cachekit.compilers.neuron.modules import check_module, unfit
-from cachekit.compilers.neuron.native_check import examine
+from cachekit.compilers import registry
+from cachekit.compilers.port import ForeignCache
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
+from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
+from cachekit.verbs.import_cache import known_modules, record_of
 from cachekit.verbs.module_files import Brought, ModuleFiles, RefusedError, vouched
-from cachekit.verbs.neuron_import import known_modules, record_of
-from cachekit.verbs.pull import NATIVE
 from cachekit.verbs.pull_recipes import Outcome
 from cachekit.verbs.session import Session, holding
 
-LARGEST = 64 << 30  # bytes of one file
-_FOLDER = re.compile(rf"{re.escape(native.PREFIX)}(?!.*\.\.){native.VERSION.pattern}")
-_ARCHIVE = re.compile(rf"{_FOLDER.pattern}/[0-9a-f]{{64}}\.tar")
-ASKED = (*sorted(facts.MODULE_FILES), facts.FAILURE_LOG, *(name + facts.LOCK_SUFFIX for name in facts.HLO_FILES))
 _Files = Mapping[str, Entry]  # a module's, by name
 
 
@@ -49,16 +38,13 @@ class _Looked:
 
 
 @holding
-def pull_modules(
-    session: Session, names: Sequence[str], folder: str, check: Check, *, dry_run: bool = False
-) -> list[Outcome]:
+def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
     """Fetch modules, each from the nearest shared cache that has it finished.
 
     Args:
         session: Collaborators.
-        names: Modules, `neuronxcc-<version>/MODULE_<graph>+<flags>` or `torchneuron-<version>/<sha256>.tar`.
+        names: Modules, as their compiler's own cache calls them.
         folder: A compiler's folder: all its modules.
-        check: Judges each NEFF.
         dry_run: Only say what would be fetched.
 
     Returns:
@@ -72,7 +58,9 @@ def pull_modules(
         StoreError: The store cannot be written.
     """
     _check_names(names, folder)
-    known = known_modules(session.store)
+    prefixes = {name.partition("/")[0] for name in (*names, folder) if name}
+    adapters = {adapter.name: adapter for adapter in map(registry.of_directory, prefixes)}
+    known = {name for adapter in adapters.values() for name in known_modules(session.store, adapter)}
     outcomes = {name: Outcome(name, "present", "") for name in names if name in known}
     sweeping: list[Outcome] = []
     left: dict[str, str] = {}
@@ -88,7 +76,7 @@ def pull_modules(
             looked = _look(remote, missing, folder)
             fresh = {name: files for name, files in looked.modules.items() if name not in known | seen}
             had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
-            done, refused = (_pretend if dry_run else _fetch)(session, remote, looked.revision, fresh, check)
+            done, refused = (_pretend if dry_run else _fetch)(session, remote, looked.revision, fresh)
         except (RemoteError, AuthError) as error:
             session.chain.failed(remote, error)
             continue
@@ -114,22 +102,29 @@ def pull_modules(
     return found
 
 
+def _cache_of(name: str) -> ForeignCache:
+    """The cache that a module, or a compiler's folder, is of.
+
+    Raises:
+        UsageError: No compiler calls one so.
+    """
+    cache = registry.of_directory(name).foreign_cache
+    if cache is not None and cache.names(name):
+        return cache
+    examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
+    what = "module of a compiler's cache"
+    if "/" not in name:
+        what, examples = "compiler's folder", [example.partition("/")[0] for example in examples]
+    raise UsageError(f"{name!r} is no {what}", hint=f"name it as {', or '.join(reversed(examples))}")
+
+
 def _check_names(names: Sequence[str], folder: str) -> None:
     for name in names:
-        compiler, _, module = name.partition("/")
-        if not (
-            _ARCHIVE.fullmatch(name)
-            or (facts.COMPILER_DIRECTORY.fullmatch(compiler) and facts.MODULE_DIRECTORY.fullmatch(module))
-        ):
-            raise UsageError(
-                f"{name!r} is no module of Neuron's",
-                hint="name it as neuronxcc-2.26.6360.0+6f180f47/MODULE_14529842170341812+f7f529f3",
-            )
-    if folder and not (facts.COMPILER_DIRECTORY.fullmatch(folder) or _FOLDER.fullmatch(folder)):
-        raise UsageError(
-            f"{folder!r} is no compiler's folder",
-            hint="name it as neuronxcc-2.26.6360.0+6f180f47, or torchneuron-2.28.7631.0",
-        )
+        if "/" not in name:
+            raise UsageError(f"{name!r} is no module of a compiler's cache", hint="for a compiler's folder: --all-of")
+        _cache_of(name)
+    if folder:
+        _cache_of(folder)
 
 
 def _in(name: str, folder: str) -> bool:
@@ -153,50 +148,29 @@ def _sum(folder: str, done: Sequence[Outcome], present: int) -> Outcome:
 def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
     revision = remote.revision()
     with remote.call() as tier:
-        paths = [path for name in names for path in ([name] if native.is_name(name) else _files(name))]
+        paths = [path for name in names for path in _cache_of(name).asked(name)]
         found = tier.stat(paths, revision) if paths else {}
         if folder:
             found |= {entry.path: entry for entry in tier.list(folder, revision)}
     modules: dict[str, dict[str, Entry]] = {}
     for path, entry in found.items():
-        parts = PurePosixPath(path).parts
-        if _ARCHIVE.fullmatch(path):
-            modules[path] = {parts[1]: entry}
-        elif len(parts) == 3 and facts.MODULE_DIRECTORY.fullmatch(parts[1]):  # noqa: PLR2004 - compiler, module, file
-            modules.setdefault("/".join(parts[:2]), {})[parts[2]] = entry
-    left = {name: reason for name, files in modules.items() if (reason := _unfit(name, files, revision))}
-    whole = {
-        name: {file: entry for file, entry in files.items() if file in facts.MODULE_FILES or native.is_name(name)}
-        for name, files in sorted(modules.items())
-        if name not in left
-    }
+        cache = registry.of_directory(path).foreign_cache
+        if cache is not None and (name := cache.module_of(path)):
+            modules.setdefault(name, {})[path.rpartition("/")[2]] = entry
+    left: dict[str, str] = {}
+    whole: dict[str, _Files] = {}
+    for name, files in sorted(modules.items()):
+        cache = _cache_of(name)
+        sizes = {file: entry.size for file, entry in files.items()}
+        if reason := cache.unfit(name, sizes, versions=bool(revision)):
+            left[name] = reason
+        else:
+            whole[name] = {file: entry for file, entry in files.items() if cache.wanted(name, file)}
     return _Looked(revision, whole, left)
 
 
-def _files(name: str) -> list[str]:
-    return [f"{name}/{file}" for file in ASKED]
-
-
-def _unfit(name: str, files: _Files, revision: str) -> str:
-    """Why a module is left; empty where it is finished, as optimum-neuron judges that.
-
-    A push of optimum-neuron's deletes nothing: a lock or a log that an earlier push took along stays beside what was
-    finished since. Where a cache has versions nobody compiles in it, and such a lock means nothing.
-    """
-    if any(entry.size > LARGEST for entry in files.values()):
-        return "a file of it is too large to be one"
-    if native.is_name(name):
-        return ""
-    names = tuple(file for file in sorted(files) if not (revision and file.endswith(facts.LOCK_SUFFIX)))
-    state = neuron_entries.classify(names)
-    if state == "empty" and len(names) < len(files):
-        return "a compile was at work when it was pushed"
-    compiler, _, module = name.partition("/")
-    return unfit(neuron_entries.Entry(compiler, module, name, state, names))
-
-
 def _pretend(
-    _: Session, remote: Remote, __: str, modules: Mapping[str, _Files], ___: Check
+    _: Session, remote: Remote, __: str, modules: Mapping[str, _Files]
 ) -> tuple[dict[str, Outcome], dict[str, str]]:
     would = {
         name: Outcome(name, "would-fetch", "", remote.name, len(files), _size(files), modules=(name,))
@@ -209,7 +183,7 @@ def _pretend(
 
 
 def _fetch(
-    session: Session, remote: Remote, revision: str, modules: Mapping[str, _Files], check: Check
+    session: Session, remote: Remote, revision: str, modules: Mapping[str, _Files]
 ) -> tuple[dict[str, Outcome], dict[str, str]]:
     """Fetch modules and publish them; what became of each, and why others are refused."""
     start = time.monotonic()
@@ -218,6 +192,7 @@ def _fetch(
     refused: dict[str, str] = {}
     keys: dict[str, str] = {}
     graphs: dict[str, int] = {}
+    made: dict[str, Module] = {}
     if not modules:
         return {}, {}
     try:
@@ -228,26 +203,22 @@ def _fetch(
             for name, found in modules.items():
                 try:
                     taken[name] = {file: files.file(entry) for file, entry in found.items()}
-                    graphs[name] = _judge(name, taken[name], check)
+                    made[name], graphs[name] = _judged(name, taken[name])
                 except RefusedError as error:
                     taken.pop(name, None)
                     refused[name] = str(error)
             published: set[str] = set()
             for compiler in sorted({name.partition("/")[0] for name in taken}):
-                made = {name: brought for name, brought in taken.items() if _in(name, compiler)}
+                of_it = [name for name in taken if _in(name, compiler)]
                 fresh = {
                     one.sha256: one
-                    for brought in made.values()
-                    for one in brought.values()
+                    for name in of_it
+                    for one in taken[name].values()
                     if not one.stored and one.sha256 not in published
                 }
-                found_modules = [_module(name, brought) for name, brought in made.items()]
-                own = (
-                    {"name": NATIVE, "version": compiler.removeprefix(native.PREFIX)}
-                    if _FOLDER.fullmatch(compiler)
-                    else {}
-                )
-                record = record_of(compiler, found_modules, **own, graphs=sum(graphs[name] for name in made))
+                adapter = registry.of_directory(compiler)
+                count = sum(graphs[name] for name in of_it)
+                record = record_of(adapter, compiler, [made[name] for name in of_it], graphs=count)
                 store.publish(
                     record,
                     {sha256: one.path for sha256, one in fresh.items()},
@@ -277,26 +248,14 @@ def _fetch(
     return done, refused
 
 
-def _module(name: str, brought: Mapping[str, Brought]) -> Module:
+def _judged(name: str, brought: Mapping[str, Brought]) -> tuple[Module, int]:
+    """The module of files that were fetched, and how many graphs are in it; refused where an import would refuse it."""
     module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
-    if not native.is_name(name):
-        check_module(module)
-    return module
-
-
-def _judge(name: str, brought: Mapping[str, Brought], check: Check) -> int:
-    """Refuse a NEFF that is not fit, as an import does; how many graphs there are."""
-    compiler, _, module = name.partition("/")
-    if native.is_name(name):
-        (packed,) = brought.values()
-        if f"{packed.sha256}.tar" != module:
-            raise RefusedError("its bytes are not those that it is called after")
-        found = examine(packed.path, compiler)
-        if found.flaws:
-            raise RefusedError(found.harm or found.oddity)
-        return found.graphs
-    flags = brought.get(facts.FLAGS_FILE)
-    said = claim(compiler, module, read_flags(flags.path) if flags else None)
-    if problem := check(brought[facts.NEFF].path, said):
-        raise RefusedError(f"{facts.NEFF} cannot be used: {problem}")
-    return 1
+    try:
+        _cache_of(name).check(module)
+    except UnsafeArchiveError as error:
+        raise RefusedError(str(error)) from error
+    found = registry.of_directory(name).judge(module, lambda file: brought[file.path].path)
+    if reason := found.harm or found.oddity:
+        raise RefusedError(reason)
+    return module, found.graphs

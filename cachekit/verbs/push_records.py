@@ -82,7 +82,7 @@ def push_records(
 
 def _is_public(remote: Remote) -> bool:
     try:
-        remote.revision()
+        remote.state()
     except (RemoteError, AuthError):  # the push tells it
         return False
     return remote.public

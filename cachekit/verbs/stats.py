@@ -18,7 +18,7 @@ from cachekit.verbs.counting import BYPASS, Cell, Counted
 from cachekit.verbs.history import RUN, Day, History, day_of, history
 
 if TYPE_CHECKING:
-    from cachekit.verbs.price import Price
+    from cachekit.recipe.price import Price
 
 LAST = "last"
 PERIODS = ("day", "week", "month")

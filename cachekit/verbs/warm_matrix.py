@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit.errors import CachekitError, InterruptedRunError
-from cachekit.verbs.matrix import Entry
+from cachekit.recipe.matrix import Entry
 
 SHOWN = 3  # failures that the error names
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import ordinary
-from cachekit.compilers.explain import explain_module, flags_of
+from cachekit.compilers import registry
 from cachekit.errors import UnknownNameError
 from cachekit.events import BYPASS, Event, read
 from cachekit.store import Store
@@ -197,13 +197,14 @@ def _modules(store: Store, record: Record | None, event: Event) -> list[Module]:
     if record is None or not (new or again):
         return []
     before = [module for module in record.modules if module.name not in new]
-    words = flags_of(record, store.layout.blob)
+    adapter = registry.adapter(record.compiler)
+    words = adapter.flags_of(record, lambda file: store.layout.blob(file.sha256))
     found = []
     for name in [*new, *again]:
-        told = explain_module(record.compiler, name, [module.name for module in before], words)
+        told = adapter.explain_module(name, [module.name for module in before], words)
         if told is not None:
             took = times.get(name)
-            found.append(Module(name, told[0], told[1], took if isinstance(took, int | float) else None))
+            found.append(Module(name, told.relation, told.words, took if isinstance(took, int | float) else None))
     return found
 
 

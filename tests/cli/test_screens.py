@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.cli import yaml_fold
-from cachekit.recipe import yamltext, zoo
+from cachekit.recipe import yaml_text, zoo
 from tests.support.cli_session import DEADLINE, environment, publish_record, small_record
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -106,7 +106,7 @@ def test_a_folded_recipe_says_the_same(name):
     text = zoo.recipes()[name].read_text(encoding="utf-8")
     for columns in (60, 80, 120):
         lines = yaml_fold.folded(text, columns)
-        assert yamltext.parse("\n".join(lines), "")[0] == yamltext.parse(text, "")[0]
+        assert yaml_text.parse("\n".join(lines), "")[0] == yaml_text.parse(text, "")[0]
         assert columns < 80 or [line for line in lines if len(line) > columns] == []
 
 
@@ -126,7 +126,7 @@ WORDS = st.lists(st.text(st.sampled_from("ab:#'\"-[]{},|>& "), min_size=1, max_s
 def test_folding_changes_no_value(words, shape):
     text = shape.format(" ".join(words))
     try:
-        value = yamltext.parse(text, "")[0]
+        value = yaml_text.parse(text, "")[0]
     except Exception:  # noqa: BLE001 - no YAML to begin with
         return
-    assert yamltext.parse("\n".join(yaml_fold.folded(text, 40)), "")[0] == value
+    assert yaml_text.parse("\n".join(yaml_fold.folded(text, 40)), "")[0] == value

@@ -173,8 +173,8 @@ def test_a_chain_that_cannot_be(join, chain):
         ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
         (
             "local:rw,hub:r",
-            '[tiers.hub]\nurl = "gs://bucket/cache"',
-            "[tiers.hub]: gs://bucket/cache leads to no cache",
+            '[tiers.hub]\nurl = "ftp://host/cache"',
+            "[tiers.hub]: ftp://host/cache leads to no cache",
         ),
         ("local:rw,a:r,b:rw", '[tiers]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
         ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),

@@ -346,11 +346,11 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
         ("x.yaml", "", "no kind"),
         ("x.yaml", "name: a\ntask: causal-lm\nmodel: {id: gpt2}\n", "recipe already"),
         ("x.sh", "python run_speech_recognition_ctc.py --model_name_or_path x\n", "a task that recipes have none of"),
-        ("x.bin", b"\xff\xfe\x00", "no text"),
+        ("x.bin", b"\xff\xfe\x00", "not UTF-8"),
     ],
 )
 def test_files_of_no_known_kind(command, work, name, text, words):
     (work / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     code, message, _, hint = the_error(command("zoo", "new", "--from", name, code=2))
     assert (code, words in message, bool(hint)) == ("bad-recipe", True, True), message
-    assert "cannot be read" in the_error(command("zoo", "new", "--from", "nowhere.sh", code=2))[1]
+    assert "does not exist" in the_error(command("zoo", "new", "--from", "nowhere.sh", code=2))[1]

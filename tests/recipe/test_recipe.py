@@ -9,7 +9,7 @@ import pytest
 from cachekit.recipe import Recipe, json_schema, tasks, zoo
 from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
-from cachekit.recipe.yamltext import parse
+from cachekit.recipe.yaml_text import parse
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
 

@@ -21,7 +21,7 @@ for _name in RECIPES:
 
 def in_small(name: str, *overrides: str):
     path = zoo.recipes()[name]
-    return load(path, tiny.in_small(overrides, partial(load, path)))
+    return tiny.in_small(overrides, partial(load, path))
 
 
 @pytest.mark.feature("P2")

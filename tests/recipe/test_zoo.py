@@ -17,9 +17,9 @@ def copy(tmp_path, monkeypatch):
     shutil.copytree(REGISTRY, tmp_path / "registry")
     shutil.copytree(RECIPES["bert"].parent, tmp_path / "recipes")
     monkeypatch.setattr(zoo, "_root", lambda: tmp_path)
-    zoo._architecture.cache_clear()
+    zoo._read.cache_clear()
     yield tmp_path
-    zoo._architecture.cache_clear()
+    zoo._read.cache_clear()
 
 
 def edit(path, old, new):

@@ -10,6 +10,7 @@ from cachekit.recipe import aliases, load, zoo
 from cachekit.recipe.aliases import GENERATION
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
 from tests.recipe.zoo_cases import REGISTRY
+from tests.support.places import real_dir
 
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
@@ -289,3 +290,10 @@ def test_bert_with_its_six_labels_has_the_published_number_of_parameters():
     config = zoo.model(recipe.model.id).config
     count = _parameters("AutoModelForSequenceClassification", config, num_labels=len(recipe.data.labels))
     assert count == 109_486_854
+
+
+def test_the_models_of_a_peers_public_cache_are_known():
+    """Of opus-mt-es-en no config can be read that is sure to be of today: a wrong key would be worse than none."""
+    theirs = json.loads((real_dir("registry") / "training-cache-models.extracted.json").read_text())
+    named = {model for models in theirs.values() for model in models}
+    assert {name for name in named if zoo.model(name) is None} == {"Helsinki-NLP/opus-mt-es-en"}

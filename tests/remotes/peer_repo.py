@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron.fit import check
-from cachekit.verbs.neuron_import import import_cache
+from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push_records import chosen, push_records
 from tests.compilers.neuron.neuron_files import make_neff
@@ -62,7 +61,7 @@ def as_the_peer(repo, files: dict[str, bytes]) -> None:
 
 
 def get(member, *names, folder="", dry_run=False):
-    return pull_modules(member.session, names, folder, check, dry_run=dry_run)
+    return pull_modules(member.session, names, folder, dry_run=dry_run)
 
 
 def held(member) -> dict[str, bytes]:
@@ -78,7 +77,7 @@ def held(member) -> dict[str, bytes]:
 
 def put(member, root: Path):
     """Import a cache and push it, as the commands do."""
-    import_cache(member.store, root, check)
+    import_cache(member.store, root)
     (done,) = push_records(
         member.session, chosen(member.session, (), pending=False), public=False, replaces=False, dry_run=False
     )

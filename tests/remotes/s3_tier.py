@@ -1,4 +1,4 @@
-"""The S3 tier on a server of its own; its requests are counted, and may fail."""
+"""The object-store tier on an S3 server of its own; its requests are counted, and may fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.s3 import S3
 from cachekit.remotes.port import ABSENT, Change, Limits, Upload, Write
-from cachekit.remotes.s3.tier import S3Tier
 from tests.remotes.s3_server import s3_server, use
 
 SHORT = Limits(connect=0.3, read=0.3, commit=0.4)
 QUIET = [].append  # tells nobody
+
+
+def open_s3(name, limits=None, **options):
+    """The remote at `s3://bucket/prefix`."""
+    return ObjectTier(S3(), name, options, limits)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def name(server, request):
 
 @pytest.fixture
 def tier(name):
-    return S3Tier(name)
+    return open_s3(name)
 
 
 def upload_of(path: str, data: bytes | Path) -> Upload:

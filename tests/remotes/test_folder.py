@@ -1,25 +1,23 @@
 """What only a shared folder can do wrong: links, mounts that hang, permissions, writers that are killed."""
 
 import hashlib
-import json
 import os
 import random
 import signal
 import stat
 import subprocess
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cachekit.errors import CachekitError, RemoteError, UsageError
-from cachekit.remotes.folder import FolderTier, turn
-from cachekit.remotes.port import ABSENT, BusyError, ConflictError, Limits, TooLargeError, UncertainError
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.port import ABSENT, ConflictError, TooLargeError, UncertainError
 from tests.remotes.folder_session import listed, own, read
-from tests.remotes.tier_processes import count, ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
+from tests.remotes.tier_processes import ending, is_sealed, put, rewrite, sealed, started, swap, upload, write
 
 OLD = time.time() - 2 * 3600
 
@@ -138,7 +136,7 @@ class TestLinks:
         put(FolderTier(tmp_path / "link"), {"a": b"a"})
         assert (shared / "a").read_bytes() == b"a"
 
-    @pytest.mark.parametrize("path", [".cachekit-doc-x.json/000000000009", "a/.cachekit-tmp/x", ".cachekit-lock"])
+    @pytest.mark.parametrize("path", [".cachekit-doc-x.json/000000000009", "a/.cachekit-tmp/x", ".cachekit-new-x"])
     def test_our_own_names_are_nobody_elses(self, tier, path):
         with pytest.raises(UsageError):
             put(tier, {path: b"x"})
@@ -198,7 +196,6 @@ class TestWriters:
     def test_a_writer_that_slept_before_it_decided(self, shared, monkeypatch, steps):
         """Its number has become free again meanwhile, and yet it must not believe that it won."""
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         write(slow, "x.json", b"0", ABSENT)
         token = read(slow, "x.json").token
         real = os.link
@@ -220,7 +217,6 @@ class TestWriters:
     @pytest.mark.parametrize("steps", [1, 2, 3, 20, 60])
     def test_a_writer_that_slept_after_it_decided(self, shared, monkeypatch, steps):
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         write(slow, "x.json", b"0", ABSENT)
         token = read(slow, "x.json").token
         real = os.link
@@ -243,7 +239,6 @@ class TestWriters:
     @pytest.mark.parametrize("last", [b"fast", None])
     def test_a_writer_that_slept_before_it_made_the_copy(self, shared, monkeypatch, last):
         slow, fast = FolderTier(shared), FolderTier(shared)
-        monkeypatch.setattr("cachekit.remotes.folder.tier.turn", nobody_waits)
         real = os.rename
 
         def sleep_first(source, target, **kwargs):
@@ -255,17 +250,6 @@ class TestWriters:
         write(slow, "x.json", b"slow", ABSENT)
         assert (shared / "x.json").exists() == (last is not None)
         assert last is None or (shared / "x.json").read_bytes() == last
-
-    @pytest.mark.feature("R3")
-    def test_the_swap_needs_no_lock(self, shared):
-        with ending(
-            [started(partial(FolderTier, shared), count_without_turns, "x.json", 20) for _ in range(6)]
-        ) as all_:
-            for process in all_:
-                process.join()
-        assert [process.exitcode for process in all_] == [0] * 6
-        assert read(FolderTier(shared), "x.json").data == b"120"
-        assert (shared / "x.json").read_bytes() == b"120"
 
     def test_a_copy_that_a_killed_writer_did_not_make(self, tier, shared):
         write(tier, "r/x.json", b"one", ABSENT)
@@ -285,53 +269,6 @@ class TestWriters:
         assert document.data == raw
         write(tier, "x.json", b"two", document.token)
         assert read(tier, "x.json").data == b"two"
-
-    @pytest.mark.parametrize("data", [b"from another machine", b"[" * 1024, b'{"host": 1}', b"[]", b'{"pid": "x"}'])
-    def test_a_lock_that_another_machine_left(self, tier, shared, monkeypatch, data):
-        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", 0.2)
-        (shared / ".cachekit-lock").write_bytes(data)
-        write(tier, "x.json", b"x", ABSENT)
-        assert not (shared / ".cachekit-lock").exists()
-
-    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-    @pytest.mark.parametrize("buried", [True, False])
-    def test_a_lock_that_a_killed_process_left(self, tier, shared, monkeypatch, buried):
-        """Known to be dead on its own host: nobody waits for it, which this test would do for ever."""
-        monkeypatch.setattr("cachekit.remotes.folder.turn.DEAD", float("inf"))
-        child = os.fork()
-        if child == 0:
-            (shared / ".cachekit-lock").write_bytes(
-                json.dumps({"host": turn._host(), "pid": os.getpid(), "id": "x"}).encode()
-            )
-            os.kill(os.getpid(), signal.SIGKILL)
-        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-        if buried:
-            os.waitpid(child, 0)
-        write(tier, "x.json", b"x", ABSENT)
-        if not buried:
-            os.waitpid(child, 0)
-        assert not (shared / ".cachekit-lock").exists()
-
-    def test_a_lock_that_lives(self, shared):
-        lock = shared / ".cachekit-lock"
-        stop = threading.Event()
-
-        def live():
-            while not stop.wait(0.01):
-                (shared / "next").write_bytes(os.urandom(8))
-                (shared / "next").rename(lock)
-
-        thread = threading.Thread(target=live)
-        thread.start()
-        try:
-            while not lock.exists():
-                time.sleep(0.01)
-            with pytest.raises(BusyError):
-                write(FolderTier(shared, Limits(commit=0.6)), "x.json", b"x", ABSENT)
-        finally:
-            stop.set()
-            thread.join()
-        assert listed(FolderTier(shared)) == []
 
     @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.slow)])
     @pytest.mark.feature("R3")
@@ -353,18 +290,6 @@ class TestWriters:
                 assert b"".join(tier.chunks(entry.path, "")) == large(int(entry.path.rpartition("/")[2]))
         swap(tier, "x.json", lambda _: sealed(7, 7))
         assert (shared / "x.json").read_bytes() == sealed(7, 7)
-
-
-@contextmanager
-def nobody_waits(root, seconds):
-    yield
-
-
-def count_without_turns(make, path, times):
-    import cachekit.remotes.folder.tier
-
-    cachekit.remotes.folder.turn = nobody_waits
-    count(make, path, times)
 
 
 def large(number):

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError
 from cachekit.remotes.folder import FolderTier
 from cachekit.remotes.port import ABSENT, Change, Limits, UncertainError, Write
 from tests.remotes.folder_session import listed, own, read
@@ -119,8 +119,7 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
 
         def lose(source, target, **kwargs):
             real(source, target, **kwargs)
-            if target != ".cachekit-lock":
-                raise OSError(errno.EIO, "lost")
+            raise OSError(errno.EIO, "lost")
 
         monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", lose)
         with pytest.raises(UncertainError):
@@ -155,7 +154,7 @@ def hanging(monkeypatch, name, when=lambda *args: True):
     real = getattr(os, name)
 
     def hang(*args, **kwargs):
-        if threading.current_thread().name == "cachekit-folder" and when(*args):
+        if threading.current_thread().name == "cachekit-call" and when(*args):
             release.wait()
         return real(*args, **kwargs)
 
@@ -168,7 +167,7 @@ def hanging(monkeypatch, name, when=lambda *args: True):
 
 
 def workers():
-    return sum(thread.name == "cachekit-folder" for thread in threading.enumerate())
+    return sum(thread.name == "cachekit-call" for thread in threading.enumerate())
 
 
 class TestDeadMounts:
@@ -188,13 +187,13 @@ class TestDeadMounts:
                 lambda: listed(tier),
                 lambda: list(tier.chunks("a", "")),
                 lambda: tier.upload([upload("b", b"b")], "", lambda _: None),
-                lambda: tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
                 lambda: tier.happened("x"),
+                lambda: tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
                 *[tier.revision] * 20,  # by then nothing more is tried
             ):
-                with pytest.raises(RemoteError, match="does not answer") as caught:
+                with pytest.raises(RemoteError, match="no answer") as caught:
                     attempt()
-                assert not isinstance(caught.value, UncertainError)
+                assert caught.value.hint
             assert workers() - before <= 10
         while True:  # and comes back when the mount does
             with suppress(RemoteError):
@@ -211,15 +210,16 @@ class TestDeadMounts:
         assert b"".join(tier.chunks("large", "", len(first))) == b"x" * ((9 << 20) - len(first))
 
     def test_a_commit_that_hangs_before_it_decides(self, tier, monkeypatch):
-        with (
-            hanging(monkeypatch, "fsync"),
-            pytest.raises(RemoteError) as caught,
-        ):
-            tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), "")
-        assert not isinstance(caught.value, UncertainError)
-        deadline = time.monotonic() + 1  # what was given up on must not happen later
+        """It may happen later: then as a swap, which fails where somebody else was faster."""
+        with hanging(monkeypatch, "fsync"), pytest.raises(UncertainError):
+            tier.commit(Change(title(), writes=[Write("x.json", b"late", ABSENT)]), "")
+        with suppress(ConflictError):
+            write(tier, "x.json", b"mine", ABSENT)
+        there = read(tier, "x.json")
+        write(tier, "x.json", there.data + b", mine", there.token)
+        deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
-            assert read(tier, "x.json") is None
+            assert read(tier, "x.json").data == there.data + b", mine"
             time.sleep(0.05)
 
     def test_a_commit_that_hangs_while_it_decides(self, tier, monkeypatch):

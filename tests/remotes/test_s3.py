@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from cachekit.errors import IntegrityError, RemoteError
+from cachekit.remotes.objectstore.remote import REMOVED, SINGLE
 from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
-from cachekit.remotes.s3.tier import REMOVED, SINGLE, S3Tier
 from tests.remotes.s3_server import refusal
-from tests.remotes.s3_tier import QUIET, SHORT, name, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
@@ -72,7 +72,7 @@ def test_what_is_there_is_not_sent_again(server, tier, name, tmp_path):
     tier.upload(files, "", told.append)
     assert sum(told) == sum(file.size for file in files)
     server.requests.clear()
-    S3Tier(name).upload(files, "", told.append)
+    open_s3(name).upload(files, "", told.append)
     assert server.count() == server.count("GET") == 1
 
 
@@ -162,11 +162,11 @@ def test_a_body_that_is_cut_is_an_error_and_can_be_gone_on_with(server, tier):
     server.fault = lambda request: next(answers, refusal(500, "InternalError")) if request.startswith("GET") else None
     got = bytearray()
     with pytest.raises(RemoteError) as caught:
-        collect(S3Tier(tier.name, limits=SHORT).chunks("m/a", ""), got)
+        collect(open_s3(tier.name, limits=SHORT).chunks("m/a", ""), got)
     assert not isinstance(caught.value, ConflictError | BusyError)
     assert data.startswith(bytes(got))
     with pytest.raises(RemoteError):
-        S3Tier(tier.name, limits=SHORT).read("m/a", "", 1 << 20)
+        open_s3(tier.name, limits=SHORT).read("m/a", "", 1 << 20)
     server.fault = lambda _: None
     got += b"".join(tier.chunks("m/a", "", len(got)))
     assert bytes(got) == data
@@ -190,7 +190,7 @@ def test_a_removed_document_is_absent_for_all_and_its_place_is_free(server, tier
     write(tier, DOCUMENT, b"one")
     token = tier.read(DOCUMENT, "", 100).token
     write(tier, DOCUMENT, None, token)
-    other = S3Tier(name)
+    other = open_s3(name)
     assert other.read(DOCUMENT, "", 100) is None
     assert other.read(DOCUMENT, "", 1000) is None
     assert other.stat([DOCUMENT], "") == {}
@@ -221,7 +221,7 @@ def test_a_large_document_is_not_read(server, tier):
 @pytest.mark.feature("R1")
 @pytest.mark.parametrize("removed", [False, True])
 def test_of_sixteen_writers_one_wins_each_round(tier, name, removed):
-    token, wins, tiers = ABSENT, [], [S3Tier(name) for _ in range(16)]
+    token, wins, tiers = ABSENT, [], [open_s3(name) for _ in range(16)]
     for turn in range(20):
         start, won = threading.Barrier(16), []
 

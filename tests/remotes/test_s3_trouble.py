@@ -12,9 +12,8 @@ import pytest
 
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
 from cachekit.remotes.port import BusyError, Change, Limits, UncertainError, Write
-from cachekit.remotes.s3.tier import S3Tier
 from tests.remotes.s3_server import KEY, SECRET, refusal
-from tests.remotes.s3_tier import QUIET, SHORT, name, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
 
 def shown(error: CachekitError) -> str:
@@ -43,7 +42,7 @@ def every_call(tier):
 def test_a_dead_endpoint_is_told(server, name):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        tier = S3Tier(name, limits=Limits(2, 20, 20), endpoint=f"http://127.0.0.1:{closed.getsockname()[1]}")
+        tier = open_s3(name, limits=Limits(2, 20, 20), endpoint=f"http://127.0.0.1:{closed.getsockname()[1]}")
         for call in every_call(tier).values():
             with pytest.raises(RemoteError) as caught:
                 call()
@@ -56,7 +55,7 @@ def test_a_server_that_never_answers_is_given_up(server, name):
     with socket.socket() as hole:
         hole.bind(("127.0.0.1", 0))
         hole.listen(64)
-        tier = S3Tier(name, limits=SHORT, endpoint=f"http://127.0.0.1:{hole.getsockname()[1]}")
+        tier = open_s3(name, limits=SHORT, endpoint=f"http://127.0.0.1:{hole.getsockname()[1]}")
         calls = every_call(tier)
         for what, call in calls.items():
             with pytest.raises(RemoteError) as caught:
@@ -72,8 +71,10 @@ def test_a_process_that_waits_for_a_dead_server_ends(server, name):
         code = f"""
 from cachekit.errors import RemoteError
 from cachekit.remotes.port import Limits
-from cachekit.remotes.s3 import S3Tier
-tier = S3Tier({name!r}, limits=Limits(0.2, 0.2, 0.2), endpoint="http://127.0.0.1:{hole.getsockname()[1]}")
+from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore.s3 import S3
+tier = ObjectTier(S3(), {name!r}, limits=Limits(0.2, 0.2, 0.2),
+                  options=dict(endpoint="http://127.0.0.1:{hole.getsockname()[1]}"))
 try:
     list(tier.chunks("a", ""))
 except RemoteError:
@@ -102,14 +103,14 @@ def test_wrong_credentials_are_told_and_never_shown(server, tier, status, code):
 
 
 def test_a_missing_bucket_is_told_by_every_call(server):
-    for call in every_call(S3Tier("s3://nobody-has-this/cache")).values():
+    for call in every_call(open_s3("s3://nobody-has-this/cache")).values():
         with pytest.raises(AuthError, match="no such bucket"):
             call()
 
 
 def test_a_server_that_asks_for_patience_is_busy(server, name):
     server.fault = lambda _: refusal(503, "SlowDown")
-    for call in every_call(S3Tier(name, limits=SHORT)).values():
+    for call in every_call(open_s3(name, limits=SHORT)).values():
         with pytest.raises(BusyError):
             call()
 
@@ -129,21 +130,21 @@ def test_another_region_is_named(server, tier):
     ["s3://", "s3:///x", "s3://UPPER/x", "s3://b", "http://bucket/x", "s3://bucket/../x", "s3://bucket/a//b", ""],
 )
 def test_other_names_are_refused(name):
-    with pytest.raises(UsageError, match="no S3 bucket"):
-        S3Tier(name)
+    with pytest.raises(UsageError, match="no bucket of S3"):
+        open_s3(name)
 
 
 def test_a_name_is_told_in_one_form(server):
-    assert S3Tier(f"s3://{server.bucket}/").name == f"s3://{server.bucket}"
-    assert S3Tier(f"s3://{server.bucket}/a/b/").name == f"s3://{server.bucket}/a/b"
+    assert open_s3(f"s3://{server.bucket}/").name == f"s3://{server.bucket}"
+    assert open_s3(f"s3://{server.bucket}/a/b/").name == f"s3://{server.bucket}/a/b"
 
 
 def test_without_obstore_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(UsageError) as caught:
-        S3Tier("s3://bucket/cache")
-    assert caught.value.hint == 'pip install "cachekit-neuron[s3]"'
+        open_s3("s3://bucket/cache")
+    assert caught.value.hint == 'pip install "cachekit-neuron[objectstore]"'
 
 
 @pytest.mark.parametrize("profile", ["", "team"])
@@ -158,7 +159,7 @@ def test_keys_of_a_profile_are_used(server, name, monkeypatch, tmp_path, profile
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("AWS_PROFILE", profile)
-    S3Tier(name).stat(["a"], "")
+    open_s3(name).stat(["a"], "")
     # A request of an earlier test may still be under way, with that one's key.
     assert [key for key in server.keys if key.startswith("AKIAFROM")] == [f"AKIAFROM{'TEAM' if profile else 'DEFAULT'}"]
 
@@ -167,7 +168,7 @@ def test_an_unknown_profile_is_told(server, name, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-    S3Tier(name)  # keys in the environment go first, as for AWS's own tools
+    open_s3(name)  # keys in the environment go first, as for AWS's own tools
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(UsageError, match="nobody"):
-        S3Tier(name)
+        open_s3(name)

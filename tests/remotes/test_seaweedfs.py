@@ -9,8 +9,9 @@ import threading
 import pytest
 
 from cachekit.errors import AuthError, CachekitError
+from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Change, ConflictError, Upload, Write
-from cachekit.remotes.s3.tier import SINGLE, S3Tier
+from tests.remotes.s3_tier import open_s3
 from tests.remotes.tier_makers.seaweedfs import serve
 
 pytestmark = pytest.mark.slow
@@ -119,7 +120,7 @@ def test_a_thousand_records_are_found(make):
 def test_wrong_credentials_are_refused(make, monkeypatch):
     name = make().name
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    tier = S3Tier(name)
+    tier = open_s3(name)
     for call in (
         lambda: tier.stat(["a"], ""), lambda: list(tier.list("", "")), lambda: tier.read("a", "", 10),
         lambda: tier.upload([upload_of("a", b"a")], "", QUIET), lambda: write(tier, "a", b"a"),
@@ -130,7 +131,7 @@ def test_wrong_credentials_are_refused(make, monkeypatch):
 
 def test_a_missing_bucket_is_told(make):
     make()
-    tier = S3Tier("s3://not-there/x")
+    tier = open_s3("s3://not-there/x")
     for call in (lambda: tier.stat(["a"], ""), lambda: list(tier.list("", "")), lambda: tier.read("a", "", 10)):
         with pytest.raises(AuthError):
             call()

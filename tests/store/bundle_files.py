@@ -59,4 +59,4 @@ def whole(tmp_path):
 
 
 def taken(home, raw: bytes, *, dry_run=False):
-    return import_bundle(Watched(home).session, io.BytesIO(raw), "x.tar", dry_run=dry_run)
+    return import_bundle(Watched(home, trust_all=True).session, io.BytesIO(raw), "x.tar", dry_run=dry_run)

@@ -82,7 +82,7 @@ def test_equal_contents_give_equal_bytes(tmp_path):
     made = [make_record(number, (f"a{number}", "same")) for number in (1, 2, 3)]
     digests = set()
     for turn, order in enumerate([[0, 1, 2], [2, 0, 1]]):
-        watched = Watched(tmp_path / str(turn))
+        watched = Watched(tmp_path / str(turn), trust_all=True)
         records = [publish(watched.store, made[number]) for number in order]
         digests.add(export_bundle(watched.session, records, tmp_path / f"{turn}.tar").totals.sha256)
     assert len(digests) == 1
@@ -112,7 +112,7 @@ def test_no_flipped_or_lost_byte_is_taken(tmp_path, whole):
     raw = path.read_bytes()
     dice = random.Random(7)
     home = tmp_path / "home"
-    watched = Watched(home)
+    watched = Watched(home, trust_all=True)
     spots = {0, len(raw) - 1, *dice.sample(range(len(raw)), 150)}
     broken = [raw[:spot] + bytes([raw[spot] ^ 1 << dice.randrange(8)]) + raw[spot + 1 :] for spot in sorted(spots)]
     broken += [raw[:spot] for spot in sorted(spots)]
@@ -144,7 +144,7 @@ def test_a_killed_import_leaves_nothing(tmp_path, whole):
     def killed(number):
         source = Deadly(path.read_bytes())
         source.left = number + 1
-        import_bundle(Watched(home).session, source, "x.tar")
+        import_bundle(Watched(home, trust_all=True).session, source, "x.tar")
         return True
 
     outcomes = [side_by_side(1, lambda _, number=number: killed(number))[0] for number in range(20)]
@@ -170,7 +170,7 @@ def test_a_bundle_comes_through_a_pipe(tmp_path, whole):
     path, _ = whole
     home = tmp_path / "home"
     with subprocess.Popen(["sh", "-c", f"dd if={path} bs=777 2>/dev/null"], stdout=subprocess.PIPE, bufsize=0) as feed:
-        done = import_bundle(Watched(home).session, feed.stdout, "standard input")
+        done = import_bundle(Watched(home, trust_all=True).session, feed.stdout, "standard input")
     assert [state for _, state in done.records] == ["added"]
 
 
@@ -178,7 +178,7 @@ def test_a_bundle_comes_through_a_pipe(tmp_path, whole):
 
 
 def exported(tmp_path, made) -> bytes:
-    watched = Watched(tmp_path / "other")
+    watched = Watched(tmp_path / "other", trust_all=True)
     path = tmp_path / "other.tar"
     export_bundle(watched.session, [publish(watched.store, made)], path)
     return path.read_bytes()
@@ -186,7 +186,7 @@ def exported(tmp_path, made) -> bytes:
 
 def test_another_build_of_a_module_leaves_that_of_the_store(tmp_path):
     raw = exported(tmp_path, make_record(1, ("a", "c")))
-    watched = Watched(tmp_path / "home")
+    watched = Watched(tmp_path / "home", trust_all=True)
     mine = make_record(1, ("a", "b"))
     record = publish(watched.store, mine)
     done = import_bundle(watched.session, io.BytesIO(raw), "x.tar")
@@ -200,7 +200,7 @@ def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
     record, contents = make_record(1, ("b", "c"))
     module = structs.replace(record.modules[0], name="standin-1.0/MODULE_2")
     raw = exported(tmp_path, (structs.replace(record, modules=(module,)), contents))
-    watched = Watched(tmp_path / "home")
+    watched = Watched(tmp_path / "home", trust_all=True)
     mine = publish(watched.store, make_record(1, ("a", "b")))
     for dry_run in (True, False):
         done = import_bundle(watched.session, io.BytesIO(raw), "x.tar", dry_run=dry_run)
@@ -214,7 +214,7 @@ def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
 @pytest.mark.feature("F4")
 def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
     """The later one's files lie under their digests, as on a shared cache."""
-    watched = Watched(tmp_path / "maker")
+    watched = Watched(tmp_path / "maker", trust_all=True)
     made = [make_record(number, artifacts) for number, artifacts in ((1, ("a", "b")), (2, ("a", "c")))]
     other = structs.replace(made[1][0].modules[0].files[1], path="model-b.code")
     modules = (structs.replace(made[1][0].modules[0], files=(made[1][0].modules[0].files[0], other)),)
@@ -237,7 +237,7 @@ def test_files_that_many_modules_share_come_to_each(tmp_path):
     files = (*record.modules[0].files, mark)
     modules = tuple(Module(f"standin-1.0/MODULE_{number}", files) for number in range(5))
     record = structs.replace(record, modules=modules)
-    watched = Watched(tmp_path / "maker")
+    watched = Watched(tmp_path / "maker", trust_all=True)
     publish(watched.store, (record, contents))
     bundled = export_bundle(watched.session, [record], tmp_path / "x.tar")
     assert len(bundled.members) == 1 + 2 * 5
@@ -263,7 +263,7 @@ def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
 @pytest.mark.feature("F4")
 def test_after_an_import_nothing_compiles(tmp_path, monkeypatch):
     """Export, import on an empty box: all of it hits."""
-    maker, box = Watched(tmp_path / "maker"), Watched(tmp_path / "box")
+    maker, box = Watched(tmp_path / "maker"), Watched(tmp_path / "box", trust_all=True)
     record = warm(maker.session, maker.prepare()).record
     export_bundle(maker.session, [record], tmp_path / "x.tar")
     assert not plan(box.prepare(), box.store).hit

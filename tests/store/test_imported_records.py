@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron import fit
+from cachekit.compilers.neuron import describe as neffs
 from cachekit.key.canonical import canonical, canonical_json
 from cachekit.store.record import IMPORTED
-from cachekit.verbs import neff as neffs
+from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import ls, show
-from cachekit.verbs.neuron_import import import_cache
+from tests.compilers.neuron.neuron_import_cases import judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_machine import Machine
-from tests.compilers.neuron.neuron_trees import check, make, make_real
+from tests.compilers.neuron.neuron_trees import make, make_real
 from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, publish
 
@@ -22,7 +22,7 @@ from tests.support.standins import Watched, make_record, publish
 def store(tmp_path):
     found = Watched(tmp_path / "home").store
     make(tmp_path / "cache")
-    import_cache(found, tmp_path / "cache", check)
+    import_cache(found, tmp_path / "cache")
     publish(found, make_record())
     return found
 
@@ -41,7 +41,7 @@ def test_no_plan_compares_with_what_was_imported(tmp_path):
     machine = Machine(tmp_path / "user")
     make(tmp_path / "cache")
     machine("import", tmp_path / "cache", "--dry-run")
-    import_cache(Watched(machine.home).store, tmp_path / "cache", check)
+    import_cache(Watched(machine.home).store, tmp_path / "cache")
     assert machine("plan", "tiny.yaml")["nearest"] is None
     machine.graphs(1)
     machine("warm", "tiny.yaml")
@@ -49,13 +49,14 @@ def test_no_plan_compares_with_what_was_imported(tmp_path):
     assert (other["status"], other["nearest"]["recipe"]) == ("miss", "tiny")
 
 
-def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch):
+def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch, judge):
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", judge)
     store = Watched(tmp_path / "home").store
     paths = sorted(real_dir("neff").glob("*trn1*.neff"))
     for seed, path in enumerate(paths[-1:] * 3):
         folder = make_real(tmp_path / "cache", path, seed)
         assert folder.is_dir()
-    (group,) = import_cache(store, tmp_path / "cache", fit.check).groups
+    (group,) = import_cache(store, tmp_path / "cache").groups
     monkeypatch.setattr(neffs, "LOOKED_INTO", 2)
     document = show(store, group.key)
     assert [module["neff"] is not None for module in document["modules"]] == [True, True, False]

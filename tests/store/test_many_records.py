@@ -7,10 +7,11 @@ from msgspec import structs
 
 from cachekit import config
 from cachekit.cli import progress
+from cachekit.compilers import registry
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
-from cachekit.verbs.neuron_import import known_modules
+from cachekit.verbs.import_cache import known_modules
 from cachekit.verbs.open_session import open_session
 from tests.support.cli_session import publish, publish_record, small_record
 from tests.support.standins import make_record
@@ -141,7 +142,7 @@ def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled,
 
 
 def test_an_import_asks_neurons_records_what_is_known(filled, home, reads):
-    assert known_modules(Store(home, Journal(None, "test"))) == frozenset()
+    assert known_modules(Store(home, Journal(None, "test")), registry.adapter("neuron")) == {}
     assert reads == []
 
 

@@ -27,6 +27,7 @@ from cachekit.compilers import Compared, Harvest, Restored, Unwatched
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
@@ -63,6 +64,7 @@ class StandIn:
     name = "standin"
     runtime = "standin_worker"
     foreign = ("compiler.name", "target.", "toolchain.")
+    growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="")
 
     def __init__(self, version=None, *, graphs=3, extra=0, salt=""):
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")
@@ -132,7 +134,7 @@ class StandIn:
         folder.mkdir()
         for file, blob in zip(module.files, files, strict=True):
             shutil.copyfile(blob.path, folder / file.path)
-        return Restored(sum(file.size for file in module.files))
+        return Restored(size=sum(file.size for file in module.files))
 
 
 class InlineLauncher:
@@ -208,11 +210,13 @@ class Watched:
         shared: Shared caches, nearest first: (tier, "r", "w" or "rw").
         lease: Seconds of a lease on a shared cache.
         push: Seconds that a push may take.
+        trust_all: As `--trust-all`.
     """
 
     def __init__(
-        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20
-    ):
+        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20,
+        trust_all=False,
+    ):  # fmt: skip
         self.events = []
         self.journal = journal or Journal(None, "test")
         self.journal.listen(self.events.append)
@@ -221,10 +225,12 @@ class Watched:
         flags = {
             "home": home, "live_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
         }  # fmt: skip
-        settings = config.load(flags, environ={}, cwd=HERE)
+        settings = structs.replace(config.load(flags, environ={}, cwd=HERE), trust_all=trust_all)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
         memory = self.store.layout.remotes
-        remotes = [Remote(tier, memory, readable="r" in may, writable="w" in may) for tier, may in shared]
+        remotes = [
+            Remote(tier, memory, readable="r" in may, writable="w" in may, trusted=trust_all) for tier, may in shared
+        ]
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 

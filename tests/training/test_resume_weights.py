@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ SETTINGS = ("max_steps=6", "save_strategy=steps", "save_steps=2", "save_total_li
 def train(name, folder, resume=""):
     """One run of a recipe in small: its result, and its losses by step."""
     path = zoo.recipes()[name]
-    recipe = load(path, [*tiny.overrides(load(path)), *(f"training.{setting}" for setting in SETTINGS)])
+    recipe = tiny.in_small([f"training.{setting}" for setting in SETTINGS], partial(load, path))
     found = architecture.resolve(recipe)
     folder.mkdir()
     job = Job(

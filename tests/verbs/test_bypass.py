@@ -10,7 +10,7 @@ from msgspec import structs
 
 from cachekit.cli.why_text import bypassed as bypassed_text
 from cachekit.compilers import Restored
-from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UsageError
+from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UntrustedError, UsageError
 from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
 from cachekit.remotes import layout
 from cachekit.remotes.chain import Chain
@@ -196,7 +196,7 @@ def module_left(scene):
             if self.left:
                 return done
             self.left = True
-            return Restored(left="somebody's own stands there")
+            return Restored("left", reason="somebody's own stands there")
 
     scene.warm(scene.member())
     return scene.train(scene.member(compiler=Leaves()))
@@ -225,6 +225,13 @@ def tier_skipped(scene):
 @injects("tier-refused")
 def tier_refused(scene):
     return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=AuthError), "r")]), require_warm=True)
+
+
+@injects("tier-untrusted")
+def tier_untrusted(scene):
+    return scene.warm(
+        scene.member(shared=[(Broken(scene.tier(), "read", error=UntrustedError), "r")]), require_warm=True
+    )
 
 
 @injects("tier-damaged")

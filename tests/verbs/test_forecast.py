@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
 from cachekit.remotes.remote import Place
 from cachekit.verbs.forecast import Request, forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.prepare import again
-from cachekit.verbs.price import Price
 from cachekit.verbs.push import push
 from cachekit.verbs.warm import warm
 from tests.remotes.tier_processes import KINDS, serve
@@ -63,8 +63,8 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
         named = [recipe(batch, name=f"toy-{batch}") for batch in (1, 2, 3)]
         alone = [plan(bob.prepare(one), bob.store, bob.session.chain) for one in named]
     # A record that another row found tells of the time as well.
-    assert [row.plan.as_dict() | {"estimate": ""} for row in found.rows] == [
-        one.as_dict() | {"estimate": ""} for one in alone
+    assert [row.plan.as_dict() | {"expected": ""} for row in found.rows] == [
+        one.as_dict() | {"expected": ""} for one in alone
     ]
     assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
     assert [row.plan.tier for row in found.rows] == [bob.session.chain.readable[0].name, "local", ""]
@@ -253,9 +253,9 @@ def test_the_old_compile_of_a_recipe_is_heard_among_many_of_others(tmp_path):
         place = {"key": one.key, "directory": one.fingerprint.directory, "model_type": one.model_type}
         said = structs.replace(record, **place, hard=dict(one.ingredients.hard), compile_seconds=seconds)
         publish(new.store, (said, contents))
-    estimate = plan(new.prepare(recipe(4)), new.store).estimate
-    assert estimate is not None
-    assert asked.key in {one.key for one in estimate.sources}
+    expected = plan(new.prepare(recipe(4)), new.store).expected
+    assert expected.method == "measured"
+    assert expected.key == asked.key
 
 
 @pytest.mark.feature("F8")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.errors import MissError
+from cachekit.recipe import zoo
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -69,8 +70,8 @@ def test_a_neighbour_of_another_version_tells_the_time_less_surely(home, warmed)
     assert [change.name for change in found.changes] == ["toolchain.standin"]
     assert found.neighbour == warmed
     assert found.expected_seconds == 30.0
-    same = plan(Watched(home).prepare(recipe(9)), other.store).estimate
-    assert found.estimate.low < same.low < 30.0 < same.high < found.estimate.high
+    same = plan(Watched(home).prepare(recipe(9)), other.store).expected
+    assert found.expected.low < same.low < 30.0 < same.high < found.expected.high
 
 
 def test_a_damaged_neighbour_does_not_disturb_a_plan(home, warmed):
@@ -139,3 +140,13 @@ def _step(folder, action, batch, chosen):
     assert modes.count("train") == action.startswith("train")
     assert plan(prepared, Watched(home).store).record == done.record
     assert watched.damage() == []
+
+
+def test_where_no_record_tells_the_time_the_registrys_figure_does(home, monkeypatch):
+    watched = Watched(home)
+    assert plan(watched.prepare(), watched.store).expected is None
+    measured = zoo.CompileTime(600.0, "a page that says so")
+    monkeypatch.setattr(zoo, "compile_seconds", lambda model, chip: measured)
+    found = plan(watched.prepare(), watched.store).expected
+    assert (found.seconds, found.method, found.source, found.key) == (600.0, "registry", "a page that says so", "")
+    assert found.low < 600.0 < found.high

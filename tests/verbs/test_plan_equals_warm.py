@@ -157,7 +157,7 @@ def test_edits_with_real_compiles(tmp_path):
         assert planned["key"] == done["key"]
         assert (planned["status"] == "hit") == (done["compiled"] == 0) == (done["status"] == "hit")
         if planned["status"] == "miss":
-            assert planned["estimate"]["records"]
+            assert planned["expected"]["key"]
             assert planned["expected_seconds"] > 0
         else:
             assert planned["graphs"] == done["graphs"]

@@ -11,9 +11,9 @@ import pytest
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.events import Journal
 from cachekit.recipe import zoo
+from cachekit.recipe.price import Price, machine, read
 from cachekit.remotes.folder import FolderTier
 from cachekit.store.layout import Layout
-from cachekit.verbs.price import Price, machine, read
 from cachekit.verbs.stats import Figures, schema, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action

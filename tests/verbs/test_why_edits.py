@@ -14,6 +14,7 @@ from msgspec import structs
 
 from cachekit.cli.why import human
 from cachekit.errors import RecipeError
+from cachekit.key.cost import Growth
 from cachekit.recipe import load, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
 from cachekit.recipe.ingredients import build, labels_of
@@ -39,7 +40,7 @@ def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     recipe = load(path, overrides)
     architecture, labels = resolve(recipe), labels_of(recipe)
     made = build(recipe, architecture, len(labels), fingerprint, compiler)
-    return Prepared(recipe, recipe.name, tuple(labels), architecture, fingerprint, made)
+    return Prepared(recipe, recipe.name, tuple(labels), architecture, fingerprint, made, (), Growth(3.0, 0.0, 0.0, ""))
 
 
 def stored(watched, one):

@@ -10,31 +10,35 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from cachekit.compilers.inductor import facts, flags, host
-from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import Compared, Watch
+from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import canonical_json
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
-from cachekit.store.record import Module
 
 if TYPE_CHECKING:
     from cachekit.compilers.inductor.watch import CommandWatch
 
 
-class Inductor:
+class Inductor(TreeCompiler):
     """See `compilers.port.Compiler`."""
 
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
     foreign: tuple[str, ...] = facts.FOREIGN
+    # It writes C++ for each layer anew, whatever its width and batch: sizes are numbers in the code. What is the same
+    # for all (tracing's start, optimizer, loss, the first kernels) takes as long as some layers.
+    growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="measured: see benchmarks/bench_estimate.py")
     guest = "cachekit.compilers.inductor.guest"
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
@@ -96,13 +100,6 @@ class Inductor:
         said = flags.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 
-    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
-        """See the port: each run has its own, so that runs side by side never mix what they harvest."""
-        return None
-
-    def make_way(self, live_root: Path, tell: Sink) -> None:
-        """See the port: each run has a folder of its own."""
-
     def watch(
         self,
         recipe: Recipe,
@@ -149,16 +146,21 @@ class Inductor:
         """See the port: all options but `threads`, which is a variable."""
         return {name: value for name, value in flags.all_options(recipe.compiler).items() if name != "threads"}
 
-    def contents(self, live_root: Path) -> frozenset[str]:
-        """See the port."""
-        names = set()
-        for folder, folders, files in os.walk(live_root):
-            folders[:] = [name for name in folders if name not in facts.EPHEMERAL_PARTS]
-            for name in files:
-                path = Path(folder, name)
-                if not name.endswith(facts.EPHEMERAL_SUFFIXES) and not name.startswith(".") and not path.is_symlink():
-                    names.add(path.relative_to(live_root).as_posix())
-        return frozenset(names)
+    def unit(self, path: str) -> str:
+        """Each file is one; locks, and what a compile leaves on its way, are none."""
+        *folders, name = path.split("/")
+        ephemeral = name.startswith(".") or name.endswith(facts.EPHEMERAL_SUFFIXES)
+        return "" if ephemeral or not facts.EPHEMERAL_PARTS.isdisjoint(folders) else path
+
+    def torn(self, path: Path) -> bool:
+        """Machine code whose linker was killed with the run: it would be found, and fail to load."""
+        from cachekit.compilers.inductor import elf
+
+        return elf.torn(path)
+
+    def folder(self, fingerprint: Fingerprint) -> str:
+        """The version's, and in it one for each kind of machine."""
+        return f"{fingerprint.directory}/{target_name(fingerprint)}"
 
     def compare(self, old: Path, new: Path) -> Compared:
         """See the port."""
@@ -166,42 +168,9 @@ class Inductor:
 
         return compare.compare(old, new, self.contents(old), self.contents(new))
 
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
-        """See the port: nothing is kept of a failure."""
-        return {}
-
     def binaries(self, names: Iterable[str]) -> int:
         """See the port."""
         return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
-
-    def harvest(
-        self,
-        live_root: Path,
-        before: frozenset[str],
-        fingerprint: Fingerprint,
-        workspace: Path,
-        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
-    ) -> Harvest | None:
-        """See the port: one archive of the new files. Call it only after the run ended: then files are whole.
-
-        But for machine code whose linker was killed with it: that would be found, and fail to load.
-        """
-        # With Python's compressors; a plan does without.
-        from cachekit.compilers import archived
-        from cachekit.compilers.inductor import elf
-
-        names = {name for name in self.contents(live_root) - before if not elf.torn(live_root / name)}
-        if not names:
-            return None
-        return archived.harvest(live_root, names, f"{fingerprint.directory}/{target_name(fingerprint)}", workspace)
-
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
-        """See the port. Its live root is a run's own: nothing stands in the way."""
-        from cachekit.compilers import archived
-        from cachekit.store import archive
-
-        archived.check(module)
-        return Restored(archive.unpack(files[0].location, live_root, files[0].through))
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS, RELEVANT_OPTIONS
 from cachekit.errors import RecipeError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import Compiler
 
 # Arguments of torch.compile; every other name is one of torch._inductor.config, which the worker checks.
@@ -34,7 +34,7 @@ def all_options(compiler: Compiler) -> dict[str, Any]:
                 hint="names are those of torch._inductor.config, and mode, fullgraph, threads",
             )
         name = name.replace("-", "_")
-        value = yamltext.scalar(text, f"compiler.flags: {flag}") if equals else True
+        value = yaml_text.scalar(text, f"compiler.flags: {flag}") if equals else True
         if name in merged and merged[name] != value:
             raise RecipeError(f"compiler: {name} is {merged[name]!r} and {value!r}", hint="keep one of them")
         merged[name] = value

@@ -31,6 +31,7 @@ from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
 from cachekit.errors import CompileError, UsageError
+from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.store.record import Module
@@ -40,19 +41,18 @@ CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch
 OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
 
 
-class Neuron:
-    """See `compilers.port.Compiler`.
+class OnNeuron:
+    """What the adapters of Neuron have in common: the machine, the flags, and which NEFF is used here.
 
     Args:
         machine: What is compiled for; this host by default, looked at when it is needed.
         node: This host's place, where several train together.
     """
 
-    name = "neuron"
-    runtime = "cachekit.compilers.neuron.runtime"
-    # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
-    foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
-    guest = "cachekit.compilers.neuron.guest"
+    name: str
+    # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
+    # them, and cost less than in proportion.
+    growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
 
     def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
         self._machine = machine
@@ -63,11 +63,9 @@ class Neuron:
         """What is compiled for.
 
         Raises:
-            CompilerUnavailableError: This host has no Neuron toolchain.
+            CompilerUnavailableError: This host has no toolchain for this compiler.
         """
-        if self._machine is None:
-            self._machine = host.this_host()
-        return self._machine
+        raise NotImplementedError
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:  # noqa: ARG002 - the port's
         """See the port. Versions are told without their commit, which the registry does not know of every release."""
@@ -96,6 +94,54 @@ class Neuron:
             lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
         )
 
+    def flags(self, recipe: Recipe) -> list[str]:
+        """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
+        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
+
+    def _shell_words(self) -> list[str]:
+        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
+        if problem:
+            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
+        return words
+
+    def check_node(self, recipe: Recipe) -> None:
+        """See that this host knows its place among several.
+
+        Raises:
+            UsageError: It does not.
+        """
+        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
+            raise UsageError(
+                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
+                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
+                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+            )
+
+    def _check(self, path: Path, said: Claim) -> str | None:
+        """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
+        return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
+
+
+class Neuron(OnNeuron):
+    """See `compilers.port.Compiler`."""
+
+    name = "neuron"
+    runtime = "cachekit.compilers.neuron.runtime"
+    # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
+    foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
+    guest = "cachekit.compilers.neuron.guest"
+
+    @property
+    def machine(self) -> host.Host:
+        """What is compiled for.
+
+        Raises:
+            CompilerUnavailableError: This host has no Neuron toolchain.
+        """
+        if self._machine is None:
+            self._machine = host.this_host()
+        return self._machine
+
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: the flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
@@ -115,16 +161,6 @@ class Neuron:
             **({"constant_rate": rate} if (rate := recipe.training.learning_rate) in CONSTANT_RATES else {}),
             **split.ingredients(recipe),
         }
-
-    def flags(self, recipe: Recipe) -> list[str]:
-        """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
-        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
-
-    def _shell_words(self) -> list[str]:
-        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
-        if problem:
-            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
-        return words
 
     def root(self, recipe: Recipe) -> root.Root:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
@@ -178,12 +214,7 @@ class Neuron:
         restored: Mapping[str, str] | None = None,
     ) -> Watch:
         """See the port."""
-        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
-            raise UsageError(
-                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
-                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
-                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
-            )
+        self.check_node(recipe)
         return NeuronWatch(
             recipe,
             live_root,
@@ -274,12 +305,7 @@ class Neuron:
 
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        done = modules.restore(module, [file.path for file in files], live_root, check=self._check)
-        return Restored(done.size, done.reason if done.outcome == "left" else "")
-
-    def _check(self, path: Path, said: Claim) -> str | None:
-        """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
-        return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
+        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
 
     def _entry(self, live_root: Path, name: str) -> Entry:
         try:

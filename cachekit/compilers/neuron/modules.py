@@ -15,13 +15,13 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.entries import Entry, classify, read_entry
 from cachekit.compilers.neuron.fit import Check, Claim, claim
 from cachekit.compilers.neuron.flags import read_flags
-from cachekit.compilers.port import Harvest
+from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -243,24 +243,6 @@ def _pour(source: BinaryIO, target: BinaryIO, name: str) -> tuple[str, int]:
 
 
 # Into a live root
-
-Outcome = Literal["restored", "replaced", "present", "left"]
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What became of a module that was to be put into a live root.
-
-    Attributes:
-        outcome: `restored` to an empty place, `replaced` an unfinished or damaged one, `present` already, or `left`
-            because what stands there must not be touched.
-        size: Bytes written.
-        reason: What was replaced, or why it was left.
-    """
-
-    outcome: Outcome
-    size: int = 0
-    reason: str = ""
 
 
 def check_module(module: Module) -> tuple[str, str]:

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from cachekit.compilers import archived
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.fit import Check, Claim
 from cachekit.compilers.neuron.modules import Skipped
 from cachekit.compilers.port import Harvest
+from cachekit.compilers.tree import check_archive, pack
 from cachekit.errors import IntegrityError
 from cachekit.store import archive
 from cachekit.store.record import Module
@@ -110,7 +110,7 @@ def harvest(
             names.append(name)
     if not names:
         return None, tuple(skipped)
-    return archived.harvest(live_root, names, directory(version), workspace), tuple(skipped)
+    return pack(live_root, names, directory(version), workspace), tuple(skipped)
 
 
 def restore(
@@ -138,7 +138,7 @@ def restore(
         IntegrityError: The bytes are not those of the module, or a NEFF is damaged. Nothing was put anywhere.
         OSError: The root cannot be written.
     """
-    archived.check(module, directory(version))
+    check_archive(module, directory(version))
     live_root.mkdir(parents=True, exist_ok=True)
     with place.building(live_root) as hidden:
         tree = hidden / "tree"

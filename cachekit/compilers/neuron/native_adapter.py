@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers.neuron import facts, host, native, options, split
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.adapter import OnNeuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.native_watch import NativeWatch
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink
-from cachekit.errors import CompileError, RecipeError, UsageError
+from cachekit.compilers.port import Blob, Harvest, Observed, Restored
+from cachekit.compilers.tree import TreeCompiler
+from cachekit.errors import CompileError, RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.store.record import Module
@@ -42,7 +43,7 @@ class NativeCommand(RunCommand):
         return None
 
 
-class NeuronNative(Neuron):
+class NeuronNative(TreeCompiler, OnNeuron):
     """See `compilers.port.Compiler`; layout, flags and machine are as on XLA."""
 
     name = "neuron-native"
@@ -113,13 +114,6 @@ class NeuronNative(Neuron):
             )
         split.check(recipe, self.machine)
 
-    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
-        """See the port: each run has its own."""
-        return None
-
-    def make_way(self, live_root: Path, tell: Sink) -> None:
-        """See the port: each run has its own, and its locks are the kernel's."""
-
     def watch(
         self,
         recipe: Recipe,
@@ -131,12 +125,7 @@ class NeuronNative(Neuron):
         restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
     ) -> NativeWatch:
         """See the port. A trial is a few steps on the device: TorchNeuron compiles what it meets."""
-        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
-            raise UsageError(
-                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
-                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
-                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
-            )
+        self.check_node(recipe)
         notes = CompileNotes(live_root.with_name("compiles.jsonl"))
         command = NativeCommand(recipe, live_root, self.machine, self._node, trial, notes)
         environment = {
@@ -145,8 +134,9 @@ class NeuronNative(Neuron):
             if name == "PATH" or name in facts.EFA_VARIABLES
         }
         return NativeWatch(
+            self,
+            live_root,
             environment | self._environment(recipe, live_root),
-            live_root / self.directory,
             prefix=command.prefix(),
             workers=command.workers,
             found=found,
@@ -163,11 +153,10 @@ class NeuronNative(Neuron):
         restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
     ) -> NativeWatch:
         """See the port."""
-        tree = live_root / self.directory
-        return NativeWatch(self._environment(recipe, live_root), tree, found=found, strict=strict)
+        return NativeWatch(self, live_root, self._environment(recipe, live_root), found=found, strict=strict)
 
     def _environment(self, recipe: Recipe, live_root: Path) -> dict[str, str | None]:
-        tree, locks = live_root / self.directory, live_root.with_name(LOCKS)
+        tree, locks = self.tree(live_root), live_root.with_name(LOCKS)
         tree.mkdir(exist_ok=True)
         locks.mkdir(exist_ok=True)
         words = self.flags(recipe)
@@ -184,20 +173,19 @@ class NeuronNative(Neuron):
         """See the port."""
         return {options.EXECUTION: options.execution(recipe)}
 
-    def contents(self, live_root: Path) -> frozenset[str]:
-        """See the port: finished NEFFs."""
-        return native.contents(live_root / self.directory)
+    def tree(self, live_root: Path) -> Path:
+        """A folder for the compiler's version, which the graphs' names lack."""
+        return live_root / self.directory
 
-    def compare(self, old: Path, new: Path) -> Compared:
-        """See the port."""
+    def unit(self, path: str) -> str:
+        """Each NEFF is one."""
+        return path if native.is_graph(path) else ""
+
+    def alike(self, old: Path, new: Path) -> bool:
+        """By what the NEFFs have in them."""
         from cachekit.compilers.neuron import compare
 
-        before, after = self.contents(old), self.contents(new)
-        return compare.compare(old / self.directory, new / self.directory, before, after, inside="")
-
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
-        """See the port: nothing is kept of a failure."""
-        return {}
+        return compare.contents(old) == compare.contents(new)
 
     def harvest(
         self,
@@ -212,7 +200,7 @@ class NeuronNative(Neuron):
         Raises:
             CompileError: Something of it is damaged: a record without it would promise what is not so.
         """
-        tree = live_root / self.directory
+        tree = self.tree(live_root)
         harvest, skipped = native.harvest(tree, before, self._version, workspace, check=self._check)
         if skipped:
             raise CompileError(
@@ -225,9 +213,9 @@ class NeuronNative(Neuron):
     def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
         """See the port. A run's own tree: nothing stands in the way."""
         (blob,) = files
-        tree = live_root / self.directory
+        tree = self.tree(live_root)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
-        return Restored(size)
+        return Restored(size=size)
 
 
 def _unpredictable(machine: host.Host) -> dict[str, str]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import yamltext
+from cachekit.recipe import yaml_text
 from cachekit.recipe.convert import command, examples, metaflow, nxdt
 from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.load import read_text
 
 LARGEST = 4 << 20  # bytes
 KINDS = (
@@ -43,7 +44,7 @@ def convert(path: Path) -> Draft:
     Raises:
         RecipeError: It cannot be read, is in none of the dialects, or only running it would tell what it says.
     """
-    text = _read(path)
+    text = read_text(path, LARGEST, "script or YAML")
     if program := _program(path, text):
         raise RecipeError(f"{path} is {program}, which is not read", cause="nothing is run", hint=command.PASTE)
     looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
@@ -51,7 +52,7 @@ def convert(path: Path) -> Draft:
         return examples.convert(calls, slug(path.stem), path.parent)
     problem = ""
     try:
-        document, _ = yamltext.parse(text, path.name)
+        document, _ = yaml_text.parse(text, path.name)
     except RecipeError as error:
         document, problem = None, error.message
     if nxdt.knows(document):
@@ -76,17 +77,3 @@ def _program(path: Path, text: str) -> str:
     except (ValueError, RecursionError):
         is_notebook = False
     return "a notebook" if is_notebook or path.suffix.lower() == ".ipynb" else ""
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise RecipeError(f"{path} is a folder", hint="name a file in it")
-        if path.stat().st_size > LARGEST:
-            raise RecipeError(f"{path} is of no kind that can be turned into a recipe", cause="it is too large")
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is no text", cause="it is not UTF-8", hint="save it as UTF-8") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", "") or str(error)
-        raise RecipeError(f"{str(path)[:200]} cannot be read", cause=reason, hint="check the path") from error

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from cachekit import __version__
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.remotes.deadline import bounded
+from cachekit.remotes.budget import Calls
 from cachekit.remotes.hub_client.call import Call, LostError, run
 from cachekit.remotes.hub_client.habits import ask_for_no_registry
 from cachekit.remotes.hub_client.session import bound_session
@@ -71,24 +71,39 @@ class BucketClient:
         self.bucket = bucket
         self.name = f"hf://buckets/{bucket}"
         self._limits = limits
+        self.calls = Calls(self.name, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
         ask_for_no_registry()
         self._api = hub.HfApi(endpoint=endpoint or None, token=token)
+        self._token = token
         self._headers: Callable[[], dict[str, str]] = lambda: hub.utils.build_hf_headers(
             token=token, library_name="cachekit", library_version=__version__
         )
         self._session: Callable[[], Any] = hub.utils.get_session
         self._seconds = limits.connect + limits.read
 
-    def is_public(self) -> bool:
-        """Whether anybody can read it."""
-        answer = self._ask("GET", f"/api/buckets/{self.bucket}")
+    def identity(self) -> tuple[str, str]:
+        """The Hub's endpoint, and the token that is used there; empty where there is none."""
+        from huggingface_hub import get_token
+
+        return str(self._api.endpoint), self._token or get_token() or ""
+
+    def whoami(self) -> dict[str, Any]:
+        """Whose token it is, as the Hub says it."""
+        return self._document("/api/whoami-v2")
+
+    def info(self) -> dict[str, Any]:
+        """What the Hub says of the bucket: `id`, `private`."""
+        return self._document(f"/api/buckets/{self.bucket}")
+
+    def _document(self, path: str) -> dict[str, Any]:
+        answer = self._ask("GET", path)
         try:
             info = json.loads(answer.body) if answer else None
         except (ValueError, RecursionError):
             info = None
         if not isinstance(info, dict):
             raise RemoteError(f"{self.name}: it answers what no Hub would", hint="check HF_ENDPOINT and proxies")
-        return info.get("private") is False
+        return info
 
     def paths_info(self, paths: Sequence[str]) -> list[dict[str, Any]]:
         """What is known of those of the paths that exist: `path`, `size`, `xetHash`."""
@@ -159,7 +174,7 @@ class BucketClient:
             self._api.batch_bucket_files(self.bucket, add=list(add), delete=list(delete))
 
         try:
-            run(call, send, seconds=seconds)
+            run(self.calls, call, send, seconds=seconds)
         except LostError as error:
             raise TimeoutError(str(error)) from None
         except OSError as error:
@@ -219,7 +234,7 @@ class BucketClient:
 
     def _sent(self, send: Callable[[], T], what: str) -> T:
         try:
-            return bounded(send, self._seconds, f"{self.name}: {what}")
+            return self.calls.run(send, self._seconds, what)
         except Exception as error:  # noqa: BLE001 - httpx of one or the other version, and what lies below it
             raise self.translated(error, what) from None
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
+from cachekit.remotes import trust
 from cachekit.remotes.bucket.client import BATCH, BucketClient
-from cachekit.remotes.deadline import streamed
 from cachekit.remotes.paths import check
 from cachekit.remotes.port import (
     ABSENT,
@@ -74,14 +74,24 @@ class BucketTier:
         self._below = f"{prefix}/" if prefix else ""
         self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
         self._sent: set[tuple[str, str]] = set()
-        self._looked = False
+        self._info: dict[str, Any] | None = None  # what the Hub says of the bucket
 
     def revision(self) -> str:
         """Nothing: there are no versions. The first time it is found out whether anybody can read it; one request."""
-        if not self._looked:
-            self.public = self._client.is_public()
-            self._looked = True
+        self._said()
         return ""
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the bucket's owner and its being private say; one request a day, beside that of `revision`."""
+        info = self._said()
+        accounts = trust.Accounts(memory, *self._client.identity(), self._client.whoami)
+        return trust.stranger_on_hub(str(info.get("id") or self._client.bucket), info.get("private"), accounts)
+
+    def _said(self) -> dict[str, Any]:
+        if self._info is None:
+            self._info = self._client.info()
+            self.public = self._info.get("private") is False
+        return self._info
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """See the port: a request for 1,000 paths."""
@@ -195,7 +205,7 @@ class BucketTier:
 
     def _streamed(self, get: Any) -> Iterator[tuple[bytes, str]]:
         try:
-            yield from streamed(get, self._limits.connect + self._limits.read, f"{self.name}: read")
+            yield from self._client.calls.stream(get, self._limits.connect + self._limits.read, "read")
         except FileNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001 - httpx of one or the other version, and what lies below it
@@ -237,6 +247,11 @@ class BucketTier:
         except Exception:  # noqa: BLE001 - what counts is the error that came first
             return False
         return [document.data if document else None for document in documents] == [write.data for write in writes]
+
+
+def opened(address: str, options: Mapping[str, str]) -> BucketTier:
+    """The remote at `hf://buckets/namespace/name[/prefix]`; options: `endpoint`."""
+    return BucketTier(address, endpoint=options.get("endpoint", ""))
 
 
 def _source(file: Upload) -> Path | bytes:

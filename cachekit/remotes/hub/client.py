@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from cachekit import __version__
 from cachekit.errors import CachekitError, UsageError
+from cachekit.remotes.budget import Calls
 from cachekit.remotes.hub.errors import translated
 from cachekit.remotes.hub_client.call import Call, entered, run
 from cachekit.remotes.hub_client.habits import ask_for_no_registry
@@ -49,6 +50,7 @@ class Client:
         self._endpoint, self._token = endpoint.rstrip("/") if endpoint else None, token
         self.place = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
         self._made: Any = None
+        self._calls = Calls(self.place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
 
     @property
     def api(self) -> Any:
@@ -86,6 +88,12 @@ class Client:
         )
         return headers
 
+    def identity(self) -> tuple[str, str]:
+        """The Hub's endpoint, and the token that is used there; empty where there is none."""
+        from huggingface_hub import get_token
+
+        return str(self.api.endpoint), self._token or get_token() or ""
+
     def ask(self, question: Callable[[Any], T], call: Call | None = None) -> T:
         """What the client answers, in bounded time.
 
@@ -96,7 +104,7 @@ class Client:
         call = call or Call(self.limits)
         with self.failing(call):
             seconds = self.limits.connect + 2 * self.limits.read
-            return run(call, lambda: question(self._bound()), seconds=seconds)
+            return run(self._calls, call, lambda: question(self._bound()), seconds=seconds)
 
     def send(self, job: Callable[[Any], T], call: Call, tell: Tell | None = None, seconds: float | None = None) -> T:
         """As `ask`, for what may take long: as long as it moves, or as the call is given.
@@ -105,8 +113,9 @@ class Client:
             CachekitError: Of the port.
             OSError: A local file cannot be read.
         """
+        call.tell = tell
         with self.failing(call):
-            return run(call, lambda: job(self._bound()), seconds=seconds, tell=tell)
+            return run(self._calls, call, lambda: job(self._bound()), seconds=seconds)
 
     def each(self, question: Callable[[Any], Iterator[T]], call: Call | None = None) -> Iterator[T]:
         """What the client lists, page by page.

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
-from cachekit.remotes import paths
+from cachekit.remotes import paths, trust
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import KINDS
@@ -34,6 +35,7 @@ from cachekit.remotes.port import (
     Upload,
     Write,
 )
+from cachekit.text import redact
 
 T = TypeVar("T")
 MAIN = "main"
@@ -42,6 +44,7 @@ LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 SLOW = 1 << 20  # bytes a second that a document may take
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_ADDRESS = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 class HubTier:
@@ -86,6 +89,7 @@ class HubTier:
         self._known: tuple[str, dict[str, Entry | None]] = ("", {})
         self._modes: dict[tuple[str, str], str] = {}  # how what was sent travels, by path and digest
         self._is_branch = branch == MAIN
+        self._place, self._private = repo, None  # as the Hub says it, with the revision
 
     def __repr__(self) -> str:
         return f"HubTier({self.name})"
@@ -98,10 +102,16 @@ class HubTier:
 
         info = self._client.ask(head)
         self.public = info.private is False
+        self._place, self._private = str(info.id or self._place), info.private
         found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
             raise RemoteError(f"{self.name} names no commit as its head", cause=repr(found)[:100])
         return found
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
+        accounts = trust.Accounts(memory, *self._client.identity(), lambda: self._client.ask(lambda api: api.whoami()))
+        return trust.stranger_on_hub(self._place, self._private, accounts)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; one request for a thousand."""
@@ -299,6 +309,23 @@ class HubTier:
             if not _fits(write.token, states[write.path]):
                 raise ConflictError(f"{write.path} on {self.name} is not what this was built on")
         return [write for write in writes if not _is_there(write, states[write.path])]
+
+
+def opened(address: str, options: Mapping[str, str]) -> HubTier:
+    """The remote at `hf://[datasets/]owner/name[@branch]`; options: `endpoint`.
+
+    Raises:
+        UsageError: It is no such address.
+    """
+    matched = _ADDRESS.fullmatch(address)
+    if not matched:
+        raise UsageError(
+            f"{redact(address)} is no address of a repo",
+            hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
+        )
+    kind, repo, branch = matched.groups()
+    kind = "dataset" if kind == "datasets" else "model"
+    return HubTier(repo, kind=kind, branch=branch or MAIN, endpoint=options.get("endpoint") or None)
 
 
 def _entry_of(path: str, data: bytes) -> Entry:

@@ -186,7 +186,7 @@ class _Reporter:
         moved = completed + _number(total_update, "total_bytes_completed") + sum(_number(shard, name) for name in names)
         if moved > self._most:  # what is sent again is no progress
             self._most = moved
-            self._call.progress(sent)
+            self._call(sent)
 
     def close(self, *_: Any) -> None:
         """As the client's bars have it."""

@@ -97,7 +97,7 @@ def _begin(call: Call, method: str, url: str) -> tuple[float, float]:
     if call.over:
         raise LostError("nobody waits for it any more", sent=False)
     path = urlsplit(url).path
-    call.progress()
+    call()
     call.committing = call.committing or (method == "POST" and "/commit/" in path)
     return call.limits.connect, call.answer_seconds(method, path)
 
@@ -163,7 +163,7 @@ def _streams(library: ModuleType) -> tuple[Any, Any]:
         def __iter__(self) -> Iterator[bytes]:
             for piece in self._stream:
                 yield piece
-                self._call.progress(len(piece))
+                self._call(len(piece))
 
     return Received, Sent
 
@@ -246,7 +246,7 @@ class _Counted:
 
     def read(self, size: int = -1) -> bytes:
         data: bytes = self._file.read(size)
-        self._call.progress(len(data))
+        self._call(len(data))
         return data
 
     def __iter__(self) -> Iterator[bytes]:

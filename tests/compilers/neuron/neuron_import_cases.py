@@ -2,9 +2,18 @@
 
 import pytest
 
+from cachekit.compilers.neuron import fit
 from cachekit.compilers.neuron.entries import STATES
-from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, module_name, neff
+from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff
 from tests.support.standins import Watched
+
+
+@pytest.fixture(autouse=True)
+def judge(monkeypatch):
+    """The NEFFs made here have a container and nothing in it, which the real judge refuses; it is handed on."""
+    real = fit.check
+    monkeypatch.setattr(fit, "check", check)
+    return real
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cachekit.cli.doctor import contract_human
 from cachekit.compilers.neuron import contract, facts
 from cachekit.compilers.neuron.contract import native
 from cachekit.compilers.neuron.contract.lab import Lab
-from cachekit.compilers.neuron.reads import Reads
+from cachekit.compilers.tree_watch import Used
 from cachekit.verbs.neuron_contract import neuron_contract
 from tests.compilers.neuron.contract_cases import differing, enter, look
 from tests.support.neuron_sdk import NATIVE_PACKAGES, PACKAGES, NeuronHost, neuron_host
@@ -240,7 +240,7 @@ def test_a_default_root_that_nothing_names_is_unknown(host, alter, tmp_path, roo
 
 
 def test_without_access_times_it_is_not_known_what_was_read(host, tmp_path, monkeypatch):
-    monkeypatch.setattr(Reads, "read", lambda _: None)
+    monkeypatch.setattr(Used, "read", lambda _: None)
     found = look([BY_NAME["native-reads"]], lab_of(tmp_path))["native-reads"]
     assert (found.state, "keeps no access times" in found.seen) == ("unknown", True)
 

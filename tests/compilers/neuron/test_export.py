@@ -2,25 +2,24 @@
 
 import pytest
 
-from cachekit.compilers.neuron import fit
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.verbs.export_cache import export_cache
+from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import ls
-from cachekit.verbs.neuron_export import export_cache
-from cachekit.verbs.neuron_import import import_cache
-from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, store  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, make_real, module_name, tree
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, make_real, module_name, tree
 from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, overwrite, publish
 
 
 @pytest.fixture
 def filled(store, cache):
-    import_cache(store, cache, check)
+    import_cache(store, cache)
     return store
 
 
 def test_an_export_is_the_cache_without_what_is_unfinished(filled, cache, tmp_path):
-    exported = export_cache(filled, tmp_path / "out", check)
+    exported = export_cache(filled, tmp_path / "out")
     assert sorted((name, result.outcome) for name, result in exported.modules) == [(n, "restored") for n in WHOLE]
     assert tree(tmp_path / "out") == {
         name: raw for name, raw in tree(cache).items() if name.rpartition("/")[0] in WHOLE
@@ -28,50 +27,50 @@ def test_an_export_is_the_cache_without_what_is_unfinished(filled, cache, tmp_pa
 
 
 def test_a_second_export_writes_nothing(filled, tmp_path):
-    export_cache(filled, tmp_path / "out", check)
+    export_cache(filled, tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
-    again = export_cache(filled, tmp_path / "out", check)
+    again = export_cache(filled, tmp_path / "out")
     assert {result.outcome for _, result in again.modules} == {"present"}
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 
 def test_export_and_import_are_each_others_reverse(filled, tmp_path):
-    export_cache(filled, tmp_path / "out", check)
+    export_cache(filled, tmp_path / "out")
     other = Watched(tmp_path / "other-home").store
-    assert added(import_cache(other, tmp_path / "out", check)) == WHOLE
+    assert added(import_cache(other, tmp_path / "out")) == WHOLE
     assert {row["key"] for row in ls(other)} == {row["key"] for row in ls(filled)}
 
 
 @pytest.mark.parametrize("said", [OTHER, "2.21.33363.0+82129205", "2.21.33363.0"])
 def test_one_compilers_modules_can_be_exported(filled, tmp_path, said):
-    exported = export_cache(filled, tmp_path / "out", check, compiler=said)
+    exported = export_cache(filled, tmp_path / "out", compiler=said)
     assert [name for name, _ in exported.modules] == [f"{OTHER}/{module_name(11)}"]
 
 
 def test_one_record_can_be_exported(filled, tmp_path):
     key = next(row["key"] for row in ls(filled) if row["directory"] == OTHER)
-    exported = export_cache(filled, tmp_path / "out", check, keys=[key[:8]])
+    exported = export_cache(filled, tmp_path / "out", keys=[key[:8]])
     assert (exported.records, len(exported.modules)) == ((key,), 1)
 
 
 def test_what_cannot_be_exported_is_said(filled, store, tmp_path):
     with pytest.raises(UnknownNameError):
-        export_cache(filled, tmp_path / "out", check, compiler="neuronxcc-9")
+        export_cache(filled, tmp_path / "out", compiler="neuronxcc-9")
     with pytest.raises(UnknownNameError):
-        export_cache(filled, tmp_path / "out", check, keys=["ffffffff"])
+        export_cache(filled, tmp_path / "out", keys=["ffffffff"])
     with pytest.raises(UnknownNameError):
-        export_cache(Watched(tmp_path / "empty").store, tmp_path / "out", check)
+        export_cache(Watched(tmp_path / "empty").store, tmp_path / "out")
     (tmp_path / "file").touch()
     with pytest.raises(UsageError):
-        export_cache(filled, tmp_path / "file", check)
+        export_cache(filled, tmp_path / "file")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_record_of_another_compiler_is_not_exported(filled, tmp_path):
     record = publish(filled, make_record())
     with pytest.raises(UsageError):
-        export_cache(filled, tmp_path / "out", check, keys=[record.key])
-    assert len(export_cache(filled, tmp_path / "out", check).modules) == len(WHOLE)
+        export_cache(filled, tmp_path / "out", keys=[record.key])
+    assert len(export_cache(filled, tmp_path / "out").modules) == len(WHOLE)
 
 
 @pytest.mark.feature("S5", "F6")
@@ -85,7 +84,7 @@ def test_a_damaged_blob_is_never_exported(filled, tmp_path):
     (sha256,) = (file.sha256 for file in module.files if file.path == "model.neff")
     blob = filled.layout.blob(sha256)
     overwrite(blob, bytes([blob.read_bytes()[0] ^ 1]) + blob.read_bytes()[1:])
-    exported = export_cache(filled, tmp_path / "out", check)
+    exported = export_cache(filled, tmp_path / "out")
     assert [name for name, _ in exported.damaged] == [module.name]
     assert sorted(name for name, _ in exported.modules) == [name for name in WHOLE if name != module.name]
     assert not (tmp_path / "out" / module.name).exists()
@@ -94,22 +93,23 @@ def test_a_damaged_blob_is_never_exported(filled, tmp_path):
 def test_a_dry_export_says_the_same_and_writes_nothing(filled, tmp_path):
     make(tmp_path / "out", "failed", 10)
     before = tree(tmp_path / "out")
-    planned = export_cache(filled, tmp_path / "out", check, dry_run=True)
+    planned = export_cache(filled, tmp_path / "out", dry_run=True)
     assert tree(tmp_path / "out") == before
-    assert planned.as_dict() | {"dry_run": False} == export_cache(filled, tmp_path / "out", check).as_dict()
+    assert planned.as_dict() | {"dry_run": False} == export_cache(filled, tmp_path / "out").as_dict()
     assert {result.outcome for _, result in planned.modules} == {"restored", "replaced"}
 
 
 def test_leftovers_of_a_killed_export_are_swept(filled, tmp_path):
     left = tmp_path / "out" / COMPILER / ".cachekit-0123"
     left.mkdir(parents=True)
-    export_cache(filled, tmp_path / "out", check)
+    export_cache(filled, tmp_path / "out")
     assert not left.exists()
 
 
-def test_real_neffs_go_in_and_out(tmp_path, store):
+def test_real_neffs_go_in_and_out(tmp_path, store, monkeypatch, judge):
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", judge)
     for seed, path in enumerate(sorted(real_dir("neff").glob("*.neff"))):
         make_real(tmp_path / "cache", path, seed)
-    import_cache(store, tmp_path / "cache", fit.check)
-    export_cache(store, tmp_path / "out", fit.check)
+    import_cache(store, tmp_path / "cache")
+    export_cache(store, tmp_path / "out")
     assert tree(tmp_path / "out") == tree(tmp_path / "cache")

@@ -26,7 +26,10 @@ ALLOWED = {
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),
-    ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2
+    ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
+    ("compilers/neuron/known.py", "neuronxcc-"),
+    ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2, as the next
+    ("recipe/price.py", facts.PRODUCT_NAME),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
     ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
     ("compilers/neuron/contract/installed.py", "neuron-monitor"),

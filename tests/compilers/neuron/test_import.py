@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from cachekit.cli import app, out
+from cachekit.compilers import registry
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.errors import StoreError, UsageError
+from cachekit.verbs.export_cache import export_cache
+from cachekit.verbs.import_cache import import_cache, known_modules
 from cachekit.verbs.inspect import ls, show
-from cachekit.verbs.neuron_export import export_cache
-from cachekit.verbs.neuron_import import import_cache, known_modules
-from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, store  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
 from tests.support.standins import Watched, overwrite
 
@@ -27,15 +28,15 @@ GOLDEN = Path(__file__).parents[2] / "cli" / "golden"
 @pytest.mark.feature("K5")
 def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     before = tree(cache)
-    imported = import_cache(store, cache, check)
+    imported = import_cache(store, cache)
     assert added(imported) == WHOLE
     assert tree(cache) == before
-    assert {(item.module.rpartition("_")[2][:19], state) for state, item in imported.left} == {
+    assert {(item.name.rpartition("_")[2][:19], item.state) for item in imported.left} == {
         (str(10**18 + seed), state)
         for seed, state in [*enumerate(STATES), (12, "refused"), (13, "locked")]
         if state != "success"
     }
-    assert all(item.reason for _, item in imported.left)
+    assert all(item.reason for item in imported.left)
     assert [path.name for path, _ in imported.strangers] == ["notes.txt"]
     rows = ls(store)
     assert sorted((row["recipe"], row["directory"], row["modules"]) for row in rows) == [
@@ -49,12 +50,13 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
         assert shown["hard"]["import.compiler"] == group.compiler
 
 
-def test_a_second_import_adds_nothing(store, cache):
-    first = import_cache(store, cache, check)
+def test_a_second_import_adds_nothing(store, cache, monkeypatch):
+    first = import_cache(store, cache)
     before = tree(store.layout.home)
     # What the store has is not even read again.
     judged = []
-    again = import_cache(store, cache, lambda path, said: judged.append(path) or check(path))
+    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", lambda path, said: judged.append(path) or check(path))
+    again = import_cache(store, cache)
     assert added(again) == []
     assert sorted(name for group in again.groups for name in group.known) == WHOLE
     assert again.left == first.left
@@ -65,20 +67,20 @@ def test_a_second_import_adds_nothing(store, cache):
 
 
 def test_an_import_of_a_grown_cache_adds_the_new(store, cache):
-    import_cache(store, cache, check)
+    import_cache(store, cache)
     make(cache, seed=20)
-    assert added(import_cache(store, cache, check)) == [f"{COMPILER}/{module_name(20)}"]
+    assert added(import_cache(store, cache)) == [f"{COMPILER}/{module_name(20)}"]
     assert len(ls(store)) == 3
 
 
 @pytest.mark.feature("S1")
 def test_equal_modules_share_their_bytes(tmp_path, store):
     make(tmp_path / "one")
-    import_cache(store, tmp_path / "one", check)
+    import_cache(store, tmp_path / "one")
     make(tmp_path / "two")
     make(tmp_path / "two", seed=1)
     blobs = {path.name for path in store.layout.blobs.glob("*/*")}
-    import_cache(store, tmp_path / "two", check)
+    import_cache(store, tmp_path / "two")
     # The second brings its NEFF, its graph, and the copy of its record.
     assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 3
 
@@ -90,25 +92,25 @@ def test_the_key_is_of_the_compiler_and_the_names_alone(tmp_path):
         store = Watched(tmp_path / f"home-{name[0]}").store
         for seed in seeds:
             make(tmp_path / name, seed=seed)
-        keys.add(import_cache(store, tmp_path / name, check).groups[0].key)
+        keys.add(import_cache(store, tmp_path / name).groups[0].key)
     assert len(keys) == 1
 
 
 def test_a_damaged_record_is_imported_anew(store, cache):
-    first = import_cache(store, cache, check)
+    first = import_cache(store, cache)
     blob = max((path for path in store.layout.blobs.glob("*/*")), key=lambda path: path.stat().st_size)
     overwrite(blob, b"damaged")
-    again = import_cache(store, cache, check)
+    again = import_cache(store, cache)
     assert added(again)
     assert set(added(again)) <= set(WHOLE)
     assert {group.key for group in again.groups} - {""} <= {group.key for group in first.groups}
-    assert known_modules(store) == set(WHOLE)
+    assert set(known_modules(store, registry.adapter("neuron"))) == set(WHOLE)
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(store, cache):
-    planned = import_cache(store, cache, check, dry_run=True)
+    planned = import_cache(store, cache, dry_run=True)
     assert not store.layout.home.exists()
-    assert planned.as_dict() | {"dry_run": False} == import_cache(store, cache, check).as_dict()
+    assert planned.as_dict() | {"dry_run": False} == import_cache(store, cache).as_dict()
 
 
 @pytest.mark.feature("S7")
@@ -119,17 +121,17 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     linked = make(tmp_path / "cache", seed=2)
     (linked / "model.hlo_module.pb").unlink()
     (linked / "model.hlo_module.pb").symlink_to(tmp_path / "secret")
-    planned = import_cache(store, tmp_path / "cache", check, dry_run=True)
-    imported = import_cache(store, tmp_path / "cache", check)
+    planned = import_cache(store, tmp_path / "cache", dry_run=True)
+    imported = import_cache(store, tmp_path / "cache")
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
     assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
-    assert [item.path for _, item in imported.left] == [linked]
+    assert [item.path for item in imported.left] == [linked]
     assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
 
 
 def test_one_compilers_folder_can_be_imported(store, cache):
-    assert added(import_cache(store, cache / OTHER, check)) == [f"{OTHER}/{module_name(11)}"]
+    assert added(import_cache(store, cache / OTHER)) == [f"{OTHER}/{module_name(11)}"]
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "file", "other"])
@@ -142,7 +144,7 @@ def test_a_folder_that_is_no_cache(tmp_path, store, what):
     if what == "other":
         (folder / "model.pt").touch()
     with pytest.raises(UsageError) as caught:
-        import_cache(store, folder, check)
+        import_cache(store, folder)
     assert caught.value.hint
     assert not store.layout.home.exists()
 
@@ -150,7 +152,7 @@ def test_a_folder_that_is_no_cache(tmp_path, store, what):
 def test_a_store_that_cannot_be_written(tmp_path, cache):
     (tmp_path / "home").write_text("a file")
     with pytest.raises(StoreError):
-        import_cache(Watched(tmp_path / "home").store, cache, check)
+        import_cache(Watched(tmp_path / "home").store, cache)
 
 
 @pytest.mark.feature("S2")
@@ -180,23 +182,24 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
     thread.start()
     try:
         for _ in range(5):
-            import_cache(store, root, check)
+            import_cache(store, root)
     finally:
         stop.set()
         thread.join()
-    import_cache(store, root, check)
+    import_cache(store, root)
     whole = {entry.module for entry in scan(root).entries if entry.finished}
-    assert known_modules(store) == whole
-    export_cache(store, tmp_path / "out", check)
+    assert set(known_modules(store, registry.adapter("neuron"))) == whole
+    export_cache(store, tmp_path / "out")
     assert tree(tmp_path / "out") == {name: raw for name, raw in tree(root).items() if name.rpartition("/")[0] in whole}
 
 
 KILLED = """
 import sys
 from pathlib import Path
-from cachekit.verbs.neuron_import import import_cache
+from cachekit.compilers.neuron import fit
 from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.verbs.import_cache import import_cache
 
 calls = 0
 def check(path, said):
@@ -207,7 +210,8 @@ def check(path, said):
         sys.stdin.read()
     return None
 
-import_cache(Store(Path(sys.argv[1]), Journal(None, "import")), Path(sys.argv[2]), check)
+fit.check = check
+import_cache(Store(Path(sys.argv[1]), Journal(None, "import")), Path(sys.argv[2]))
 """
 
 
@@ -220,8 +224,8 @@ def test_a_killed_import_leaves_nothing_visible(store, cache):
         victim.wait()
     # It was killed in the second compiler's turn or in the first's: what is visible is whole.
     assert all(show(store, row["key"])["whole"] for row in ls(store))
-    import_cache(store, cache, check)
-    assert known_modules(store) == set(WHOLE)
+    import_cache(store, cache)
+    assert set(known_modules(store, registry.adapter("neuron"))) == set(WHOLE)
     assert list(store.layout.tmp.iterdir()) == []
 
 
@@ -274,7 +278,7 @@ def test_programs_read_json_and_one_number(command, cache, tmp_path):
 
 @pytest.mark.feature("U2")
 def test_exit_codes_and_errors(command, cache, tmp_path):
-    assert "holds no Neuron cache" in command("import", tmp_path, code=2)[1]
+    assert "holds no compiler's cache" in command("import", tmp_path, code=2)[1]
     assert "not clear" in command("export", tmp_path / "out", code=2)[1]
     assert "not clear" in command("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
     command("import", cache)

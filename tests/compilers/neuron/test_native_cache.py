@@ -11,14 +11,13 @@ import pytest
 
 from cachekit.cli import app
 from cachekit.compilers import select
-from cachekit.compilers.neuron import fit
 from cachekit.config import load
 from cachekit.errors import UsageError
 from cachekit.verbs.environment import env
+from cachekit.verbs.export_cache import export_cache
+from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import ls, show
 from cachekit.verbs.leaks import leaks_of
-from cachekit.verbs.neuron_export import export_cache
-from cachekit.verbs.neuron_import import import_cache
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
 from tests.support.doctor_cases import findings, fine, the_problem
@@ -54,33 +53,33 @@ def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_f
     torn.write_bytes(torn.read_bytes()[:-100])
     (torn.parent / ".tmp.a1B2c3").write_bytes(b"half")
     before = tree(root)
-    looked = import_cache(store, root, fit.check, dry_run=True)
+    looked = import_cache(store, root, dry_run=True)
     assert (added(looked), ls(store)) == ({"torchneuron-2.25.3371.0": 3, "torchneuron-2.27.5334.0": 5}, [])
-    taken = import_cache(store, root, fit.check)
+    taken = import_cache(store, root)
     assert added(taken) == added(looked)
-    assert [(state, item.path) for state, item in taken.left] == [("refused", torn)]
+    assert [(item.state, item.path) for item in taken.left] == [("refused", torn)]
     assert tree(root) == before
     assert {row["compiler"]: row["modules"] for row in ls(store)} == {"neuron-native": 1}
     assert sorted(row["graphs"] for row in ls(store)) == [3, 5]
 
-    again = import_cache(store, root, fit.check)
+    again = import_cache(store, root)
     assert [(len(group.added), len(group.known)) for group in again.groups] == [(0, 3), (0, 5)]
     later = add(root, "later")
-    grown = import_cache(store, root, fit.check)
+    grown = import_cache(store, root)
     assert [group.added for group in grown.groups if group.added] == [(f"torchneuron-2.27.5334.0/{later}",)]
 
     target = tmp_path / "out"
-    assert export_cache(store, target, fit.check, dry_run=True).as_dict()["restored"] == 3
+    assert export_cache(store, target, dry_run=True).as_dict()["restored"] == 3
     assert not target.exists()
-    assert export_cache(store, target, fit.check).as_dict()["restored"] == 3
+    assert export_cache(store, target).as_dict()["restored"] == 3
     found = tree(target)
     wanted = {f"torchneuron-2.27.5334.0/{name}": before[name] for name in new}
     wanted |= {f"torchneuron-2.25.3371.0/{name}": before[name] for name in old}
     wanted[f"torchneuron-2.27.5334.0/{later}"] = (root / later).read_bytes()
     assert found == wanted
-    assert export_cache(store, target, fit.check).as_dict()["present"] == 3
+    assert export_cache(store, target).as_dict()["present"] == 3
     # What was exported can be imported.
-    assert [len(group.known) for group in import_cache(store, target, fit.check).groups] == [3, 6]
+    assert [len(group.known) for group in import_cache(store, target).groups] == [3, 6]
 
 
 @pytest.mark.feature("F6")
@@ -93,9 +92,9 @@ def test_what_is_left_is_named(store, tmp_path):
     (root / "file.neff").write_bytes((root / good).read_bytes())
     (root / ".tmp.neff").write_bytes(b"half")
     (root / "notes.txt").write_bytes(b"mine")
-    taken = import_cache(store, root, fit.check)
+    taken = import_cache(store, root)
     assert added(taken) == {"torchneuron-2.27.5334.0": 1}
-    assert {item.path: item.reason for _, item in taken.left} == {
+    assert {item.path: item.reason for item in taken.left} == {
         link: "it is a link, which TorchNeuron makes none of",
         root / "file.neff": "its name is no graph's of TorchNeuron's",
     }
@@ -104,20 +103,20 @@ def test_what_is_left_is_named(store, tmp_path):
 @pytest.mark.feature("F6")
 def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
     name = add(tmp_path / "cache" / "torchneuron-2.25.3371.0", "one", NEW)
-    ((_, item),) = import_cache(store, tmp_path / "cache", fit.check).left
-    assert item.module == f"torchneuron-2.25.3371.0/{name}"
+    (item,) = import_cache(store, tmp_path / "cache").left
+    assert item.name == f"torchneuron-2.25.3371.0/{name}"
     assert item.reason == "2.27.5334.0 compiled it, and it lies in torchneuron-2.25.3371.0"
     assert ls(store) == []
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no Neuron cache"):
-        import_cache(store, tmp_path / "empty", fit.check)
+    with pytest.raises(UsageError, match="holds no compiler's cache"):
+        import_cache(store, tmp_path / "empty")
 
 
 @pytest.mark.feature("K5")
 def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, tmp_path):
     add(tmp_path / "cache", "one", name="/home/alice/secret/x.neff")
     add(tmp_path / "cache", "two")
-    (group,) = import_cache(store, tmp_path / "cache", fit.check).groups
+    (group,) = import_cache(store, tmp_path / "cache").groups
     document = show(store, group.key)
     assert (document["whole"], [module["neffs"] for module in document["modules"]]) == (True, [2])
     (record,) = store.records()

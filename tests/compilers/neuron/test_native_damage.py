@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron import fit, native, native_check
+from cachekit.compilers import registry
+from cachekit.compilers.neuron import native, native_check
 from cachekit.compilers.neuron.neff import read
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.remotes.folder import FolderTier
 from cachekit.store.record import File, Module
-from cachekit.verbs.neuron_import import record_of
+from cachekit.verbs.import_cache import record_of
 from cachekit.verbs.pull import pull
 from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push import push
@@ -75,7 +76,7 @@ def publish(watched: Watched, raw: bytes, folder: str = FOLDER):
     place.write_bytes(raw)
     sha256, size = hashlib.sha256(raw).hexdigest(), len(raw)
     module = Module(f"{folder}/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
-    record = record_of(folder, [module], name="neuron-native", version=folder.removeprefix(native.PREFIX), graphs=2)
+    record = record_of(registry.adapter("neuron-native"), folder, [module], graphs=2)
     watched.store.publish(record, {sha256: place})
     return record
 
@@ -233,9 +234,9 @@ def test_all_archives_of_a_compiler_come_without_a_record_if_they_are_whole(tmp_
     (shared / misnamed).write_bytes(packed({GOOD: neff(seed=4)}))
     (shared / FOLDER / "notes.txt").write_bytes(b"mine")
     taker = Watched(tmp_path / "taker", shared=[(FolderTier(shared), "r")])
-    (dry,) = pull_modules(taker.session, (), FOLDER, fit.check, dry_run=True)
+    (dry,) = pull_modules(taker.session, (), FOLDER, dry_run=True)
     assert ({*dry.modules}, [*taker.store.records()]) == ({good.modules[0].name, bad.modules[0].name, misnamed}, [])
-    (done,) = pull_modules(taker.session, (), FOLDER, fit.check)
+    (done,) = pull_modules(taker.session, (), FOLDER)
     assert (done.state, done.modules, {*done.left}) == (
         "fetched", (good.modules[0].name,), {bad.modules[0].name, misnamed}
     )  # fmt: skip
@@ -244,14 +245,14 @@ def test_all_archives_of_a_compiler_come_without_a_record_if_they_are_whole(tmp_
         "neuron-native", 2, FOLDER, good.modules
     )  # fmt: skip
     assert verify(taker.session).problems == ()
-    assert pull_modules(taker.session, (), FOLDER, fit.check)[0].state == "present"
+    assert pull_modules(taker.session, (), FOLDER)[0].state == "present"
     with pytest.raises(IntegrityError, match="is not to be used"):
-        pull_modules(taker.session, (bad.modules[0].name,), "", fit.check)
+        pull_modules(taker.session, (bad.modules[0].name,), "")
     for name in ("torchneuron-../x", "torchneuron-2.28/../../x.tar", f"{FOLDER}/x.tar", "torchneuron-"):
         with pytest.raises(UsageError):
-            pull_modules(taker.session, (name,), "", fit.check)
+            pull_modules(taker.session, (name,), "")
         with pytest.raises(UsageError):
-            pull_modules(taker.session, (), name, fit.check)
+            pull_modules(taker.session, (), name)
 
 
 def _made(folder: Path) -> Path:

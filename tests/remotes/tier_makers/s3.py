@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cachekit.remotes.port import Tier
-from cachekit.remotes.s3 import S3Tier
 from tests.remotes.s3_server import s3_server, use
+from tests.remotes.s3_tier import open_s3
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
     with s3_server() as server, pytest.MonkeyPatch.context() as patch:
         use(patch, server.environment())
-        yield partial(S3Tier, f"s3://{server.bucket}/team/cache")
+        yield partial(open_s3, f"s3://{server.bucket}/team/cache")

@@ -19,8 +19,8 @@ import pytest
 
 from cachekit import leash
 from cachekit.remotes.port import Limits, Tier, Upload
-from cachekit.remotes.s3 import S3Tier
 from tests.remotes.s3_server import KEY, SECRET, make_bucket, use
+from tests.remotes.s3_tier import open_s3
 
 STARTS = 120.0  # seconds at most
 
@@ -95,7 +95,7 @@ def serve(folder: Path) -> Iterator[Callable[[], Tier]]:
         # It makes its volumes at the first writes, and lets writers of one object wait for each other for seconds: on a
         # busy machine either takes longer than a tier waits.
         limits = Limits(read=STARTS, commit=STARTS)
-        patient = S3Tier("s3://cache/warm", limits=limits)
+        patient = open_s3("s3://cache/warm", limits=limits)
         files = [Upload(str(n), 1, hashlib.sha256(b"x").hexdigest(), b"x") for n in range(32)]
         patient.upload(files, "", lambda _: None)
-        yield partial(S3Tier, "s3://cache/team", limits=limits)
+        yield partial(open_s3, "s3://cache/team", limits=limits)

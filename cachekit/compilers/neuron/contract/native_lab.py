@@ -21,7 +21,7 @@ from cachekit.compilers.neuron.contract import asked
 from cachekit.compilers.neuron.contract.bench import Run
 from cachekit.compilers.neuron.contract.check import UnknownError
 from cachekit.compilers.neuron.contract.once import once
-from cachekit.compilers.neuron.reads import Reads
+from cachekit.compilers.tree_watch import Used
 
 if TYPE_CHECKING:
     from cachekit.compilers.neuron.contract.lab import Lab
@@ -234,7 +234,7 @@ class Trials:
     @once
     def second(self) -> tuple[Tried, frozenset[str] | None]:
         """The script once more, and which graphs were read; None where the file system does not tell."""
-        reads = Reads(self.first.root, self.graphs)
+        reads = Used(self.first.root, self.graphs)
         tried = self._try("the same again", "first")
         return tried, reads.read()
 

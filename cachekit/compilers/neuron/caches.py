@@ -1,0 +1,294 @@
+"""Neuron's own caches as folders that other tools read and fill: what `import`, `export` and `pull --module` see.
+
+Modules of torch-neuronx on XLA go in and out verbatim, one folder each. TorchNeuron's graphs lie in a flat tree; their
+names do not say which compiler made them, the files themselves do: so a folder that several compilers wrote into comes
+in as an archive for each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+
+from cachekit.compilers.neuron import entries as on_disk
+from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
+from cachekit.compilers.neuron.entries import Entry
+from cachekit.compilers.port import Restored, Scanned, Sink, Taken, Unfit, Units
+from cachekit.compilers.tree import check_archive, pack
+from cachekit.store import archive
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.record import File, Module
+
+LARGEST = 64 << 30  # bytes of one file
+
+
+class ModuleCache:
+    """AWS's cache of torch-neuronx on XLA; its units are modules. See `compilers.port.ForeignCache`."""
+
+    holds = "neuronxcc-<version> folder"
+    default = facts.DEFAULT_ROOT
+    example = "neuronxcc-2.26.6360.0+6f180f47/MODULE_14529842170341812+f7f529f3"
+
+    def finds(self, folder: Path) -> bool:
+        """Whether a compiler's folder lies there, or it is one."""
+        return bool(on_disk.scan(folder).compilers)
+
+    def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:  # noqa: ARG002 - nothing is read yet
+        """What is in it, by its files' names."""
+        found = on_disk.scan(folder)
+        left: list[Unfit] = []
+        finished: list[Entry] = []
+        for entry in found.entries:
+            if reason := modules.unfit(entry):
+                state = "locked" if entry.state == "success" else entry.state
+                left.append(Unfit(entry.module, entry.path, reason, state))
+            else:
+                finished.append(entry)
+        groups = []
+        for compiler, several in groupby(finished, lambda entry: entry.compiler):
+            entries = list(several)
+            had = tuple(sorted({entry.module for entry in entries if entry.module in known}))
+            fresh = [entry for entry in entries if entry.module not in known]
+            groups.append(Units(compiler, tuple(entry.module for entry in fresh), had, fresh))
+        strangers = tuple((stranger.path, stranger.reason) for stranger in found.strangers)
+        return Scanned(tuple(groups), tuple(left), strangers)
+
+    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
+        """Copy modules and judge their NEFFs; without a workspace only judge them, where they lie."""
+        entries = self._told(group, tell)
+        if workspace is None:
+            return self._look(entries)
+        found = modules.collect(entries, workspace, fit.check)
+        left = tuple(Unfit(one.module, one.path, one.reason) for one in found.skipped)
+        strangers = tuple((path, _AMONG) for path in found.beside)
+        if found.harvest is None:
+            return Taken((), (), 0, None, left, strangers)
+        names = tuple(module.name for module in found.harvest.modules)
+        size = sum({file.sha256: file.size for one in found.harvest.modules for file in one.files}.values())
+        return Taken(names, names, size, found.harvest, left, strangers)
+
+    def _told(self, group: Units, tell: Sink) -> Iterator[Entry]:
+        for number, entry in enumerate(group.found):
+            tell({"event": "import.reading", "compiler": group.directory, "done": number, "of": len(group.found)})
+            yield entry
+
+    def _look(self, entries: Iterable[Entry]) -> Taken:
+        sizes: dict[str, int] = {}
+        left: list[Unfit] = []
+        strangers: list[tuple[Path, str]] = []
+        for entry in entries:
+            if entry.module in sizes:
+                reason = "another of the same name was taken"
+            elif not (reason := modules.unreadable(entry)) and (problem := modules.damage(entry, fit.check)):
+                reason = f"{facts.NEFF} cannot be used: {problem}"
+            if reason:
+                left.append(Unfit(entry.module, entry.path, reason))
+            else:
+                sizes[entry.module] = sum(file.size for file in entry.files() if file.name in facts.MODULE_FILES)
+                strangers += [(path, _AMONG) for path in modules.strange(entry)]
+        names = tuple(sorted(sizes))
+        return Taken(names, names, sum(sizes.values()), None, tuple(left), tuple(strangers))
+
+    def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:  # noqa: ARG002 - the port's
+        """The module itself."""
+        return (module.name,)
+
+    def check(self, module: Module) -> None:
+        """See that a module is a finished one of this cache."""
+        modules.check_module(module)
+
+    def sweep(self, folder: Path) -> None:
+        """Remove what killed processes of ours left."""
+        place.sweep(folder)
+
+    def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
+        """Put a module where it belongs, where nothing stands in its way."""
+        modules.check_module(module)
+        if not dry_run:
+            return modules.restore(module, [path(file) for file in module.files], folder, check=fit.check)
+        found, reason = place.standing(folder / module.name)
+        size = sum(file.size for file in module.files)
+        if found == "absent":
+            return Restored("restored", size)
+        if found == "replaceable":
+            return Restored("replaced", size, reason)
+        return Restored("left" if found == "left" else "present", reason=reason)
+
+    def names(self, name: str) -> bool:
+        """Whether a module, or a compiler's folder, may be called that."""
+        compiler, separator, module = name.partition("/")
+        return facts.COMPILER_DIRECTORY.fullmatch(compiler) is not None and (
+            not separator or facts.MODULE_DIRECTORY.fullmatch(module) is not None
+        )
+
+    def asked(self, name: str) -> Sequence[str]:
+        """All that may lie in a module's folder, and tells what it is."""
+        locks = (file + facts.LOCK_SUFFIX for file in facts.HLO_FILES)
+        return [f"{name}/{file}" for file in (*sorted(facts.MODULE_FILES), facts.FAILURE_LOG, *locks)]
+
+    def module_of(self, path: str) -> str:
+        """The first two steps of a path with three."""
+        parts = PurePosixPath(path).parts
+        whole = len(parts) == 3 and facts.MODULE_DIRECTORY.fullmatch(parts[1])  # noqa: PLR2004 - compiler, module, file
+        return "/".join(parts[:2]) if whole else ""
+
+    def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:
+        """Why a module is left, as optimum-neuron judges that.
+
+        A push of optimum-neuron's deletes nothing: a lock or a log that an earlier push took along stays beside what
+        was finished since. Where a remote has versions nobody compiles in it, and such a lock means nothing.
+        """
+        if any(size > LARGEST for size in sizes.values()):
+            return _TOO_LARGE
+        names = tuple(file for file in sorted(sizes) if not (versions and file.endswith(facts.LOCK_SUFFIX)))
+        state = on_disk.classify(names)
+        if state == "empty" and len(names) < len(sizes):
+            return "a compile was at work when it was pushed"
+        compiler, _, module = name.partition("/")
+        return modules.unfit(Entry(compiler, module, name, state, names))
+
+    def wanted(self, name: str, file: str) -> bool:  # noqa: ARG002 - the port's
+        """Whether it is one of a finished module's files."""
+        return file in facts.MODULE_FILES
+
+
+class GraphCache:
+    """TorchNeuron's tree; its units are graphs, `torchneuron-<version>/ab/cd/….neff`. See `ForeignCache`."""
+
+    holds = "graph of TorchNeuron's"
+    default = facts.NATIVE_DEFAULT_ROOT
+    example = "torchneuron-2.28.7631.0/<sha256>.tar"
+    _FOLDER = re.compile(rf"{re.escape(native.PREFIX)}(?!.*\.\.){native.VERSION.pattern}")
+    _ARCHIVE = re.compile(rf"{_FOLDER.pattern}/[0-9a-f]{{64}}\.tar")
+
+    def finds(self, folder: Path) -> bool:
+        """Whether a graph lies there."""
+        return bool(_graphs(folder))
+
+    def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:
+        """What is in it, by what each graph says of itself."""
+        left: list[Unfit] = []
+        found: dict[tuple[str, Path], dict[str, str]] = defaultdict(dict)
+        names = _graphs(folder)
+        for number, name in enumerate(names):
+            tell({"event": "import.reading", "compiler": "neuron-native", "done": number, "of": len(names)})
+            version, reason = _compiled_by(folder / name)
+            above, inside = native.split(name)
+            if not reason and above and above != native.directory(version):
+                reason = f"{version} compiled it, and it lies in {above}"
+            if reason:
+                left.append(Unfit(name, folder / name, reason))
+            else:
+                found[version, folder / above][inside] = f"{native.directory(version)}/{inside}"
+        left += [Unfit(name, folder / name, reason) for name, reason in _others(folder)]
+        groups = []
+        for (version, root), these in sorted(found.items()):
+            fresh = {inside: name for inside, name in these.items() if name not in known}
+            had = tuple(sorted(name for name in these.values() if name in known))
+            groups.append(Units(native.directory(version), tuple(sorted(fresh.values())), had, (root, fresh)))
+        return Scanned(tuple(groups), tuple(left))
+
+    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:  # noqa: ARG002 - they were read
+        """Pack the graphs into one archive."""
+        root, fresh = group.found
+        size = sum((root / inside).stat().st_size for inside in fresh)
+        if workspace is None or not fresh:
+            return Taken(group.fresh, (), size)
+        harvest = pack(root, fresh, group.directory, workspace)
+        (module,) = harvest.modules
+        return Taken(group.fresh, (module.name,), module.files[0].size, harvest)
+
+    def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
+        """The graphs in a module's archive, with its folder in front."""
+        if not native.is_name(module.name) or not module.files:
+            return
+        folder = PurePosixPath(module.name).parent
+        with suppress(OSError, UnsafeArchiveError):
+            for stored in archive.members(path(module.files[0])):
+                yield f"{folder}/{stored.name}"
+
+    def check(self, module: Module) -> None:
+        """See that a module is one archive."""
+        check_archive(module)
+
+    def sweep(self, folder: Path) -> None:
+        """Remove what killed processes of ours left."""
+        place.sweep(folder)
+
+    def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
+        """Put an archive's graphs into a folder for their compiler's version, which no name of theirs has."""
+        directory = module.name.partition("/")[0]
+        packed = path(module.files[0])
+        if dry_run:
+            absent = [name for name in self.units(module, path) if not (folder / name).exists()]
+            return Restored("restored", module.files[0].size) if absent else Restored("present")
+        (folder / directory).mkdir(parents=True, exist_ok=True)
+        version = directory.removeprefix(native.PREFIX)
+        try:
+            size = native.restore(module, packed, folder / directory, version, check=fit.check)
+        except UnsafeArchiveError as error:
+            return Restored("left", reason=str(error))
+        return Restored("restored", size) if size else Restored("present")
+
+    def names(self, name: str) -> bool:
+        """Whether an archive, or a compiler's folder, may be called that."""
+        return (self._ARCHIVE if "/" in name else self._FOLDER).fullmatch(name) is not None
+
+    def asked(self, name: str) -> Sequence[str]:
+        """The archive."""
+        return [name]
+
+    def module_of(self, path: str) -> str:
+        """The archive itself."""
+        return path if self._ARCHIVE.fullmatch(path) else ""
+
+    def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:  # noqa: ARG002 - the port's
+        """What cannot be an archive; whether its graphs are whole is seen when it is here."""
+        return _TOO_LARGE if any(size > LARGEST for size in sizes.values()) else ""
+
+    def wanted(self, name: str, file: str) -> bool:  # noqa: ARG002 - the port's
+        """Always: the archive is all there is."""
+        return True
+
+
+_AMONG = "in a module's folder, and none of its files"
+_TOO_LARGE = "a file of it is too large to be one"
+
+
+def _graphs(folder: Path) -> list[str]:
+    """The graphs in a folder that are called as TorchNeuron calls them, sorted."""
+    return sorted(name for name in native.contents(folder) if facts.NATIVE_NAME.fullmatch(name.rpartition("/")[2]))
+
+
+def _others(folder: Path) -> Iterator[tuple[str, str]]:
+    """What is called as a graph is, or nearly so, and is not taken: its path and why."""
+    for above, _, names in os.walk(folder):
+        for name in sorted(names):
+            path = Path(above, name)
+            if not name.endswith(facts.NATIVE_SUFFIX) or name.startswith("."):
+                continue
+            if path.is_symlink():
+                yield path.relative_to(folder).as_posix(), "it is a link, which TorchNeuron makes none of"
+            elif not facts.NATIVE_NAME.fullmatch(name):
+                yield path.relative_to(folder).as_posix(), "its name is no graph's of TorchNeuron's"
+
+
+def _compiled_by(path: Path) -> tuple[str, str]:
+    """Which compiler made a graph, and why the graph is not taken."""
+    try:
+        if reason := fit.check(path, fit.NOTHING):
+            return "", reason
+        version = host.public(neff.read(path, leaks=False).compiler)
+        native.directory(version)
+    except neff.NeffError as error:
+        return "", error.reason
+    except ValueError:
+        return "", "nothing in it says which compiler made it"
+    except OSError as error:
+        return "", f"it cannot be read: {error.strerror}"
+    return version, ""

@@ -1,0 +1,53 @@
+"""What compiled graphs say of themselves, for people: a file by itself, and the modules of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.neff import NeffError, read, read_header
+from cachekit.compilers.neuron.neff.container import module_in
+from cachekit.compilers.port import ABSENT, DAMAGED, UNKNOWN, VERIFIED
+from cachekit.store.record import File, Module
+
+LOOKED_AT = 256 << 20  # bytes of NEFFs that `modules` reads
+LOOKED_INTO = 1_000  # and NEFFs, each of which takes a millisecond
+
+
+def modules(several: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+    """What the NEFFs of modules are, by module, as far as `LOOKED_AT` and `LOOKED_INTO` go."""
+    found: dict[str, dict[str, Any]] = {}
+    left = LOOKED_AT
+    for module in several:
+        for one in module.files:
+            if one.path != facts.NEFF or one.size > left or len(found) >= LOOKED_INTO:
+                continue
+            left -= one.size
+            said = file(path(one), leaks=False)
+            kept = ("state", "reason", "compiler", "target", "chip", "lnc", "built")
+            counts = {name: len(said.get(name, ())) for name in ("inputs", "outputs")}
+            found[module.name] = {**{name: said[name] for name in kept if name in said}, **counts}
+    return found
+
+
+def file(path: Path, *, leaks: bool = True) -> dict[str, Any]:
+    """A file's state and, where it is a NEFF, all that it says; see `Adapter.describe`."""
+    try:
+        if path.exists() and not path.is_file():
+            return {"state": ABSENT, "reason": "it is a folder" if path.is_dir() else "it is no regular file"}
+        return {"state": VERIFIED, "reason": "", **read(path, leaks=leaks).as_dict()}
+    except NeffError as error:
+        return {"state": DAMAGED if error.damaged else UNKNOWN, "reason": error.reason, "module": _module(path)}
+    except OSError as error:
+        return {"state": ABSENT, "reason": (error.strerror or type(error).__name__).lower()}
+
+
+def _module(path: Path) -> str:
+    """Which module a damaged file belongs to, where its header can still be read or its folder says so."""
+    try:
+        header = read_header(path)
+    except (NeffError, OSError):
+        return module_in(str(path.absolute()))
+    return module_in(header.name, cut=header.name_is_cut) or module_in(str(path.absolute()))

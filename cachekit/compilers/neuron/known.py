@@ -1,0 +1,213 @@
+"""What is known of Neuron without a machine: of torch-neuronx on XLA, and of TorchNeuron, which has no XLA.
+
+This module is asked at every start, so everything else of Neuron is loaded in its methods: that takes 10 ms and more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import presence
+from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node
+from cachekit.errors import CachekitError
+from cachekit.store.archive import Stored
+from cachekit.store.leaks import Leaks, of_archive
+from cachekit.store.record import File, Module, Record
+
+FLAGS = "compiler.flags"
+
+
+class _Neuron(Adapter):
+    """What both share: the devices, and the compiler's words."""
+
+    def here(self, *, compiles: bool) -> bool:  # noqa: ARG002 - the port's
+        """Whether real packages with their code are in this environment."""
+        if not presence.possible():
+            return False
+        from cachekit.compilers.neuron import host
+
+        return host.native_available() if self.name == "neuron-native" else host.available()
+
+    def instance(self) -> str:
+        """This machine's type, where it has Neuron devices and the packages for them."""
+        if not presence.possible():
+            return ""
+        from cachekit.compilers.neuron import host
+
+        with suppress(CachekitError):
+            return host.this_host(host.NATIVE).instance
+        return ""
+
+    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
+        """What flags that differ mean."""
+        if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
+            return []
+        from cachekit.compilers.neuron import flags
+
+        return flags.explain([str(word) for word in old], [str(word) for word in new], sides)
+
+
+class XlaAdapter(_Neuron):
+    """torch-neuronx on XLA, and its cache of modules."""
+
+    name = "neuron"
+    prefix = "neuronxcc-"
+
+    def here(self, *, compiles: bool) -> bool:
+        """Whether it is here. It is asked after TorchNeuron, and so it is the one that says what is missing."""
+        if super().here(compiles=compiles):
+            return True
+        if compiles and presence.may_have_devices():
+            from cachekit.compilers.neuron import host
+
+            if error := host.unusable_devices():
+                raise error
+        return False
+
+    def open(self, node: Node | None = None) -> Compiler:
+        """The compiler on this machine."""
+        from cachekit.compilers.neuron.adapter import Neuron
+
+        return Neuron(node=node)
+
+    def elsewhere(self, toolchain: str, instance: str) -> Compiler:
+        """The compiler on a machine of the registry."""
+        from cachekit.compilers.neuron import adapter, host
+
+        return adapter.Neuron(host.named(toolchain, instance, self.name))
+
+    @cached_property
+    def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
+        """AWS's cache of modules."""
+        from cachekit.compilers.neuron.caches import ModuleCache
+
+        return ModuleCache()
+
+    def toolchain(self, directory: str) -> dict[str, str]:
+        """The compiler's version."""
+        from cachekit.compilers.neuron import facts
+
+        found = facts.COMPILER_DIRECTORY.fullmatch(directory)
+        return {facts.COMPILER_PACKAGE: found["version"]} if found else {}
+
+    def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
+        """Look at the module's NEFF: is it whole, and the one that the module's name and flags say."""
+        from cachekit.compilers.neuron import facts, fit, flags, neff
+
+        files = {file.path: file for file in module.files}
+        if facts.NEFF not in files:
+            return Judged()
+        try:
+            whole = neff.read(path(files[facts.NEFF]), leaks=False)
+        except neff.NeffError as error:
+            return Judged(harm=error.reason) if error.damaged else Judged(oddity=error.reason)
+        words = flags.read_flags(path(files[facts.FLAGS_FILE])) if facts.FLAGS_FILE in files else None
+        compiler, _, name = module.name.partition("/")
+        return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
+
+    def describe(self, path: Path) -> dict[str, Any] | None:
+        """What a NEFF says of itself."""
+        from cachekit.compilers.neuron import describe
+
+        return describe.file(path)
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """What the NEFF of each module says."""
+        from cachekit.compilers.neuron import describe
+
+        found = describe.modules(modules, path)
+        return {module.name: {"neff": found.get(module.name)} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What a NEFF would tell, whose parts are packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        if file.path == facts.NEFF:
+            with suppress(neff.NeffError, OSError):
+                return neff.read(path).leaks
+        return super().leaks(file, path, archive=archive)
+
+    def explain_module(
+        self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
+    ) -> Explained | None:
+        """Whether the graph is new, or the flags are, or the compiler."""
+        from cachekit.compilers.neuron import module_difference
+
+        found = module_difference.explain(name, recorded, flags)
+        return Explained(found.relation, tuple(found.words))
+
+    def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
+        """The words of each module's flags file."""
+        from cachekit.compilers.neuron import facts, flags
+
+        files = {m.name: file for m in record.modules for file in m.files if file.path == facts.FLAGS_FILE}
+        return {name: words for name, file in files.items() if (words := flags.read_flags(path(file))) is not None}
+
+
+class NativeAdapter(_Neuron):
+    """TorchNeuron, which is torch-neuronx without XLA: one archive a warm."""
+
+    name = "neuron-native"
+    prefix = "torchneuron-"
+
+    def open(self, node: Node | None = None) -> Compiler:
+        """The compiler on this machine."""
+        from cachekit.compilers.neuron.native_adapter import NeuronNative
+
+        return NeuronNative(node=node)
+
+    def elsewhere(self, toolchain: str, instance: str) -> Compiler:
+        """The compiler on a machine of the registry."""
+        from cachekit.compilers.neuron import host, native_adapter
+
+        return native_adapter.NeuronNative(host.named(toolchain, instance, self.name))
+
+    @cached_property
+    def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
+        """TorchNeuron's tree of graphs."""
+        from cachekit.compilers.neuron.caches import GraphCache
+
+        return GraphCache()
+
+    def toolchain(self, directory: str) -> dict[str, str]:
+        """The compiler's version."""
+        from cachekit.compilers.neuron import facts
+
+        return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """How many graphs are in each archive."""
+        return {module.name: {"neffs": len([*self.foreign_cache.units(module, path)])} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What the graphs of an archive would tell, each of which is packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        def packed(stored: Stored) -> Leaks | None:
+            if not stored.name.endswith(facts.NATIVE_SUFFIX):
+                return None
+            with suppress(neff.NeffError):
+                return neff.read(path, part=neff.Part(stored.offset, stored.size)).leaks
+            return Leaks()
+
+        return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
+
+    def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
+        """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""
+        from cachekit.compilers.neuron.native_check import examine
+
+        if len(module.files) != 1:
+            return Judged(harm="it is not one archive")
+        (packed,) = module.files
+        folder, _, name = module.name.partition("/")
+        if name != f"{packed.sha256}.tar":
+            return Judged(harm="its bytes are not those that it is called after")
+        found = examine(path(packed), folder)
+        return Judged(found.graphs, found.harm, found.oddity)
+
+
+ADAPTERS: dict[str, Adapter] = {one.name: one for one in (NativeAdapter(), XlaAdapter())}

@@ -1,0 +1,99 @@
+"""The compilers that there are, and which one a recipe gets. The only place that names adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+from msgspec import Struct
+
+from cachekit.compilers.port import Adapter, Compiler, Node
+from cachekit.errors import UnknownNameError
+
+
+class Registered(Struct, frozen=True):
+    """An adapter's entry.
+
+    Attributes:
+        name: The compiler's name.
+        module: Its adapter's module, which has the adapters by name in `ADAPTERS`.
+        prefix: How the folders of its records begin.
+    """
+
+    name: str
+    module: str
+    prefix: str
+
+
+# In the order in which `auto` asks who is here. Adapters are loaded when they are asked: each costs time at a start.
+ADAPTERS = (
+    Registered("neuron-native", "cachekit.compilers.neuron.known", "torchneuron-"),
+    Registered("neuron", "cachekit.compilers.neuron.known", "neuronxcc-"),
+    Registered("inductor", "cachekit.compilers.inductor.known", "inductor-"),
+)
+NAMES = tuple(sorted(one.name for one in ADAPTERS))
+
+
+@cache
+def adapter(name: str) -> Adapter:
+    """The adapter of a compiler; one without any opinion where nobody here knows it: a later cachekit may."""
+    for one in ADAPTERS:
+        if one.name == name:
+            found: Adapter = import_module(one.module).ADAPTERS[name]
+            return found
+    return Adapter()
+
+
+def of_directory(name: str) -> Adapter:
+    """The adapter of a record's folder, or of a module, by how its name begins."""
+    return adapter(next((one.name for one in ADAPTERS if name.startswith(one.prefix)), ""))
+
+
+def every() -> Iterator[Adapter]:
+    """All adapters."""
+    return (adapter(one.name) for one in ADAPTERS)
+
+
+def select(
+    recipe_says: str | None,
+    settings_say: str = "auto",
+    *,
+    toolchain: str = "",
+    instance: str = "",
+    node: Node | None = None,
+) -> Compiler:
+    """Pick the compiler: what the flag or the settings say, the recipe, and then what is really there.
+
+    Args:
+        recipe_says: `compiler.name` of the recipe; None where there is no recipe, and so nothing will compile.
+        settings_say: The flag `--compiler`, or the setting; wins unless it is `auto`.
+        toolchain: Of the registry, for a machine that is not this one.
+        instance: Of the registry, likewise.
+        node: This machine's place, where several train together.
+
+    Raises:
+        UnknownNameError: No compiler, toolchain or instance is called that.
+        UsageError: Another machine was named, and the compiler is one of this machine only.
+        CompilerUnavailableError: It is known, and not available; or nobody named a compiler for a recipe, and this
+            machine has a device without the packages for it.
+    """
+    name = settings_say if settings_say != "auto" else recipe_says or "auto"
+    if name not in {"auto", *NAMES}:
+        raise UnknownNameError(f"no compiler is called {name!r}", hint=f"known are auto, {', '.join(NAMES)}")
+    if toolchain or instance:
+        if name == "auto":
+            from cachekit.recipe import zoo
+
+            name = zoo.toolchain(toolchain).compiler if toolchain else "neuron"
+        return adapter(name).elsewhere(toolchain, instance)
+    if name == "auto":
+        name = _here(compiles=recipe_says is not None)
+    return adapter(name).open(node)
+
+
+def _here(*, compiles: bool) -> str:
+    for one in every():
+        if one.here(compiles=compiles):
+            return one.name
+    return ADAPTERS[-1].name

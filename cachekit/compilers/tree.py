@@ -1,0 +1,158 @@
+"""A compiler whose cache is a tree of files: each run has a folder of its own, and a record has one archive a warm.
+
+What is finished is known by its name. An adapter says which files those are, and everything else follows: what a run
+made is packed, and what a record has is unpacked. `tree_watch` follows a run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink
+from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.record import File, Module
+
+
+class TreeCompiler:
+    """What adapters of such compilers share; the methods without a word here are those of `compilers.port.Compiler`."""
+
+    def unit(self, path: str) -> str:
+        """What a file belongs to: files of one unit are kept and restored together.
+
+        Args:
+            path: The file, relative to the tree.
+
+        Returns:
+            The unit's name; empty for a file that is none of the cache's, or not finished. By default each file is one.
+        """
+        return path
+
+    def torn(self, path: Path) -> bool:
+        """Whether a file with a finished name is not whole: then its unit is left out of a record."""
+        del path
+        return False
+
+    def alike(self, old: Path, new: Path) -> bool:
+        """Whether two compiles of one unit gave the same file."""
+        return old.read_bytes() == new.read_bytes()
+
+    def tree(self, live_root: Path) -> Path:
+        """The folder that the compiler itself is told, in a run's own."""
+        return live_root
+
+    def folder(self, fingerprint: Fingerprint) -> str:
+        """What the archives of this machine lie in, in the store and on remotes."""
+        return fingerprint.directory
+
+    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
+        """Each run has its own, so that runs side by side never mix what they harvest."""
+        return None
+
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """Nothing of a killed run is met again."""
+
+    def units(self, live_root: Path) -> dict[str, list[str]]:
+        """The finished files by unit, relative to the tree. Links are none of them."""
+        found: dict[str, list[str]] = {}
+        tree = self.tree(live_root)
+        start = len(os.path.join(tree, ""))  # noqa: PTH118 - there may be thousands
+        for folder, _, names in os.walk(tree):
+            for name in names:
+                path = f"{folder}/{name}"
+                if (unit := self.unit(path[start:])) and not os.path.islink(path):  # noqa: PTH114
+                    found.setdefault(unit, []).append(path[start:])
+        return found
+
+    def contents(self, live_root: Path) -> frozenset[str]:
+        """The names of the finished units."""
+        return frozenset(self.units(live_root))
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
+        """Nothing is kept of a failure."""
+        return {}
+
+    def binaries(self, names: Iterable[str]) -> int:
+        """Every unit holds machine code."""
+        return len(frozenset(names))
+
+    def harvest(
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,
+        workspace: Path,
+        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
+    ) -> Harvest | None:
+        """One archive of the new units. Call it only after the run has ended: then files are whole."""
+        tree = self.tree(live_root)
+        new = [files for unit, files in self.units(live_root).items() if unit not in before]
+        names = [name for files in new if not any(self.torn(tree / name) for name in files) for name in files]
+        return pack(tree, names, self.folder(fingerprint), workspace) if names else None
+
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+        """Unpack an archive. The folder is the run's own: nothing stands in the way."""
+        from cachekit.store import archive  # with Python's compressors; a plan does without
+
+        check_archive(module)
+        (blob,) = files
+        return Restored(size=archive.unpack(blob.location, self.tree(live_root), blob.through))
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """Unit by unit, file by file."""
+        before, after = self.units(old), self.units(new)
+        both = before.keys() & after.keys()
+        differ = {
+            unit
+            for unit in both
+            if sorted(before[unit]) != sorted(after[unit])
+            or not all(self.alike(self.tree(old) / name, self.tree(new) / name) for name in before[unit])
+        }
+        return Compared(
+            same=len(both) - len(differ),
+            differ=tuple(sorted(differ)),
+            gone=tuple(sorted(before.keys() - both)),
+            new=tuple(sorted(after.keys() - both)),
+        )
+
+
+def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:
+    """Pack files of a tree into one archive.
+
+    Args:
+        tree: The tree.
+        names: The files, relative to it.
+        folder: What the module lies in, in the store and on remotes.
+        workspace: A private folder, which then has the archive.
+
+    Raises:
+        OSError: A file cannot be read, or the workspace not be written.
+    """
+    from cachekit.store import archive
+
+    unnamed = workspace / "archive.tar"
+    with unnamed.open("wb") as target:
+        sha256, size = archive.pack(tree, names, target)
+    module = Module(f"{folder}/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
+    return Harvest((module,), {sha256: unnamed})
+
+
+def check_archive(module: Module, folder: str = "") -> None:
+    """See that a module is one archive.
+
+    Args:
+        module: The module.
+        folder: What it must lie in; empty for any.
+
+    Raises:
+        UnsafeArchiveError: It is not.
+    """
+    from cachekit.store.archive import UnsafeArchiveError
+
+    name = PurePosixPath(module.name)
+    if len(module.files) != 1 or name.suffix != ".tar":
+        raise UnsafeArchiveError(f"{module.name} is not one archive")
+    if folder and str(name.parent) != folder:
+        raise UnsafeArchiveError(f"{module.name} is no archive of {folder}")

@@ -1,0 +1,185 @@
+"""One run of a compiler whose cache is a tree: which units it read, and which it made."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.port import Observed, Sink, Unwatched
+from cachekit.compilers.tree import TreeCompiler
+from cachekit.errors import MissError
+
+LOOK = 1.0  # seconds between two looks at processes and files
+
+
+class Used:
+    """Which files of a tree are read from now on, whoever reads them: told by their times of access.
+
+    Code that is not Python's opens files unseen by Python, so nothing inside of a run can be asked. All files get a
+    time of access that is long past; the kernel moves it at the next read, also under `relatime`. Where the kernel does
+    not (`noatime`, some network file systems), a file of our own shows that, and the answer is unknown.
+
+    Args:
+        tree: The folder.
+        names: The files, relative to it. Whatever reads them to check them has done so before.
+    """
+
+    def __init__(self, tree: Path, names: Iterable[str]) -> None:
+        self._tree = tree
+        self._names = frozenset(names)
+        self._told = bool(self._names) and keeps_access_times(tree)
+        for name in self._names if self._told else ():
+            with suppress(OSError):
+                _forget(tree / name)
+
+    def read(self) -> frozenset[str] | None:
+        """The files that were read; None where that is unknown."""
+        if not self._told:
+            return None if self._names else frozenset()
+        found = set()
+        for name in self._names:
+            with suppress(OSError):  # it is gone
+                if (self._tree / name).stat().st_atime_ns:
+                    found.add(name)
+        return frozenset(found)
+
+
+def _forget(path: Path) -> None:
+    os.utime(path, ns=(0, path.stat().st_mtime_ns))
+
+
+def keeps_access_times(folder: Path) -> bool:
+    """Whether the file system notes that a file was read; tried with a file in this folder."""
+    probe = folder / f".cachekit-{uuid.uuid4().hex}"
+    try:
+        probe.write_bytes(b"read me")
+        _forget(probe)
+        before = probe.stat().st_atime_ns
+        probe.read_bytes()
+        return before == 0 and probe.stat().st_atime_ns != 0
+    except OSError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+class TreeWatch(Unwatched):
+    """One run, of the worker or of a user's own command; see `compilers.port.Watch`.
+
+    What compiled is told by new units, whichever process wrote them, and by what the first worker counts. What was
+    found is told by the units that were read, and where the file system does not tell that, by the worker's count.
+
+    Args:
+        compiler: Whose run it is.
+        live_root: The run's folder.
+        environment: Changes to variables.
+        prefix: What stands before the worker's command line.
+        workers: How many the prefix starts here.
+        found: Everything is expected to be there already.
+        strict: Stop at the first compile.
+    """
+
+    def __init__(
+        self,
+        compiler: TreeCompiler,
+        live_root: Path,
+        environment: Mapping[str, str | None],
+        *,
+        prefix: Sequence[str] = (),
+        workers: int = 1,
+        found: bool,
+        strict: bool,
+    ) -> None:
+        super().__init__(environment)
+        self.prefix, self.workers = prefix, workers
+        self._compiler, self._root = compiler, live_root
+        self._found, self._strict = found, strict
+        self._phase = ""
+        self._counted: dict[str, int] = {}
+        self._compiled_in: dict[str, None] = {}
+        self._before: dict[str, list[str]] = {}
+        self._used: Used | None = None
+        self._seconds = 0.0
+        self._looked: float | None = None
+
+    def busy(self, pid: int) -> bool:
+        """Whether a compiler of the run, whose first process this is, is at work now, as far as processes tell."""
+        del pid
+        return False
+
+    def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
+        """Note what is there."""
+        self._before = self._compiler.units(self._root)
+        names = [name for files in self._before.values() for name in files]
+        self._used = Used(self._compiler.tree(self._root), names)
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Follow the phases and the counts of the first worker.
+
+        Raises:
+            MissError: A graph compiles, under `strict`.
+        """
+        if event.get("event") == "at":
+            self._phase = str(event.get("phase", ""))
+        elif event.get("event") == "graphs":
+            now = {name: int(event.get(name, 0)) for name in ("found", "compiled")}
+            if now["compiled"] > self._counted.get("compiled", 0):
+                self._compiles(str(event.get("phase") or self._phase))
+            self._counted = now
+
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
+        """Other workers than the first one tell nothing of what they compile.
+
+        Raises:
+            MissError: Something compiles, under `strict`.
+        """
+        now, before = time.monotonic(), self._looked
+        if before is not None and now - before < LOOK:
+            return ()
+        self._looked = now
+        busy = self.busy(pid)
+        if busy and before is not None:
+            self._seconds += now - before
+        if self._strict and (busy or self._new()):
+            self._compiles(self._phase)
+        return ()
+
+    def _new(self) -> Collection[str]:
+        return self._compiler.contents(self._root) - self._before.keys()
+
+    def _compiles(self, phase: str) -> None:
+        self._compiled_in.setdefault(phase or "start")
+        if self._strict:
+            raise MissError(
+                "a graph is not warm, although its record was found",
+                cause=f"it began to compile in: {phase or 'start'}",
+                hint="train without --require-warm once, which adds it to the record",
+            )
+
+    def observed(self) -> Observed:
+        """What the files and the first worker tell."""
+        compiled = max(len(self._new()), self._counted.get("compiled", 0))
+        used = self.used()
+        found = min(self._counted.get("found", 0), len(self._before)) if used is None else len(used)
+        if compiled and not self._compiled_in:
+            self._compiled_in[self._phase or "start"] = None
+        return Observed(
+            found=found,
+            compiled=compiled,
+            compile_seconds=round(self._seconds, 3) if compiled else 0.0,
+            surprises=tuple(self._compiled_in) if self._found else (),
+            exact=bool(self._counted) or used is not None,
+            timed=bool(self._seconds),
+        )
+
+    def used(self) -> frozenset[str] | None:
+        """The units of which a file was read; None where that is unknown."""
+        read = self._used.read() if self._used is not None else None
+        if read is None:
+            return None
+        return frozenset(unit for unit, files in self._before.items() if not read.isdisjoint(files))

@@ -1,0 +1,183 @@
+"""How long a compile will take: what the same job took, else what the nearest ones took, scaled by their shapes.
+
+Nothing is guessed from afar: beyond both another family and another chip, or where the shapes differ by too much, no
+record answers. Neither numpy nor torch is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cachekit.key.canonical import difference
+
+FARTHEST = 8.0  # a scale beyond this factor, or below its inverse, is a guess
+ASKED = 32  # records, the nearest ones, among which those are sought that are not too far away
+TAKEN = 3  # of these, as far as they differ in the same kinds of things: compiles scatter, their mean does less
+
+# By how much an estimate is off, four times out of five, as a factor; what differs widens the range.
+_SAME = 1.3  # the same compile twice: machines are busy
+_WIDER = {"version": 1.3, "shape": 1.2, "family": 1.4, "chip": 1.3}
+
+_CHIP = ("target.chip", "target.machine")
+_WIDTH = ("hidden_size", "d_model", "n_embd", "dim", "hidden_dim")
+_DEPTH = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+_PATCH = 16  # pixels a side, where a config does not say: a convolution's last stage sees as much
+
+
+class Growth(Struct, frozen=True):
+    """How a compiler's seconds grow with what shapes a job.
+
+    Attributes:
+        layers: What a compile takes beside its layers, in layers: seconds grow as `layers + this`.
+        tokens: The power with which seconds grow with the tokens of a batch.
+        width: Likewise with the width of a layer.
+        source: Where these numbers come from.
+    """
+
+    layers: float
+    tokens: float
+    width: float
+    source: str
+
+
+class Timed(Struct, frozen=True):
+    """A job that was compiled; see `store.record.Record` for the fields.
+
+    Attributes:
+        seconds: What compiling all of it took.
+    """
+
+    key: str
+    recipe: str
+    directory: str
+    model_type: str
+    hard: Mapping[str, Any]
+    seconds: float
+
+
+class Expected(Struct, frozen=True):
+    """How long compiling will take.
+
+    Attributes:
+        seconds: The most likely.
+        low: Nine of ten compiles take longer.
+        high: And nine of ten less.
+        method: `measured` by the same job, `scaled` from the nearest ones, or the `registry`'s figure.
+        source: The nearest one's recipe and compiler version, or who measured the registry's figure.
+        key: Of its record; empty for the registry's figure.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    method: Literal["measured", "scaled", "registry"]
+    source: str
+    key: str = ""
+
+
+def expected(
+    directory: str, model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], growth: Growth
+) -> Expected | None:
+    """Tell how long a job compiles; None where nothing near enough is known.
+
+    Args:
+        directory: Of the compiler that would compile it.
+        model_type: Its family.
+        hard: Its ingredients.
+        known: Jobs of the same compiler: those that differ in nothing but the toolchain, then the nearest first.
+        growth: Of the compiler.
+    """
+    found: list[tuple[float, Timed]] = []
+    widest = 0.0
+    for one in known:
+        same = all(change.name.startswith("toolchain.") for change in difference(one.hard, hard))
+        family = one.model_type != model_type
+        chip = any(one.hard.get(name) != hard.get(name) for name in _CHIP)
+        scale = 1.0 if same else _scale(one.hard, hard, growth)
+        if one.seconds <= 0 or (family and chip) or not 1 / FARTHEST <= scale <= FARTHEST:
+            continue
+        differs = {"version": one.directory != directory, "shape": not same, "family": family, "chip": chip}
+        spread = _SAME * math.prod(_WIDER[name] for name, it_does in differs.items() if it_does)
+        if same:
+            return _told(one.seconds, spread, "measured", one)
+        if not found or spread == widest:
+            found.append((one.seconds * scale, one))
+            widest = spread
+        if len(found) == TAKEN:
+            break
+    if not found:
+        return None
+    middle = math.exp(sum(math.log(seconds) for seconds, _ in found) / len(found))
+    return _told(middle, widest, "scaled", found[0][1])
+
+
+def _told(seconds: float, spread: float, method: Literal["measured", "scaled"], of: Timed) -> Expected:
+    low, high = round(seconds / spread, 3), round(seconds * spread, 3)
+    return Expected(round(seconds, 3), low, high, method, f"{of.recipe}, {of.directory}", of.key)
+
+
+def figure(seconds: float, source: str) -> Expected:
+    """What the registry has of a model on a chip: another machine's measurement."""
+    spread = _SAME * _WIDER["version"] * _WIDER["shape"]
+    return Expected(seconds, round(seconds / spread, 3), round(seconds * spread, 3), "registry", source)
+
+
+def _scale(old: Mapping[str, Any], new: Mapping[str, Any], growth: Growth) -> float:
+    """By what the seconds of one job are multiplied for another; a measure that one of them lacks says nothing."""
+    scale = 1.0
+    if (before := layers(old)) and (after := layers(new)):
+        scale *= (after + growth.layers) / (before + growth.layers)
+    if (before := tokens(old)) and (after := tokens(new)):
+        scale *= (after / before) ** growth.tokens
+    if (before := _width(old)) and (after := _width(new)):
+        scale *= (after / before) ** growth.width
+    return scale
+
+
+def layers(hard: Mapping[str, Any]) -> float | None:
+    """The depth of a model, by whatever name its family has for it; None where the ingredients do not tell."""
+    config = "model.config."
+    encoder, decoder = (_number(hard.get(f"{config}{half}_layers")) for half in ("encoder", "decoder"))
+    if encoder and decoder:
+        return encoder + decoder
+    plain = _first(hard, _DEPTH)
+    if f"{config}num_decoder_layers" in hard and plain:
+        return plain + (_number(hard[f"{config}num_decoder_layers"]) or plain)
+    if hard.get("model.type") == "t5" and plain:  # without a number of its own the decoder is as deep
+        return 2 * plain
+    return plain or _sum(hard.get(f"{config}depths")) or _sum(hard.get(f"{config}num_block_repeats"))
+
+
+def tokens(hard: Mapping[str, Any]) -> float | None:
+    """The tokens of a batch, an image counted in patches; None where the ingredients do not tell."""
+    batch = _number(hard.get("training.per_device_train_batch_size"))
+    if side := _number(hard.get("training.image_size")):
+        patch = _number(hard.get("model.config.patch_size")) or _PATCH
+        length = max(1.0, (side / patch) ** 2)
+    else:
+        read = (_number(hard.get(f"training.{name}")) for name in ("max_seq_length", "max_target_length"))
+        length = sum(number for number in read if number)
+    return batch * length if batch and length else None
+
+
+def _width(hard: Mapping[str, Any]) -> float | None:
+    stages = hard.get("model.config.hidden_sizes")
+    return _first(hard, _WIDTH) or (_number(stages[-1]) if isinstance(stages, list) and stages else None)
+
+
+def _first(hard: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    return next((number for name in names if (number := _number(hard.get(f"model.config.{name}")))), None)
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return float(value) if known else None
+
+
+def _sum(value: Any) -> float | None:
+    numbers = [_number(item) for item in value] if isinstance(value, list) else []
+    return sum(number for number in numbers if number) or None

@@ -1,0 +1,119 @@
+"""What an hour of a machine costs: as the user says, or as the registry quotes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.errors import UsageError
+from cachekit.recipe import zoo
+
+
+class Price(Struct, frozen=True):
+    """What an hour costs.
+
+    Attributes:
+        per_hour: In `currency`.
+        instance: The machine type; empty where the user named a price alone.
+        source: Who says so.
+    """
+
+    per_hour: float
+    currency: str
+    instance: str
+    source: str
+
+    def dollars(self, seconds: float | None) -> float | None:
+        """What that many seconds cost; None for an unknown time."""
+        return None if seconds is None else round(self.per_hour * seconds / 3600, 6)
+
+
+class Prices(Struct, frozen=True):
+    """Prices as a user overrides them.
+
+    Attributes:
+        own: Dollars an hour by machine type; under "" for every machine.
+        instance: Whose price to take for a plan that is for no machine with a price: that of a laptop, say.
+    """
+
+    own: dict[str, float]
+    instance: str = ""
+
+    def of(self, instance: str) -> Price | None:
+        """The price of a plan for this machine type; None where nobody says one.
+
+        Args:
+            instance: Of the plan; empty where it is not known.
+        """
+        name = self.instance or instance
+        known = zoo.instances().get(name) if name else None
+        currency = known.price.currency if known and known.price else "USD"
+        for said in (name, ""):
+            if said in self.own:
+                return Price(self.own[said], currency, name, "--price")
+        if known is None or known.price is None:
+            return None
+        price = known.price
+        return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
+
+
+# The hypervisor's name for the machine; on EC2 the instance type.
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+# Where nothing says which machine is meant: the one that most of the zoo's recipes were made for.
+USUAL = "trn1.2xlarge"
+
+
+def machine(prices: Prices, instance: str = "") -> Price:
+    """The price of a machine: of the one that was named, else of this one, else of the usual one.
+
+    Raises:
+        UnknownNameError: The registry has no such machine.
+        UsageError: Nobody says its price.
+    """
+    if instance:
+        zoo.instance(instance)
+    here = PRODUCT.read_text(encoding="utf-8", errors="replace").strip() if PRODUCT.is_file() else ""
+    named = next(iter(name for name in prices.own if name), "")
+    names = [instance] if instance else [prices.instance or named or here, USUAL]
+    for name in names:
+        if found := prices.of(name):
+            return found
+    raise UsageError(f"the registry has no price of {names[0]}", hint=f"--price {names[0]}=DOLLARS, for an hour of it")
+
+
+def read(said: Iterable[str]) -> Prices:
+    """Read `--price`: `0.40` for every machine, `trn1.2xlarge=0.40` for one, `trn1.2xlarge` for the registry's price.
+
+    Raises:
+        UsageError: It is none of these, or no price of that machine is known.
+        UnknownNameError: The registry has no such machine.
+    """
+    own: dict[str, float] = {}
+    instance = ""
+    for text in said:
+        name, equals, amount = text.rpartition("=")
+        try:
+            value = float(amount)
+        except ValueError:
+            if equals:
+                raise _wrong(text) from None
+            if zoo.instance(text).price is None:
+                raise UsageError(
+                    f"the registry has no price of {text}", hint=f"--price {text}=DOLLARS, what an hour costs you"
+                ) from None
+            instance = text
+            continue
+        if not 0 <= value < float("inf") or (equals and not name):
+            raise _wrong(text)
+        if name:
+            zoo.instance(name)
+        own[name] = value
+    return Prices(own, instance)
+
+
+def _wrong(text: str) -> UsageError:
+    return UsageError(
+        f"--price {text}: no price of an hour", hint="--price 0.40, --price trn1.2xlarge=0.40, or --price trn1.2xlarge"
+    )

@@ -1,0 +1,187 @@
+"""The entries of a chain, their addresses, and the kinds of remotes that there are.
+
+`local:rw,team:r` names the local store first, then what `[tiers.team]` in cachekit.toml says, read-only. A remote can
+also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`.
+
+A kind of remote is registered by one line of `KINDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cachekit.errors import UsageError
+from cachekit.remotes import trust
+from cachekit.remotes.layout import LOCAL
+from cachekit.text import has_secret, redacted
+
+if TYPE_CHECKING:
+    from cachekit.remotes.port import Tier
+
+
+class Kind(Struct, frozen=True):
+    """A kind of remote, as it is registered.
+
+    Attributes:
+        begins: How its addresses begin.
+        module: Its adapter's; `opened(address, options)` there makes the remote, and connects nothing yet.
+        options: What its table in cachekit.toml may say beside `url`.
+        example: An address, for people.
+        network: It opens sockets; a mounted folder is the system's business.
+    """
+
+    begins: tuple[str, ...]
+    module: str
+    options: tuple[str, ...]
+    example: str
+    network: bool = True
+
+
+_HERE = "cachekit.remotes"
+KINDS = (
+    Kind(("hf://buckets/",), f"{_HERE}.bucket.tier", ("endpoint",), "hf://buckets/OWNER/NAME"),
+    Kind(("hf://",), f"{_HERE}.hub.repo", ("endpoint",), "hf://OWNER/NAME"),
+    Kind(("s3://",), f"{_HERE}.objectstore.s3", ("endpoint", "region"), "s3://BUCKET/PREFIX"),
+    Kind(("gs://",), f"{_HERE}.objectstore.gcs", (), "gs://BUCKET/PREFIX"),
+    Kind(("az://",), f"{_HERE}.objectstore.azure", ("account", "endpoint"), "az://CONTAINER/PREFIX"),
+    Kind(("file://", "/", "~", "."), f"{_HERE}.folder.remote", (), "/FOLDER", network=False),
+)
+_SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
+
+
+class Link(Struct, frozen=True):
+    """One entry of a chain.
+
+    Attributes:
+        name: As it was written: a name or an address.
+        address: Where it is; empty for the local store.
+        readable: Hits are taken from it.
+        writable: What is new is put there.
+        options: Further settings of its table: `endpoint`, `region`.
+        trusted: Its table says to use what lies there, whoever made it.
+    """
+
+    name: str
+    address: str
+    readable: bool
+    writable: bool
+    options: Mapping[str, str]
+    trusted: bool = False
+
+    def __repr__(self) -> str:
+        return f"Link({self.name!r}, {self.address!r}, options={redacted(self.options)})"
+
+
+def kind_of(address: str) -> Kind | None:
+    """The kind of remote that an address leads to; None where it leads to none."""
+    return next((kind for kind in KINDS if address.startswith(kind.begins)), None)
+
+
+def needs_network(link: Link) -> bool:
+    """Whether it opens sockets."""
+    kind = kind_of(link.address)
+    return kind is not None and kind.network
+
+
+def make(link: Link) -> Tier:
+    """The remote of an entry of the chain; nothing is connected yet.
+
+    Raises:
+        UsageError: The address is none, an option is unknown, or a package that it needs is not installed.
+    """
+    kind = kind_of(link.address)
+    assert kind is not None  # or `parse` had refused it
+    unknown = sorted(set(link.options) - set(kind.options))
+    if unknown:
+        raise UsageError(
+            f"tier {link.name}: unknown setting {unknown[0]!r}",
+            cause=f"{link.address} takes {', '.join(kind.options) or 'no settings beside url'}",
+            hint="remove the line",
+        )
+    made: Tier = importlib.import_module(kind.module).opened(link.address, link.options)
+    return made
+
+
+def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
+    """Read a chain.
+
+    Args:
+        entries: `NAME[:r|w|rw]` each; `r` where nothing is said, but `rw` for the local store.
+        tables: What names stand for: an `url`, and options.
+
+    Raises:
+        UsageError: A name that no table has, one that stands twice, or no local store in the first place.
+    """
+    links = []
+    for entry in entries:
+        matched = re.fullmatch(r"(.+?)(?::(r|w|rw))?", entry.strip())
+        name, policy = (matched[1], matched[2]) if matched else (entry, None)
+        if name == LOCAL:
+            if (policy or "rw") != "rw":
+                raise UsageError(
+                    f"{entry}: the local store is always read and written",
+                    hint="for one that must not change, make its folder read-only; it still serves its hits",
+                )
+            links.append(Link(LOCAL, "", readable=True, writable=True, options={}))
+            continue
+        table = tables.get(name)
+        _check_words(name, str(table["url"]) if table else "", tables)
+        if table is None and kind_of(name) is None:
+            known = ", ".join(sorted({LOCAL, *tables}))
+            raise UsageError(
+                f"no cache is called {name!r}",
+                cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
+                hint=f'add [tiers.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
+            )
+        options = {key: str(value) for key, value in (table or {}).items() if key not in {"url", "trust"}}
+        address = str(table["url"]) if table else name
+        readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
+        links.append(Link(name, address, readable, writable, options, _is_trusted(name, table or {})))
+    names = [link.name for link in links]
+    places = {(link.address, *sorted(link.options.items())) for link in links}
+    if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
+        raise UsageError(
+            f"the chain {','.join(entries)} cannot be used",
+            cause="it begins with the local store, and each cache stands in it once",
+            hint="--cache local:rw,NAME:r",
+        )
+    return tuple(links)
+
+
+def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
+    if table.get("trust", trust.ALL) != trust.ALL:
+        raise UsageError(
+            f"[tiers.{name}]: trust = {table['trust']!r} means nothing",
+            cause=f'the only word is "{trust.ALL}": use what lies there, whoever made it',
+            hint="correct or remove the line",
+        )
+    return "trust" in table
+
+
+def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
+    """Say what is wrong with an entry, where that can be told better than by an unknown name."""
+    address = url or name
+    if has_secret(name) or has_secret(address):  # which is not repeated
+        table = f": [tiers.{name}]" if url and not has_secret(name) else ""
+        raise UsageError(
+            f"the address of a cache has no room for a token{table}",
+            cause="it is written to settings, logs and screens",
+            hint="hf auth login, or set HF_TOKEN; for S3 AWS_PROFILE, or the usual variables of the service",
+        )
+    known, _, policy = name.rpartition(":")
+    if not url and (known == LOCAL or known in tables or (kind_of(known) and not policy.startswith("/"))):
+        raise UsageError(
+            f"{name}: nobody knows what {policy!r} allows",
+            hint="one of r (take hits), w (put there), rw (both)",
+        )
+    scheme = re.match(_SCHEME, address)
+    if scheme and kind_of(address) is None:
+        raise UsageError(
+            f"{name}: {scheme[0]} leads to no cache" if not url else f"[tiers.{name}]: {url} leads to no cache",
+            hint=f"one of {', '.join(kind.example for kind in KINDS)}",
+        )

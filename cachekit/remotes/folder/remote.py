@@ -1,0 +1,436 @@
+"""A tier in a shared folder: EFS, FSx, NFS, or a disk that several processes share.
+
+Artifacts are written beside, made durable, and linked to their place, which fails where something is already.
+Documents are swapped as `documents` says: each by itself, in the order of the change, after all of them were found in
+the state that they are built on. There is no lock: on NFS and Lustre `flock` may do nothing. So of two changes of the
+same documents at once one may write a part of its documents and then fail, as on an object store; each document is
+whole and true by itself, and whoever builds on them again finds them as they are.
+
+The folder must exist. What is made in it gets the folder's own permissions, whatever the umask: a team makes it once
+with `mkdir -m 2775 FOLDER; chgrp TEAM FOLDER`. Everything that cachekit needs for itself is called `.cachekit-…`: files
+there that were left by killed writers are removed after an hour.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat as stat_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.remotes import trust
+from cachekit.remotes.budget import Calls
+from cachekit.remotes.folder.confined import (
+    OURS,
+    SCRATCH,
+    Root,
+    is_absent,
+    link_new,
+    new_file,
+    open_file,
+    read_all,
+    remove,
+    steps_of,
+    sweep,
+    write_all,
+)
+from cachekit.remotes.folder.documents import FOLDER, Generations
+from cachekit.remotes.port import (
+    Change,
+    ConflictError,
+    Document,
+    Entry,
+    Limits,
+    Tell,
+    UncertainError,
+    Upload,
+)
+
+T = TypeVar("T")
+
+_PIECE = 4 << 20
+_BATCH = 256  # files that one bounded call looks at
+_EVERY = 64  # changes of this process between two sweeps
+_CHANGES = f"{OURS}changes"
+_HINTS = {
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
+    errno.EROFS: "it is mounted read-only: use it with `:r`, or mount it for writing",
+    errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
+    errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
+    errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
+    errno.ENOTDIR: "it must be a folder, and what lies in it no link",
+    errno.ELOOP: "what lies in it must be no link",
+    errno.EXDEV: "all of it must be one file system",
+    errno.EOPNOTSUPP: "this file system has no hard links: use another one, or an object store",
+    errno.ENOSYS: "this file system has no hard links: use another one, or an object store",
+    errno.ENAMETOOLONG: "the name is too long for this file system",
+}
+
+
+class FolderTier:
+    """The folder at `path`.
+
+    Args:
+        path: An existing folder.
+        limits: How long each step may take.
+    """
+
+    compares = True
+    scarce = False
+    batch = 1
+    public = False
+
+    def __init__(self, path: Path, limits: Limits | None = None) -> None:
+        self.name = str(path)
+        self._root = Root(path)
+        self._limits = limits or Limits()
+        self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
+        self._changes = 0
+
+    def revision(self) -> str:
+        """Empty: a folder has no versions. Says whether it is there."""
+
+        def look() -> str:
+            with self._root.folder(()):
+                return ""
+
+        return self._do(look)
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the folder's owner, group and mode say, and the modes of those above it."""
+        return self._do(lambda: trust.stranger_in_folder(self._root.path))
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those of the files that exist."""
+        below: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+        for path in paths:
+            *above, name = steps_of(path)
+            below.setdefault(tuple(above), []).append((path, name))
+        found: dict[str, Entry] = {}
+        groups = [
+            (above, asked[start : start + _BATCH])
+            for above, asked in sorted(below.items())
+            for start in range(0, len(asked), _BATCH)
+        ]
+        while groups:
+            batch, count = [], 0
+            while groups and count < _BATCH:
+                batch.append(groups.pop())
+                count += len(batch[-1][1])
+            found.update(self._do(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
+        if not found:
+            self.revision()
+        return found
+
+    def _look(self, groups: Sequence[tuple[tuple[str, ...], list[tuple[str, str]]]]) -> dict[str, Entry]:
+        found = {}
+        for above, asked in groups:
+            try:
+                with self._root.folder(above) as folder:
+                    for path, name in asked:
+                        entry = self._entry(folder, path, name)
+                        if entry is not None:
+                            found[path] = entry
+            except OSError as error:
+                if not is_absent(error):
+                    raise
+        return found
+
+    def _entry(self, folder: int, path: str, name: str) -> Entry | None:
+        try:
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat_module.S_ISREG(state.st_mode):
+                return Entry(path, state.st_size)
+        except OSError as error:
+            if not is_absent(error):
+                raise
+        # A document whose writer was killed before it made the copy for people.
+        try:
+            os.stat(FOLDER + name, dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if not is_absent(error):
+                raise
+            return None
+        document = Generations(self._root, steps_of(path)).read(1 << 30)
+        return None if document is None else Entry(path, len(document.data))
+
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
+        """All files below a folder; links, and what is cachekit's own business, are left out."""
+        waiting = [steps_of(folder) if folder else ()]
+        self.revision()
+        while waiting:
+            above = waiting.pop()
+            names = self._do(lambda above=above: self._names(above))  # type: ignore[misc]
+            for start in range(0, len(names), _BATCH):
+                batch = names[start : start + _BATCH]
+                entries, folders = self._do(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
+                yield from entries
+                waiting.extend(folders)
+
+    def _names(self, above: tuple[str, ...]) -> Sequence[str]:
+        try:
+            with self._root.folder(above) as folder:
+                names = os.listdir(folder)  # noqa: PTH208 - an open folder has no path
+        except OSError as error:
+            if is_absent(error):
+                return []
+            raise
+        documents = {name[len(FOLDER) :] for name in names if name.startswith(FOLDER)}
+        return sorted({name for name in names if not name.startswith(OURS)} | documents)
+
+    def _kinds(self, above: tuple[str, ...], names: Sequence[str]) -> tuple[Sequence[Entry], Sequence[tuple[str, ...]]]:
+        entries, folders = [], []
+        with suppress(FileNotFoundError), self._root.folder(above) as folder:
+            for name in names:
+                path = "/".join((*above, name))
+                with suppress(FileNotFoundError):
+                    if stat_module.S_ISDIR(_mode(folder, name)):
+                        folders.append((*above, name))
+                        continue
+                try:
+                    steps_of(path)
+                except UsageError:  # a name that no record can hold
+                    continue
+                entry = self._entry(folder, path, name)
+                if entry is not None:
+                    entries.append(entry)
+        return entries, folders
+
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document whole."""
+        document = Generations(self._root, steps_of(path))
+        return self._do(lambda: document.read(limit))
+
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file."""
+        *above, name = steps_of(path)
+
+        def begin() -> int:
+            with self._root.folder(above) as folder:
+                return open_file(folder, name)
+
+        def more() -> bytes:
+            return os.pread(handle, _PIECE, start)
+
+        try:
+            handle = self._do(begin, absent=True)
+        except FileNotFoundError:
+            self.revision()
+            raise FileNotFoundError(errno.ENOENT, "no such file in the shared cache", path) from None
+        hangs = False
+        try:
+            while True:
+                try:
+                    piece = self._do(more)
+                except RemoteError:
+                    hangs = True
+                    raise
+                if not piece:
+                    return
+                start += len(piece)
+                yield piece
+        finally:
+            if not hangs:  # closing may hang as well, and a number in use by a thread is not ours to free
+                os.close(handle)
+
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
+        """Link the files to their places, each whole; those that are there already are compared."""
+        taken = []
+        folders: set[tuple[str, ...]] = set()
+        for file in files:
+            steps = steps_of(file.path)
+            there = self._holds(file, steps)
+            if there is None and not self._put(file, steps, tell):
+                there = self._holds(file, steps)  # somebody else was faster
+            if there is False:
+                taken.append(file.path)
+            else:
+                folders.add(steps[:-1])
+        for folder in sorted(folders):
+            self._do(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
+        if files:
+            self._sweep()
+        if taken:
+            raise ConflictError(f"other bytes lie at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1))
+
+    def _sync(self, steps: tuple[str, ...]) -> None:
+        with self._root.folder(steps) as folder:
+            os.fsync(folder)
+
+    def _holds(self, file: Upload, steps: tuple[str, ...]) -> bool | None:
+        """Whether these bytes lie at the path, and not others; None where nothing does."""
+
+        def size() -> int | None:
+            try:
+                with self._root.folder(steps[:-1]) as folder:
+                    found = os.stat(steps[-1], dir_fd=folder, follow_symlinks=False)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ESTALE):
+                    return None
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                    raise
+                with self._root.folder(()):  # that one is a folder; so something else lies on the way
+                    return -1
+            return found.st_size if stat_module.S_ISREG(found.st_mode) else -1
+
+        there = self._do(size)
+        if there != file.size:
+            return None if there is None else False
+        digest = hashlib.sha256()
+        for piece in self.chunks(file.path, ""):
+            digest.update(piece)
+        return digest.hexdigest() == file.sha256
+
+    def _put(self, file: Upload, steps: tuple[str, ...], tell: Tell) -> bool:
+        """Write a file; False where somebody else was faster."""
+        scratch, name, handle = self._do(self._begin)
+        try:
+            digest, size = hashlib.sha256(), 0
+            for piece in _pieces(file.source):
+                self._do(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
+                digest.update(piece)
+                size += len(piece)
+                tell(len(piece))
+            if (size, digest.hexdigest()) != (file.size, file.sha256):
+                raise IntegrityError(f"the bytes for {file.path} are not those of its record")
+
+            def finish() -> bool:
+                self._root.file_mode(handle, fixed=True)
+                os.fsync(handle)
+                with self._root.folder(steps[:-1], make=True) as folder:
+                    return link_new(scratch, name, folder, steps[-1])
+
+            return self._do(finish, self._limits.commit)
+        finally:
+            # In a worker, and not waited for long: on a dead mount these hang as well.
+            with suppress(RemoteError, AuthError):
+                self._do(lambda: _end(scratch, name, handle))
+
+    def _begin(self) -> tuple[int, str, int]:
+        with self._root.folder((SCRATCH,), make=True) as folder:
+            scratch = os.dup(folder)
+        try:
+            name, handle = new_file(scratch)
+        except BaseException:
+            os.close(scratch)
+            raise
+        return scratch, name, handle
+
+    def commit(self, change: Change, revision: str) -> str:
+        """Swap the documents, one after the other, when all of them are in the state that they are built on."""
+        documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]
+
+        def swap() -> None:
+            for document, write in documents:
+                document.check(write.token)
+            for document, write in documents:
+                document.swap(write.token, write.data)
+            with suppress(OSError), self._root.folder((_CHANGES,), make=True) as changes:
+                os.close(os.open(_mark(change.title), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=changes))
+
+        # What comes too late is a swap that wins or fails like any other.
+        self._do(swap, self._limits.commit, late=UncertainError)
+        self._sweep()
+        return ""
+
+    def happened(self, title: str) -> str:
+        """An id of the change with this title, if it was committed in the last hour."""
+
+        def look() -> str:
+            mark = _mark(title)
+            with self._root.folder(()):
+                pass
+            try:
+                with self._root.folder((_CHANGES,)) as changes:
+                    os.stat(mark, dir_fd=changes, follow_symlinks=False)
+            except OSError as error:
+                if is_absent(error):
+                    return ""
+                raise
+            return mark
+
+        return self._do(look)
+
+    def _do(
+        self,
+        work: Callable[[], T],
+        seconds: float = 0.0,
+        *,
+        absent: bool = False,
+        late: type[RemoteError] = RemoteError,
+    ) -> T:
+        """Make system calls in time, with errors as the port has them.
+
+        Args:
+            work: What to do.
+            seconds: How long it may take; `Limits.read` where it is not given.
+            absent: Let errors that say that a file is not there through, as FileNotFoundError.
+            late: The error where it took too long.
+        """
+        try:
+            return self._calls.run(work, seconds or self._limits.read, late=late)
+        except OSError as error:
+            if absent and is_absent(error):
+                raise FileNotFoundError(errno.ENOENT, "no such file") from None
+            kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
+            hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
+            raise kind(
+                f"the shared folder {self.name} cannot be used", cause=error.strerror or str(error), hint=hint
+            ) from error
+
+    def _sweep(self) -> None:
+        """Remove what killed writers left: after a tier's first change, and now and then."""
+        self._changes += 1
+        if self._changes % _EVERY != 1:
+            return
+
+        def clean() -> None:
+            scratch, name, handle = self._begin()
+            try:
+                now = os.fstat(handle).st_mtime
+                sweep(scratch, now, OURS)
+                with suppress(FileNotFoundError), self._root.folder((_CHANGES,)) as changes:
+                    sweep(changes, now)
+            finally:
+                _end(scratch, name, handle)
+
+        with suppress(RemoteError, AuthError):  # what was asked for is done
+            self._do(clean)
+
+
+def opened(address: str, options: Mapping[str, str]) -> FolderTier:  # noqa: ARG001 - as every kind of remote
+    """The remote in a folder: a path, or `file://` and one; it has no options."""
+    return FolderTier(Path(address.removeprefix("file://")).expanduser())
+
+
+def _mode(folder: int, name: str) -> int:
+    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+
+
+def _mark(title: str) -> str:
+    return hashlib.sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _end(scratch: int, name: str, handle: int) -> None:
+    os.close(handle)
+    remove(scratch, name)
+    os.close(scratch)
+
+
+def _pieces(source: Path | bytes) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        for start in range(0, len(source), _PIECE):
+            yield source[start : start + _PIECE]
+        return
+    handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while piece := read_all(handle, _PIECE):
+            yield piece
+    finally:
+        os.close(handle)

@@ -1,0 +1,227 @@
+"""The way to a bucket of an object store: a service's own settings, limits of time, and its errors in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UsageError
+from cachekit.remotes.port import Limits
+from cachekit.text import redact
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+INSTALL = 'pip install "cachekit-neuron[objectstore]"'
+LONGEST = timedelta(days=1)  # for a whole request where its pieces are watched instead
+UNREACHED = "it cannot be reached"  # the cause where nothing was sent
+_DENIED = {401, 403}
+_BUSY = {429, 503}
+_KINDS_OF_FAILURE = {"Connect": UNREACHED, "Timeout": "no answer in time"}
+
+
+class Stores(Struct, frozen=True):
+    """The same place with different patience.
+
+    Attributes:
+        asks: For small answers: tries again by itself, a little.
+        reads: The same for bytes: an answer has to begin in time, its body may take long.
+        sends: For artifacts, whose writing may be repeated: tries again, a request may take long.
+        writes: For documents: one try, as a second one could not tell its own first success from a conflict.
+    """
+
+    asks: ObjectStore
+    reads: ObjectStore
+    sends: ObjectStore
+    writes: ObjectStore
+
+
+class Kind:
+    """What one service does differently.
+
+    Attributes:
+        scheme: Of its addresses.
+        service: As people call it.
+        holder: What it calls a place for objects.
+        store: The name of obstore's class.
+        name: A regular expression for the names of its holders.
+        resumes_lists: The server begins a listing after a name; elsewhere all that is before is listed too.
+        absent: Its codes for a holder that is not there.
+        unsigned: The variable by which obstore sends no credentials; empty where there is none.
+        needs: What a user's credentials must allow, for a hint.
+        check: What to check where it cannot be reached, for a hint.
+    """
+
+    scheme = ""
+    service = ""
+    holder = "bucket"
+    store = ""
+    name = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
+    resumes_lists = True
+    absent = frozenset({"NoSuchBucket"})
+    unsigned = ""
+    needs = ""
+    check = "check the network"
+
+    def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
+        """What to tell obstore beside what it finds in the environment itself.
+
+        Args:
+            bucket: The holder's name.
+            options: Of the remote's table in cachekit.toml.
+
+        Raises:
+            UsageError: A setting cannot be used.
+        """
+        return dict(options)
+
+    def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
+        """The error for an answer that only this service gives; None for all others.
+
+        Args:
+            message: The error's first line: what failed, where.
+            status: The HTTP status; 0 where there was no answer.
+            code: The service's own, or nothing.
+            text: All that obstore says. It has the request and the answer in it: not to be shown.
+        """
+        return None
+
+    def e_tag_of(self, pieces: Callable[[], Iterator[bytes]], like: str) -> str:
+        """The ETag that these bytes would have; empty where the service's ETags say nothing of contents.
+
+        Args:
+            pieces: The bytes, in parts as this adapter sends them.
+            like: An ETag of the same service.
+        """
+        return ""
+
+    def connect(self, bucket: str, prefix: str, options: Mapping[str, str], limits: Limits) -> Stores:
+        """Make ready what talks to a bucket; nothing is sent yet.
+
+        Raises:
+            UsageError: obstore is not installed, or the settings cannot be used.
+        """
+        try:
+            import obstore.store
+        except ImportError as error:
+            raise UsageError(
+                f"a cache in {self.service} needs the package obstore", cause=str(error), hint=INSTALL
+            ) from None
+        make: Callable[..., ObjectStore] = getattr(obstore.store, self.store)
+        settings = self.settings(bucket, options)
+
+        def store(answer: float, whole: timedelta, tries: int) -> ObjectStore:
+            client = {
+                "connect_timeout": timedelta(seconds=limits.connect),
+                "read_timeout": timedelta(seconds=answer),  # waiting for the beginning of the answer counts as reading
+                "timeout": whole,
+                "allow_http": str(settings.get("endpoint", "")).startswith("http://"),
+            }
+            retry = {
+                "max_retries": tries,
+                "retry_timeout": timedelta(seconds=limits.connect),  # none begins after that
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=100),
+                    "max_backoff": timedelta(seconds=1),
+                    "base": 2.0,
+                },
+            }
+            for known in (client, {name: value for name, value in client.items() if name != "read_timeout"}):
+                try:
+                    return make(bucket, prefix=prefix or None, client_options=known, retry_config=retry, **settings)
+                except Exception as error:  # noqa: BLE001 - obstore raises ValueError and classes of its own
+                    if "read_timeout" not in str(error):  # which obstore has known since 0.10
+                        raise UsageError(
+                            f"{self.scheme}://{bucket} cannot be used with these settings",
+                            cause=type(error).__name__,
+                            hint=self.check,
+                        ) from None
+            raise AssertionError("unreachable")
+
+        seconds = timedelta(seconds=limits.connect + limits.read)
+        whole = timedelta(seconds=limits.connect + limits.commit)
+        return Stores(
+            asks=store(limits.read, seconds, 3),
+            reads=store(limits.read, LONGEST, 3),
+            sends=store(limits.commit, whole, 3),
+            writes=store(limits.read, seconds, 0),
+        )
+
+
+def parse(kind: Kind, address: str) -> tuple[str, str]:
+    """Bucket and prefix of `s3://bucket/prefix`.
+
+    Raises:
+        UsageError: It is no such address.
+    """
+    found = re.fullmatch(rf"{kind.scheme}://({kind.name})(?:/(.*))?", address)
+    prefix = (found[2] or "").strip("/") if found else ""
+    if not found or any(part in {"", ".", ".."} for part in prefix.split("/")[bool(not prefix) :]):
+        raise UsageError(
+            f"{redact(address)!r} is no {kind.holder} of {kind.service}",
+            hint=f"write it as {kind.scheme}://{kind.holder} or {kind.scheme}://{kind.holder}/prefix",
+        )
+    return found[1], prefix
+
+
+def endpoint_of(given: str, kind: Kind, bucket: str, variable: str) -> dict[str, str]:
+    """The setting for a server that is not the service's own; nothing where none is given.
+
+    Raises:
+        UsageError: It is no address: obstore would panic, at the first request.
+    """
+    if not given:
+        return {}
+    if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", given):
+        raise UsageError(
+            f"{kind.scheme}://{bucket} has an endpoint that is no address",
+            cause="it begins with neither http:// nor https://",
+            hint=f"correct {variable}, or endpoint in its table: http://HOST:PORT",
+        )
+    return {"endpoint": given.rstrip("/")}
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """The HTTP status and the service's code in an error of obstore; 0 and nothing where there was no answer."""
+    text = str(error)
+    status = re.search(r"status code: (\d{3})", text)
+    code = re.search(r"<Code>([A-Za-z]{1,60})</Code>", text)
+    return int(status[1]) if status else 0, code[1] if code else ""
+
+
+def is_missing(kind: Kind, error: BaseException) -> bool:
+    """Whether it says that there is no such object, in a bucket that is there."""
+    return isinstance(error, FileNotFoundError) and status_of(error)[1] not in kind.absent
+
+
+def is_past_the_end(error: BaseException) -> bool:
+    """Whether it says that a file has no bytes from the wanted place on."""
+    return status_of(error)[0] == 416 or "StartTooLarge" in str(error)  # noqa: PLR2004 - the second: obstore's memory
+
+
+def translated(kind: Kind, error: BaseException, remote: str, what: str) -> CachekitError:
+    """An error of obstore in our words. Its own text is not shown: it has the request and the answer in it."""
+    if isinstance(error, CachekitError):
+        return error
+    status, code = status_of(error)
+    answer = f"{status} {code}".strip() if status else ""
+    message = f"{remote}: {what}"
+    if code in kind.absent:
+        return AuthError(
+            f"{message}: there is no such {kind.holder}", cause=answer, hint="create it, or correct its name"
+        )
+    if told := kind.fault(message, status, code, str(error)):
+        return told
+    if status in _DENIED or type(error).__name__ in {"UnauthenticatedError", "PermissionDeniedError"}:
+        return AuthError(f"{message}: not allowed", cause=answer, hint=kind.needs)
+    if status in _BUSY:
+        return BusyError(f"{message}: it asks for fewer requests", cause=answer)
+    if answer:
+        return RemoteError(f"{message}: it failed", cause=answer)
+    failure = re.search(r"kind: (Connect|Timeout|Request|Decode|Interrupted|Unknown)\b", str(error))
+    cause = _KINDS_OF_FAILURE.get(failure[1], "the line was cut") if failure else type(error).__name__
+    return RemoteError(f"{message}: it failed", cause=cause, hint=kind.check if cause == UNREACHED else "")

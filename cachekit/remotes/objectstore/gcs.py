@@ -1,0 +1,41 @@
+"""Google Cloud Storage.
+
+`obstore` finds credentials itself: GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_SERVICE_ACCOUNT, what `gcloud auth
+application-default login` wrote, and the machine's own account. Documents are compared by generation, not by ETag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cachekit.errors import AuthError, CachekitError
+from cachekit.remotes.objectstore.connect import Kind
+from cachekit.remotes.objectstore.remote import ObjectTier
+
+_METADATA = ("metadata.google.internal", "169.254.169.254")  # where a machine asks for its account
+
+
+class GCS(Kind):
+    """Google Cloud Storage, by its XML API."""
+
+    scheme = "gs"
+    service = "Google Cloud Storage"
+    store = "GCSStore"
+    unsigned = "GOOGLE_SKIP_SIGNATURE"
+    needs = "the account needs storage.objects.get, .create, .delete and .list there (roles/storage.objectUser)"
+    check = "check the network, and GOOGLE_APPLICATION_CREDENTIALS"
+
+    def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
+        """Missing credentials."""
+        if not any(address in text for address in _METADATA):
+            return None
+        return AuthError(
+            f"{message}: no credentials",
+            cause="none in the environment, and this machine has no account",
+            hint="gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+        )
+
+
+def opened(address: str, options: Mapping[str, str]) -> ObjectTier:
+    """The remote at `gs://bucket/prefix`; it has no options."""
+    return ObjectTier(GCS(), address, options)

@@ -1,0 +1,152 @@
+"""Whether what lies on a remote may be used: what a compiler cache holds is code, which runs where it is loaded.
+
+Records are not signed yet. Until they are, only what this user made or owns is used: all that can be asked is who may
+write to the place. `trust = "all"` in the table of a remote, and `--trust-all`, leave the question out.
+
+What each kind of remote can say:
+
+- **The Hub** names the owner of a repo or a bucket, and says whether it is private. It must be both: private, and of
+  the token's user or of an organisation of this user. Whose token it is costs one request a day.
+- **A folder** has an owner, a group and a mode. Only the folder itself and those above it are looked at: files inside
+  are made with its own permissions.
+- **An object store** does not say who else may write: its policies are closed to most of its users. With credentials
+  of one's own, that is a decision of the account that gave them. Without credentials it is refused.
+- **A bundle** says nothing at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from cachekit.errors import RemoteError, UntrustedError
+
+ALL = "all"  # what `trust` says of a remote whose every writer is trusted
+CODE = "a compiler cache is code, which runs on this machine"
+HINT = (
+    f"{CODE}: if you trust everybody who may write there, "
+    f'put trust = "{ALL}" beside its url in cachekit.toml, or say --trust-all'
+)
+HINT_ONCE = f"{CODE}: if you trust who made it, say --trust-all"
+_DAY = 86400.0
+
+
+def refusal(name: str, why: str, hint: str = HINT) -> UntrustedError:
+    """The error for a place whose contents are not used.
+
+    Args:
+        name: Of the remote, the bundle or the folder.
+        why: What makes it untrusted: a sentence about the place.
+        hint: What the user may say.
+    """
+    return UntrustedError(f"{name} is not used: it may hold what somebody else made", cause=why, hint=hint)
+
+
+class Accounts:
+    """The names that a token of the Hub stands for, remembered in the store for a day.
+
+    Args:
+        memory: A folder of the store for what is remembered between runs; None remembers nothing.
+        endpoint: Of the Hub.
+        token: The token; only its digest is written down.
+        ask: Asks the Hub for its answer to `whoami`.
+    """
+
+    def __init__(self, memory: Path | None, endpoint: str, token: str, ask: Callable[[], object]) -> None:
+        digest = hashlib.sha256(f"{endpoint}\0{token}".encode("utf-8", "surrogatepass")).hexdigest()
+        self._path = memory / f"accounts-{digest[:32]}.json" if memory else None
+        self._ask = ask
+
+    def has(self, owner: str) -> bool:
+        """Whether a namespace is the user's, or an organisation's of the user.
+
+        Where the Hub cannot be asked, what was found true before still holds, however long ago that was.
+
+        Raises:
+            RemoteError, AuthError: The Hub cannot be asked, and nothing is known.
+        """
+        names, asked = self._remembered()
+        if owner in names and 0 <= time.time() - asked < _DAY:
+            return True
+        try:
+            names = _names(self._ask())
+        except RemoteError:
+            if owner in names:
+                return True
+            raise
+        self._remember(names)
+        return owner in names
+
+    def _remembered(self) -> tuple[Collection[str], float]:
+        if self._path is None:
+            return (), 0.0
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+            return {str(name) for name in document["names"]}, float(document["asked"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return (), 0.0
+
+    def _remember(self, names: Iterable[str]) -> None:
+        if self._path is None:
+            return
+        with suppress(OSError):  # a store that cannot be written: the Hub is asked again
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps({"names": sorted(names), "asked": time.time()}), encoding="utf-8")
+            fresh.replace(self._path)
+
+
+def _names(answer: object) -> set[str]:
+    """The names in an answer to `whoami`: `{name, orgs: [{name, …}]}`."""
+    document = answer if isinstance(answer, dict) else {}
+    orgs = document.get("orgs")
+    named = [document, *(orgs if isinstance(orgs, list) else [])]
+    return {one["name"] for one in named if isinstance(one, dict) and isinstance(one.get("name"), str)}
+
+
+def stranger_on_hub(place: str, private: object, accounts: Accounts) -> str:
+    """Why a repo or a bucket of the Hub is not this user's own; empty where it is.
+
+    Args:
+        place: `OWNER/NAME`, as the Hub itself calls it.
+        private: What the Hub says of that; only True is private.
+        accounts: Whose token it is.
+
+    Raises:
+        RemoteError, AuthError: The Hub cannot be asked.
+    """
+    if private is not True:
+        return "it is public"
+    owner = place.partition("/")[0]
+    if accounts.has(owner):
+        return ""
+    return f"it belongs to {owner}, which is neither this token's user nor an organisation of this user"
+
+
+def stranger_in_folder(path: Path) -> str:
+    """Why others than this user, root and the user's groups can write to a folder; empty where they cannot.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    place = path.resolve()
+    state = place.stat()
+    user, groups = os.geteuid(), {os.getegid(), *os.getgroups()}
+    shared = bool(state.st_mode & stat.S_IWGRP)
+    if state.st_mode & stat.S_IWOTH:
+        return f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
+    if shared and state.st_gid not in groups:
+        return f"its group ({state.st_gid}) can write to it, and this user is not in that group"
+    if state.st_uid not in {user, 0} and not shared:
+        return f"it belongs to another user ({state.st_uid}), and not to a group of yours"
+    for above in place.parents:
+        mode = above.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return f"every user of this machine can write to {above}, and so put another folder in its place"
+    return ""

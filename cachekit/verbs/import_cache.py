@@ -1,0 +1,229 @@
+"""Import a compiler's own cache that was made without cachekit: its finished units, and a report of the rest.
+
+Such a cache has no recipe, so its modules become records of their own, one a compiler version, named `import`. Their
+key is made of the compiler's folder and the modules' names. No plan hits them; they make the modules visible,
+exportable, and shared: a later warm that makes the same bytes stores them once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers import registry
+from cachekit.compilers.port import Adapter, ForeignCache, Sink, Taken, Unfit, Units
+from cachekit.errors import UsageError
+from cachekit.key.canonical import canonical_json, key_of
+from cachekit.recipe.ingredients import Fingerprint
+from cachekit.remotes import trust
+from cachekit.store import Store
+from cachekit.store.durable import store_error
+from cachekit.store.record import IMPORTED, Module, Record
+from cachekit.verbs.provenance import provenance
+from cachekit.verbs.session import Session
+
+RECIPE = "import"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One compiler version's part of an import.
+
+    Attributes:
+        compiler: Its folder.
+        key: Of the record; empty where nothing was added, or where only taking the units tells.
+        added: Units that the store did not have, sorted.
+        known: Units that it had.
+        size: Bytes of what was added.
+    """
+
+    compiler: str
+    key: str
+    added: tuple[str, ...]
+    known: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did, or would do.
+
+    Attributes:
+        folder: The cache.
+        dry_run: Nothing was written.
+        groups: By compiler version.
+        left: Units that were not taken, each with its state and the reason.
+        strangers: What else lies in the cache.
+    """
+
+    folder: Path
+    dry_run: bool
+    groups: tuple[Group, ...]
+    left: tuple[Unfit, ...] = ()
+    strangers: tuple[tuple[Path, str], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "folder": str(self.folder),
+            "dry_run": self.dry_run,
+            "added": sum(len(group.added) for group in self.groups),
+            "known": sum(len(group.known) for group in self.groups),
+            "bytes": sum(group.size for group in self.groups),
+            "records": [
+                {
+                    "compiler": group.compiler,
+                    "key": group.key,
+                    "added": list(group.added),
+                    "known": list(group.known),
+                    "bytes": group.size,
+                }
+                for group in self.groups
+            ],
+            "left": [
+                {"module": one.name, "state": one.state, "path": str(one.path), "reason": one.reason}
+                for one in self.left
+            ],
+            "strangers": [{"path": str(path), "reason": reason} for path, reason in self.strangers],
+        }
+
+
+def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imported:
+    """`import_cache` as one run, whose journal tells of it.
+
+    Raises:
+        UntrustedError: Others can write to the folder, and the user does not say to trust them.
+    """
+    if not (dry_run or session.config.trust_all):
+        with suppress(OSError):  # which the import itself tells of
+            if why := trust.stranger_in_folder(folder):
+                raise trust.refusal(str(folder), why, trust.HINT_ONCE)
+    journal = session.journal
+    imported = import_cache(session.store, folder, dry_run=dry_run, tell=lambda event: journal.show(**event))
+    journal.emit("import.end", **imported.as_dict())
+    return imported
+
+
+def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sink = lambda _: None) -> Imported:
+    """Take the finished units of a compiler's own cache into the store.
+
+    What the store has already is not read again, so a second import of the same cache adds nothing. The cache may be
+    in use: what is locked, unfinished or changes meanwhile is left, and reported.
+
+    Args:
+        store: The store.
+        folder: A cache's root, or one compiler's folder in it.
+        dry_run: Only say what would be taken; files are judged all the same.
+        tell: Told how far it is: `import.reading` for each unit that is read, `import.storing` for each record.
+
+    Raises:
+        UsageError: The folder cannot be read, or holds no cache of a compiler that is known here.
+        StoreError: The store cannot be written.
+    """
+    # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
+    folder = folder.resolve()
+    adapter, cache = _found(folder)
+    scanned = cache.scan(folder, known_units(store, adapter, cache), tell)
+    left, strangers = [*scanned.left], [*scanned.strangers]
+    groups = []
+    for group in scanned.groups:
+        taken, key, size = _take(store, adapter, cache, group, tell, dry_run=dry_run)
+        groups.append(Group(group.directory, key, taken.names, group.known, size))
+        left += taken.left
+        strangers += taken.strangers
+    left.sort(key=lambda one: (one.name, str(one.path)))
+    return Imported(folder, dry_run, tuple(groups), tuple(left), tuple(strangers))
+
+
+def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
+    """The adapter whose cache a folder is."""
+    caches = [(adapter, adapter.foreign_cache) for adapter in registry.every() if adapter.foreign_cache is not None]
+    try:
+        # The last registered first: a folder of a compiler's own name tells more than files that look like graphs.
+        for adapter, cache in reversed(caches):
+            if cache.finds(folder):
+                return adapter, cache
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be read", cause=error.strerror or str(error), hint="name the folder of a compiler's cache"
+        ) from error
+    raise UsageError(
+        f"{folder} holds no compiler's cache",
+        cause=f"there is no {', and no '.join(cache.holds for _, cache in reversed(caches))} in it",
+        hint=f"name the cache's root; defaults are {', '.join(cache.default for _, cache in reversed(caches))}",
+    )
+
+
+def known_modules(store: Store, adapter: Adapter) -> dict[str, Module]:
+    """The modules that whole records of a compiler hold, by name."""
+    found: dict[str, Module] = {}
+    for record in store.records(lambda one: one.directory.startswith(adapter.prefix)):
+        fresh = {module.name: module for module in record.modules if module.name not in found}
+        if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
+            found |= fresh
+    return found
+
+
+def known_units(store: Store, adapter: Adapter, cache: ForeignCache) -> frozenset[str]:
+    """The units in modules of whole records of a compiler."""
+    modules = known_modules(store, adapter).values()
+    return frozenset(
+        name for module in modules for name in cache.units(module, lambda file: store.layout.blob(file.sha256))
+    )
+
+
+def _take(
+    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, dry_run: bool
+) -> tuple[Taken, str, int]:
+    """What was taken of a group, the key of its record, and bytes."""
+    if dry_run:
+        taken = cache.take(group, None, tell)
+        key = key_of(_ingredients(group.directory, taken.modules)) if taken.modules else ""
+        return taken, key, taken.size
+    with store.workspace() as workspace:
+        try:
+            taken = cache.take(group, workspace, tell)
+        except OSError as error:
+            raise store_error(store.layout.home, error) from error
+        if taken.harvest is None:
+            return taken, "", 0
+        record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
+        what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
+        tell({"event": "import.storing", **what})
+        store.publish(record, taken.harvest.files)
+    return taken, record.key, record.size
+
+
+def record_of(adapter: Adapter, directory: str, found: Sequence[Module], *, graphs: int) -> Record:
+    """The record of modules that no recipe is known of, all of one compiler's folder.
+
+    Args:
+        adapter: The compiler's.
+        directory: The folder.
+        found: The modules.
+        graphs: How many are in them.
+    """
+    hard = _ingredients(directory, (module.name for module in found))
+    fingerprint = Fingerprint(adapter.name, directory, adapter.toolchain(directory), {}, {}, bf16=True)
+    return Record(
+        key=key_of(hard),
+        compiler=adapter.name,
+        directory=directory,
+        model_type=IMPORTED,
+        recipe=RECIPE,
+        hard=hard,
+        soft={},
+        modules=tuple(found),
+        graphs=graphs,
+        compile_seconds=0.0,  # nobody measured it
+        provenance=provenance(fingerprint),
+    )
+
+
+def _ingredients(compiler: str, names: Iterable[str]) -> dict[str, Any]:
+    digest = hashlib.sha256(canonical_json(sorted(names))).hexdigest()
+    return {"import.compiler": compiler, "import.modules": digest}

@@ -1,0 +1,419 @@
+"""What this user did not make and does not own is not used: as a hit, as the nearest record, or by an import."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+
+import pytest
+
+from cachekit.errors import AuthError, MissError, RemoteError, UntrustedError, UsageError
+from cachekit.remotes import address, trust
+from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.remote import Remote
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.import_cache import import_into
+from cachekit.verbs.lock import lock, pull_locked
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.plan_shared import with_shared
+from cachekit.verbs.pull_recipes import pull_recipe
+from cachekit.verbs.train import train
+from cachekit.verbs.warm import warm
+from tests.remotes.tier_makers.bucket import bucket_hub, make_tier
+from tests.remotes.tier_processes import serve
+from tests.store.bundle_files import whole  # noqa: F401 - a fixture
+from tests.support.cli_session import publish as publish_recipe
+from tests.support.cli_session import the_error
+from tests.support.hubserver.faults import Fault
+from tests.support.standins import Watched, recipe
+
+pytest_plugins = ["tests.support.cli_session"]
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+def remote(tier, memory, **options):
+    return Remote(tier, memory, readable=True, writable=True, **options)
+
+
+# Folders
+
+
+@pytest.fixture
+def shared(tmp_path):
+    folder = tmp_path / "above" / "shared"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def why(folder):
+    return FolderTier(folder).stranger()
+
+
+def test_a_folder_of_ones_own_is_trusted(shared):
+    assert why(shared) == ""
+    shared.chmod(0o2775)
+    assert why(shared) == "", "shared with a group that this user is in"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777, 0o702])
+def test_a_folder_that_everybody_can_write_to_is_not(shared, mode):
+    shared.chmod(mode)
+    assert why(shared) == f"every user of this machine can write to it (mode {mode:o})"
+
+
+def test_what_counts_is_the_folder_behind_a_link(shared, tmp_path):
+    shared.chmod(0o777)
+    (tmp_path / "link").symlink_to(shared)
+    assert "every user" in why(tmp_path / "link")
+
+
+def test_a_folder_in_whose_place_everybody_can_put_another_is_not(shared):
+    shared.parent.chmod(0o777)
+    assert why(shared).startswith(f"every user of this machine can write to {shared.parent}")
+    shared.parent.chmod(0o1777)
+    assert why(shared) == "", "as /tmp is: nobody but its owner can move what lies there"
+
+
+@ROOT_ONLY
+def test_owners_and_groups(shared):
+    os.chown(shared, 65534, 65534)
+    assert why(shared).startswith("it belongs to another user (65534)")
+    shared.chmod(0o2775)
+    assert why(shared).startswith("its group (65534) can write to it")
+    os.chown(shared, 65534, os.getegid())
+    assert why(shared) == "", "another user's, shared with a group that this user is in"
+    os.chown(shared, os.geteuid(), 65534)
+    assert "this user is not in that group" in why(shared)
+
+
+def test_a_folder_that_is_gone_could_not_be_asked(tmp_path):
+    with pytest.raises(RemoteError):
+        why(tmp_path / "nowhere")
+
+
+# The Hub
+
+
+@pytest.fixture
+def hub_tier(tmp_path):
+    """Opens the same private repo of the organisation `team` anew."""
+    with serve("hub", tmp_path / "server") as make:
+        yield make
+
+
+def asked(hub, kind="whoami"):
+    return sum(kind in entry.path for entry in hub.requests)
+
+
+def says(hub, **document):
+    """Have the Hub say this of the token, from now on."""
+    hub.faults.add(Fault("rewrite", on="GET /api/whoami-v2", times=None, body=json.dumps(document)))
+
+
+@pytest.mark.feature("M1")
+def test_a_private_repo_of_ones_organisation_is_trusted_and_asked_about_once(hub_tier, tmp_path):
+    hub = hub_tier.hub
+    hub.log.clear()
+    for _ in range(3):
+        assert remote(hub_tier(), tmp_path).revision() == hub_tier.repo.head
+    assert asked(hub) == 1, "whose token it is, is remembered in the store"
+    one = remote(hub_tier(), tmp_path)
+    hub.log.clear()
+    for _ in range(3):
+        one.revision()
+    assert len(hub.requests) == 1
+
+
+def test_a_public_repo_is_not_used_and_nobody_is_asked_whose_it_is(hub_tier, tmp_path):
+    hub_tier.repo.private = False
+    hub_tier.hub.log.clear()
+    one = remote(hub_tier(), tmp_path)
+    with pytest.raises(UntrustedError, match="is not used") as raised:
+        one.revision()
+    assert (raised.value.exit_code, raised.value.code, raised.value.cause) == (5, "untrusted", "it is public")
+    assert "a compiler cache is code" in raised.value.hint
+    assert 'trust = "all"' in raised.value.hint
+    assert "--trust-all" in raised.value.hint
+    assert asked(hub_tier.hub) == 0
+    assert one.state() == hub_tier.repo.head, "it can be written to all the same"
+    assert remote(hub_tier(), tmp_path, trusted=True).revision() == hub_tier.repo.head
+
+
+def test_a_private_repo_of_somebody_else_is_not_used(hub_tier, tmp_path):
+    says(hub_tier.hub, name="ann", orgs=[{"name": "others"}])
+    with pytest.raises(UntrustedError) as raised:
+        remote(hub_tier(), tmp_path).revision()
+    assert raised.value.cause.startswith("it belongs to team, which is neither this token's user nor an organisation")
+    hub_tier.hub.faults.clear()
+    remote(hub_tier(), tmp_path).revision()  # distrust is not remembered
+
+
+@pytest.mark.parametrize("answer", [{}, {"name": 7, "orgs": "team"}, {"orgs": [{"fullname": "team"}, "team", None]}])
+def test_an_answer_that_names_nobody_trusts_nobody(hub_tier, tmp_path, answer):
+    says(hub_tier.hub, **answer)
+    with pytest.raises(UntrustedError):
+        remote(hub_tier(), tmp_path).revision()
+
+
+def test_what_the_hub_cannot_say_is_not_known_and_what_it_said_once_is(hub_tier, tmp_path):
+    fault = Fault("503", on="GET /api/whoami-v2", times=None)
+    hub_tier.hub.faults.add(fault)
+    with pytest.raises(RemoteError) as raised:  # it could not be asked, which is another exit code
+        remote(hub_tier(), tmp_path / "new").revision()
+    assert not isinstance(raised.value, UntrustedError)
+    hub_tier.hub.faults.remove(fault)
+    known = remote(hub_tier(), tmp_path / "known")
+    known.revision()
+    (note,) = (tmp_path / "known").glob("accounts-*.json")
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"asked": time.time() - 7 * 86400}))
+    hub_tier.hub.faults.add(fault)
+    hub_tier.hub.log.clear()
+    remote(hub_tier(), tmp_path / "known").revision()
+    assert asked(hub_tier.hub) >= 1, "what is old is asked again, and holds where nobody answers"
+
+
+def test_a_public_repo_that_was_once_private_is_used_no_longer(hub_tier, tmp_path):
+    remote(hub_tier(), tmp_path).revision()
+    hub_tier.repo.private = False
+    with pytest.raises(UntrustedError):
+        remote(hub_tier(), tmp_path).revision()
+
+
+def test_no_token_is_written_down(hub_tier, tmp_path):
+    remote(hub_tier(), tmp_path).revision()
+    written = b"".join(path.read_bytes() + path.name.encode() for path in tmp_path.rglob("*") if path.is_file())
+    assert hub_tier.hub.token.encode() not in written
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b"{", b'{"names": 7, "asked": "x"}', b"[" * 100_000, b"\xff"])
+def test_a_damaged_note_is_asked_for_anew(tmp_path, note):
+    accounts = trust.Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann", "orgs": []})
+    assert accounts.has("ann")
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(note)
+    assert accounts.has("ann")
+    assert not accounts.has("team")
+
+
+def test_a_note_of_another_token_says_nothing(tmp_path):
+    assert trust.Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann"}).has("ann")
+    assert not trust.Accounts(tmp_path, "https://hub", "hf_y", lambda: {"name": "bob"}).has("ann")
+    assert not trust.Accounts(tmp_path, "https://mirror", "hf_x", lambda: {"name": "bob"}).has("ann")
+
+
+def test_buckets_are_judged_as_repos_are(tmp_path):
+    import huggingface_hub
+
+    with bucket_hub(tmp_path / "server") as hub:
+        remote(make_tier(hub), tmp_path / "memory").revision()
+        says(hub, name="ann", orgs=[])
+        with pytest.raises(UntrustedError, match="is not used"):
+            remote(make_tier(hub), tmp_path / "other").revision()
+        api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
+        api.delete_bucket("team/cache")
+        api.create_bucket("team/cache", private=False)
+        with pytest.raises(UntrustedError) as raised:
+            remote(make_tier(hub), tmp_path / "memory").revision()
+        assert raised.value.cause == "it is public"
+
+
+# Object stores
+
+
+@pytest.mark.parametrize(
+    ("place", "variable"),
+    [
+        ("s3://bucket/cache", "AWS_SKIP_SIGNATURE"),
+        ("gs://bucket/cache", "GOOGLE_SKIP_SIGNATURE"),
+        ("az://container/cache", "AZURE_SKIP_SIGNATURE"),
+    ],
+)
+def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, place, variable):
+    pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACACHEKITTEST0000")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    link = address.parse(["local:rw", place], {})[1]
+    for value in ("0", "false"):
+        monkeypatch.setenv(variable, value)
+        assert address.make(link).stranger() == ""
+    monkeypatch.setenv(variable, "true")
+    assert address.make(link).stranger() == f"it is read without credentials ({variable})"
+
+
+# What a run does with it
+
+
+@pytest.fixture
+def strange(tmp_path, shared):
+    """A folder with the toy recipe's record that everybody can write to."""
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    warm(ann.session, ann.prepare())
+    shared.chmod(0o777)
+    return shared
+
+
+@pytest.fixture
+def bob(tmp_path, strange):
+    def join(**options):
+        return Watched(tmp_path / "bob", shared=[(FolderTier(strange), "rw")], **options)
+
+    return join
+
+
+@pytest.mark.feature("S7")
+def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
+    me = bob()
+    planned = with_shared(me.session, plan(me.prepare(), me.store, me.session.chain))
+    sentence = f"{strange} is not used: every user of this machine can write to it (mode 777)"
+    assert (planned.hit, planned.untrusted) == (False, (sentence,))
+    assert planned.as_dict()["untrusted"] == [sentence]
+    assert miss_error(planned).cause == sentence
+    (told,) = me.told("remote.failed")
+    assert (told["code"], told["tier"]) == ("untrusted", str(strange))
+    assert "a compiler cache is code" in told["hint"]
+    trusting = bob(trust_all=True)
+    planned = plan(trusting.prepare(), trusting.store, trusting.session.chain)
+    assert (planned.hit, planned.untrusted) == (True, ())
+
+
+def test_warm_and_train_compile_and_tell_it_once(bob):
+    me = bob()
+    assert warm(me.session, me.prepare()).compiled > 0
+    assert len(me.told("remote.failed")) == 1
+    assert not me.told("pull.start")
+    assert bob().lookup(me.prepare()) is not None
+
+
+def test_train_compiles_and_nothing_is_fetched(bob, tmp_path):
+    me = bob()
+    train(me.session, me.prepare(), output_dir=tmp_path / "out")
+    assert len(me.told("remote.failed")) == 1
+    assert not me.told("pull.start")
+    again = bob()
+    with pytest.raises(MissError):
+        train(again.session, again.prepare(recipe(32)), output_dir=tmp_path / "out", require_warm=True)
+
+
+@pytest.mark.feature("P5")
+def test_it_is_not_the_nearest_record(bob):
+    me = bob()
+    wanted = me.prepare(recipe(16))
+    planned = with_shared(me.session, plan(wanted, me.store, me.session.chain))
+    assert (planned.neighbour, planned.helper) == (None, None)
+    warm(me.session, wanted)
+    assert not me.told("neighbour.restored")
+    assert not me.told("pull.start")
+    trusting = bob(trust_all=True)
+    helped = with_shared(trusting.session, plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.chain))
+    assert helped.neighbour is not None
+
+
+def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):
+    ann = Watched(tmp_path / "ann", shared=[(FolderTier(strange), "rw")], trust_all=True)
+    locked = lock(ann.session, ann.prepare(), "toy")
+    me = bob()
+    for act in (
+        lambda: pull_recipe(me.session, me.prepare()),
+        lambda: lock(me.session, me.prepare(), "toy"),
+        lambda: pull_locked(me.session, locked),
+    ):
+        with pytest.raises(UntrustedError) as raised:
+            act()
+        assert raised.value.exit_code == 5
+    assert me.lookup(me.prepare()) is None
+    trusting = bob(trust_all=True)
+    assert pull_recipe(trusting.session, trusting.prepare()).state == "fetched"
+
+
+def test_a_trusted_remote_behind_it_serves_the_hit(bob, tmp_path, strange):
+    own = tmp_path / "own"
+    own.mkdir()
+    cat = Watched(tmp_path / "cat", shared=[(FolderTier(own), "rw")])
+    warm(cat.session, cat.prepare())
+    me = Watched(tmp_path / "me", shared=[(FolderTier(strange), "r"), (FolderTier(own), "r")])
+    planned = plan(me.prepare(), me.store, me.session.chain)
+    assert (planned.tier, planned.untrusted) == (str(own), ())
+
+
+# Imports
+
+
+def test_a_bundle_is_taken_only_where_somebody_says_so(tmp_path, whole):
+    raw = whole[0].read_bytes()
+    me = Watched(tmp_path / "me")
+    with pytest.raises(UntrustedError, match=r"x\.tar is not used") as raised:
+        import_bundle(me.session, io.BytesIO(raw), "x.tar")
+    assert raised.value.cause == "a bundle does not say who made it"
+    assert list(me.store.records()) == []
+    assert import_bundle(me.session, io.BytesIO(raw), "x.tar", dry_run=True).records, "looking is no use"
+    trusting = Watched(tmp_path / "me", trust_all=True)
+    assert import_bundle(trusting.session, io.BytesIO(raw), "x.tar").records
+
+
+def test_a_neuron_cache_that_everybody_can_write_to_is_not_taken(tmp_path):
+    folder = tmp_path / "cache"
+    (folder / "neuronxcc-2.26.6360.0+6f180f47").mkdir(parents=True)
+    folder.chmod(0o777)
+    me = Watched(tmp_path / "me")
+    with pytest.raises(UntrustedError, match="is not used"):
+        import_into(me.session, folder)
+    import_into(me.session, folder, dry_run=True)
+    folder.chmod(0o755)
+    import_into(me.session, folder)
+
+
+# What is said of it
+
+
+def test_a_table_says_whom_to_trust():
+    def link(**table):
+        return address.parse(["local:rw", "team:r"], {"team": {"url": "/mnt/cache", **table}})[1]
+
+    assert (link().trusted, link(trust="all").trusted) == (False, True)
+    assert dict(link(trust="all").options) == {}
+    with pytest.raises(UsageError, match=r"\[tiers\.team\]: trust = 'some' means nothing"):
+        link(trust="some")
+
+
+@pytest.mark.feature("U1")
+def test_the_command_line_says_it(command, machine, work, tmp_path, shared):
+    publish_recipe(tmp_path / "elsewhere")
+    cache = f"local:rw,{shared}:rw"
+    command("push", "tiny.yaml", "--home", str(tmp_path / "elsewhere"), "--cache", cache)
+    shared.chmod(0o777)
+    answer = command("plan", "tiny.yaml", "--cache", cache)
+    assert answer.out.startswith("tiny: miss")
+    assert "is not used: every user of this machine" in " ".join(answer.out.split())
+    assert "a compiler cache is code" in " ".join(answer.err.split())
+    code, message, *_ = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
+    assert code == "untrusted"
+    assert "is not used" in message
+    trusting = command("plan", "tiny.yaml", "--cache", cache, "--trust-all")
+    assert trusting.out.startswith("tiny: hit")
+    assert "a compiler cache is code, which runs on this machine" in " ".join(trusting.err.split())
+    (work / "cachekit.toml").write_text(f'cache = "local:rw,t:r"\n[tiers.t]\nurl = "{shared}"\ntrust = "all"\n')
+    answer = command("plan", "tiny.yaml")
+    assert answer.out.startswith("tiny: hit")
+    assert answer.err == ""
+
+
+def test_doctor_says_it(tmp_path, shared):
+    from tests.support.doctor_cases import fine, the_problem
+
+    assert fine("caches", cache=f"local:rw,{shared}:r")
+    shared.chmod(0o777)
+    found = the_problem("caches", cache=f"local:rw,{shared}:r")
+    assert "it is not used: every user of this machine" in found["said"]
+    assert fine("caches", cache="local:rw,t:r", tiers={"t": {"url": str(shared), "trust": "all"}})
+
+
+def test_a_token_that_is_refused_is_no_question_of_trust(hub_tier, tmp_path):
+    hub_tier.hub.faults.add(Fault("403", on="GET /api/whoami-v2", times=None))
+    with pytest.raises(AuthError) as raised:
+        remote(hub_tier(), tmp_path).revision()
+    assert raised.value.exit_code == 4
