@@ -60,7 +60,9 @@ def spend(crashes, base, tmp_path, work, *, every=1, **arguments):
     assert not answer["killed"]
     assert not answer["error"], answer["traceback"]
     yield "run to the end", whole
-    writes = {number for number, name, *_ in calls(trace) if name in {"write", "sendfile64", "copy_file_range"}}
+    writes = {
+        number for number, name, *_ in calls(trace) if name in {"write", "pwrite64", "sendfile64", "copy_file_range"}
+    }
     assert writes
     moments = [(at, False) for at in range(1, answer["calls"] + 1)] + [(at, True) for at in sorted(writes)]
     for at, torn in moments[::every]:
