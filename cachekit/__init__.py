@@ -25,7 +25,7 @@ _WHERE = {
     "cachekit.store.gc": ("Collected",),
     "cachekit.verbs.import_bundle": ("Unbundled",),
     "cachekit.verbs.lock_file": ("CheckedLock", "LockFile"),
-    "cachekit.verbs.neuron_contract": ("Contract",),
+    "cachekit.verbs.prove": ("Contract",),
     "cachekit.verbs.export_cache": ("Exported",),
     "cachekit.verbs.import_cache": ("Imported",),
     "cachekit.verbs.pins": ("Pinned",),

@@ -64,9 +64,9 @@ from cachekit.verbs.import_bundle import Unbundled as Unbundled
 from cachekit.verbs.import_cache import Imported as Imported
 from cachekit.verbs.lock_file import CheckedLock as CheckedLock
 from cachekit.verbs.lock_file import LockFile as LockFile
-from cachekit.verbs.neuron_contract import Contract as Contract
 from cachekit.verbs.pins import Pinned as Pinned
 from cachekit.verbs.plan import Plan as Plan
+from cachekit.verbs.prove import Contract as Contract
 from cachekit.verbs.pull_recipes import Outcome as Outcome
 from cachekit.verbs.push_records import Reported as Reported
 from cachekit.verbs.remove import Deleted as Deleted

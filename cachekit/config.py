@@ -119,10 +119,14 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
     return {name: dict(table) for name, table in value.items()}
 
 
-def _platform_cache() -> Path:
+def _platform_cache() -> Path | None:
+    """This user's cache folder; None for a user without a home, whom HOME and the system do not know."""
     import platformdirs
 
-    return platformdirs.user_cache_path("cachekit")
+    try:
+        return platformdirs.user_cache_path("cachekit")
+    except RuntimeError:
+        return None
 
 
 class Config(Struct, frozen=True):
@@ -161,9 +165,9 @@ class Config(Struct, frozen=True):
         Declared("how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0),
     ]
     push_seconds: Annotated[float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0)]
-    neighbour_bytes: Annotated[
+    reuse_bytes: Annotated[
         int,
-        Declared("the largest record of another key that a warm starts from; 0 is none", parse_size, 2_000_000_000),
+        Declared("the largest record of another key that a warm begins with; 0 is none", parse_size, 2_000_000_000),
     ]
     gc_max_size: Annotated[
         int | None,
@@ -259,11 +263,14 @@ def _glance(path: Path) -> str:
         return ""
 
 
-def user_file() -> Path:
-    """The path of the user's own settings file."""
+def user_file() -> Path | None:
+    """The path of the user's own settings file; None for a user without a home."""
     import platformdirs
 
-    return platformdirs.user_config_path("cachekit") / "config.toml"
+    try:
+        return platformdirs.user_config_path("cachekit") / "config.toml"
+    except RuntimeError:
+        return None
 
 
 def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
@@ -314,7 +321,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
-    if _is_file(own := user_file()):
+    if (own := user_file()) and _is_file(own):
         found |= _from_file(own, _read_toml(own))
     if project := project_file(cwd or Path.cwd()):
         found |= _from_file(*project)
@@ -338,6 +345,12 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
         raw, origin = found[name]
         if name == "live_dir" and raw is None:
             raw = values["home"] / "v1" / "live"
+        if name == "home" and raw is None:
+            raise UsageError(
+                "there is no folder for the store: this user has no home",
+                cause="HOME is not set, and the system knows no home of this user",
+                hint="set CACHEKIT_HOME to a folder, or say --home DIR",
+            )
         try:
             values[name] = declared.read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:

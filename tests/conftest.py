@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
+SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/tier_makers
 
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -48,6 +49,15 @@ def _clean_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cachekit-config"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark what is tested on a kind of remote whose server comes in a package of its own."""
+    for item in items:
+        given = getattr(item, "callspec", None)
+        if given and SERVERS & {value for value in given.params.values() if isinstance(value, str)}:
+            item.add_marker("servers")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -42,7 +42,7 @@ def test_why_is_what_the_verb_says(command, stored):
     found = cachekit.why("tiny.yaml", LONGER)
     told = command("why", "tiny.yaml", *LONGER_WORDS, "--format", "json").json
     assert builtin(found) == {**told, "source": "tiny.yaml"}
-    assert found.neighbour.known.key == stored.key
+    assert found.plan.near.known.key == stored.key
     assert [(change.change.name, change.change.old, change.change.new) for change in found.changes] == [
         ("training.max_seq_length", 8, 16)
     ]

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from cachekit import config
+from cachekit.errors import UsageError
 from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
 
 
@@ -140,3 +142,17 @@ def test_a_bad_value_of_a_variable_or_flag_is_refused_with_its_origin(place, nam
 def test_a_value_that_is_overridden_need_not_be_good(place):
     place.write(place.project / "cachekit.toml", toml(keep_logs="many"))
     assert place.load({"keep_logs": 5}).keep_logs == 5
+
+
+def test_a_user_without_a_home_is_told_what_to_set(tmp_path, monkeypatch):
+    import platformdirs
+
+    def homeless(*_):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(platformdirs, "user_cache_path", homeless)
+    monkeypatch.setattr(platformdirs, "user_config_path", homeless)
+    with pytest.raises(UsageError, match="this user has no home") as raised:
+        config.load({}, environ={}, cwd=tmp_path)
+    assert "CACHEKIT_HOME" in raised.value.hint
+    assert config.load({}, environ={"CACHEKIT_HOME": str(tmp_path)}, cwd=tmp_path).home == tmp_path

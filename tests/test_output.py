@@ -12,6 +12,8 @@ from cachekit.errors import UsageError
 from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_name
 from tests.support.standins import Watched, make_record, publish
 
+pytestmark = pytest.mark.versions
+
 EVIL = "a\x1b[31mb\x07\x9b2J\u202ec\udcff\x7f"
 
 

@@ -43,7 +43,7 @@ def results(tmp_path):
     yield cachekit.lock("tiny.yaml")
     yield cachekit.check_lock()
     yield cachekit.doctor()
-    yield cachekit.neuron_contract(quick=True)
+    yield cachekit.neuron_contract()
     yield cachekit.verify()
     yield cachekit.pin("tiny.yaml")[0]
     yield cachekit.unpin("tiny.yaml")[0]

@@ -13,8 +13,8 @@ from cachekit.verbs import open_session as _opening
 if TYPE_CHECKING:
     from cachekit.verbs.coverage import Coverage
     from cachekit.verbs.doctor import Diagnosis
-    from cachekit.verbs.neuron_contract import Contract
     from cachekit.verbs.plan import Plan
+    from cachekit.verbs.prove import Contract
     from cachekit.verbs.session import Session
     from cachekit.verbs.stats import Stats
     from cachekit.verbs.why import Compared, Side, Why
@@ -42,15 +42,15 @@ class Asking(Options):
         Raises:
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
-        from cachekit.recipe.ingredients import check_data
-        from cachekit.verbs.plan import plan
-        from cachekit.verbs.plan_shared import with_shared
+        from cachekit.data.shapes import check_data
+        from cachekit.verbs.plan import Searching, plan
 
         with self._prepared(
             recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
         ) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            return with_shared(opened, plan(prepared, opened.store, opened.chain))
+            searching = Searching.as_warm(opened.config)
+            return plan(prepared, opened.store, opened.chain, searching=searching)
 
     def why(
         self,
@@ -72,7 +72,7 @@ class Asking(Options):
         Raises:
             CachekitError: As for `plan`.
         """
-        from cachekit.recipe.ingredients import check_data
+        from cachekit.data.shapes import check_data
         from cachekit.verbs.why import why
 
         with self._prepared(
@@ -195,34 +195,31 @@ class Asking(Options):
         from contextlib import nullcontext
 
         from cachekit.verbs.doctor import examine
-        from cachekit.verbs.doctor_checks import CHECKS
+        from cachekit.verbs.doctor_checks import checks
 
         # Whether this process may open connections is nothing to be found out: it was said.
-        checks = [check for check in CHECKS if not (self.offline and check.name == "offline")]
+        wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
         with _opening.offline_environment() if self.offline else nullcontext():
-            return examine(self._config, checks)
+            return examine(self._config, wanted)
 
-    def neuron_contract(self, *, quick: bool = False) -> Contract:
-        """Whether this host's Neuron is what cachekit takes it for. `cachekit doctor --neuron-contract`.
+    def neuron_contract(self) -> Contract:
+        """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
 
         It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`.
 
-        Args:
-            quick: Compile nothing.
-
         Returns:
-            What came of each check; `good` is false where one differs, or where there is no Neuron.
+            What came of each promise and assumption; `good` is false where one differs, or where there is no Neuron.
 
         Raises:
             StoreError: No temporary folder can be made.
         """
         from cachekit.events import Journal
-        from cachekit.verbs.neuron_contract import neuron_contract
+        from cachekit.verbs.prove import neuron_contract
 
         journal = Journal(None, "doctor")
         if self.progress is not None:
             journal.listen(self.progress)
-        return neuron_contract(quick=quick, tell=lambda what: journal.show("contract.check", check=what))
+        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what))
 
 
 def _side(session: Session, one: AnyEntry) -> Side:

@@ -115,7 +115,7 @@ class Carrying(Options):
             UnknownNameError: A key names no record, or several; there are none of Neuron's.
             UsageError: A record is not of Neuron's, or the folder cannot be written.
         """
-        from cachekit.compilers.neuron.root import local_folder
+        from cachekit.disk import local_folder
         from cachekit.verbs.export_cache import export_cache
 
         place = local_folder(folder)
@@ -138,7 +138,7 @@ class Carrying(Options):
             UsageError: The folder cannot be read, or holds no Neuron cache.
             StoreError: The store cannot be written.
         """
-        from cachekit.compilers.neuron.root import local_folder
+        from cachekit.disk import local_folder
         from cachekit.verbs.import_cache import import_into
 
         place = local_folder(folder)

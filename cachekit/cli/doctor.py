@@ -13,14 +13,12 @@ NAME = "doctor"
 SHOWN = 12  # findings of one check, for people
 
 Contract = Annotated[
-    bool, typer.Option("--neuron-contract", help="Compare what cachekit assumes of Neuron with this host's.")
+    bool, typer.Option("--neuron-contract", help="See whether this host's Neuron does what cachekit promises.")
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="With --neuron-contract: compile nothing.")]
 
 
 def command(
     contract: Contract = False,
-    quick: Quick = False,
     format: options.Format = "human",  # noqa: A002
     quiet: options.Quiet = False,
     verbose: options.Verbose = 0,
@@ -28,30 +26,27 @@ def command(
 ) -> int:
     """Find what is wrong with this host's set-up, and what mends it.
 
-    Changes nothing. Exits 1 if something is wrong. --neuron-contract is for a new Neuron instance: ten minutes, in
-    temporary folders; it exits 1 if something is not as cachekit assumes, and names the line to correct.
+    Changes nothing. Exits 1 if something is wrong. --neuron-contract is for a new Neuron instance: it warms and trains
+    a tiny BERT in temporary folders, in some ten minutes. It exits 1 if a promise is broken or something is not as
+    cachekit assumes, and names the line to correct.
 
     Example:  cachekit doctor --neuron-contract
     """
-    from cachekit.errors import UsageError
+    from cachekit.verbs.doctor import examine
+    from cachekit.verbs.doctor_checks import checks
 
     out.setup(format, quiet=quiet, verbose=verbose)
     if contract:
-        return _contract(quick=quick, whole=verbose > 0)
-    if quick:
-        raise UsageError("--quick goes with --neuron-contract", hint="cachekit doctor --neuron-contract --quick")
-    from cachekit.verbs.doctor import examine
-    from cachekit.verbs.doctor_checks import CHECKS
-
-    found = examine(lambda: options.load_config(home), CHECKS)
+        return _contract(whole=verbose > 0)
+    found = examine(lambda: options.load_config(home), checks())
     out.data(found.as_dict(), human, _quiet)
     return int(not found.good)
 
 
-def _contract(*, quick: bool, whole: bool) -> int:
-    from cachekit.verbs.neuron_contract import neuron_contract
+def _contract(*, whole: bool) -> int:
+    from cachekit.verbs.prove import neuron_contract
 
-    found = neuron_contract(quick=quick, tell=lambda what: out.note(f"  {what} ..."))
+    found = neuron_contract(tell=lambda what: out.note(f"  {what} ..."))
     out.data(found.as_dict(), lambda document: contract_human(document, whole=whole), _quiet_contract)
     return int(not found.good)
 
@@ -84,35 +79,36 @@ def _quiet(document: dict[str, Any]) -> str:
 
 
 def contract_human(document: dict[str, Any], *, whole: bool = False) -> list[str]:
-    """One line a check; one that differs is followed by what was assumed, what was seen and where to correct it.
+    """One line a promise and an assumption; one that differs is followed by what was seen and where to correct it.
 
     Args:
         document: What `neuron_contract` found.
-        whole: Show that of every check.
+        whole: Show that of every one.
     """
-    checks = document["checks"]
-    width = max(len(one["name"]) for one in checks) + 2
+    lines = human({"findings": document["findings"], "counts": _counts(document["findings"])})
+    if document["problem"]:
+        lines += out.labelled("There is no Neuron to prove: ", document["problem"])
+        return [*lines, *out.labelled("hint: ", document["hint"], 2)]
+    outcomes = [*document["promises"], *document["assumptions"]]
+    width = max(len(one["name"]) for one in outcomes) + 2
     columns = max(shutil.get_terminal_size().columns, 60)
-    lines: list[str] = []
-    for one in checks:
-        words = one["seen"] if document["neuron"] else one["assumed"]  # the reason would be the same for all
-        line = f"{one['state'].ljust(9)}{one['name'].ljust(width)}{words}"
-        lines.append(line if len(line) <= columns else f"{line[: columns - 3]}...")
-        if one["state"] == "differs" or whole:
-            for label, words in (("assumed", "assumed"), ("seen", "seen"), ("how", "how"), ("edit", "edit")):
-                lines += out.labelled(f"{label}: ".ljust(9), one[words], 9)
+    for title, part in (("Promises", document["promises"]), ("Assumptions", document["assumptions"])):
+        lines += ["", f"{title} ({document['compiler']})"]
+        for one in part:
+            line = f"{one['state'].ljust(9)}{one['name'].ljust(width)}{one['seen']}"
+            lines.append(line if len(line) <= columns else f"{line[: columns - 3]}...")
+            if one["state"] == "differs" or whole:
+                for label, words in (("wanted", "assumed"), ("seen", "seen"), ("edit", "edit")):
+                    lines += out.labelled(f"{label}: ".ljust(9), one[words], 9) if one[words] else []
     counts = document["counts"]
-    spent = out.duration(document["seconds"])
-    subject = " about TorchNeuron" if document["native"] else ""
-    lines.append(
-        f"{out.count(len(checks), 'assumption')}{subject} in {spent}: {counts['ok']} ok, {counts['differs']} differ, "
-        f"{counts['unknown']} unknown"
-    )
-    if not document["neuron"]:
-        lines += out.labelled("There is no Neuron here: ", document["problem"])
-        lines += out.labelled("hint: ", document["hint"], 2)
-    return lines
+    said = f"{counts['ok']} ok, {counts['differs']} differ, {counts['unknown']} unknown"
+    return [*lines, "", f"{out.count(len(outcomes), 'line')} in {out.duration(document['seconds'])}: {said}"]
+
+
+def _counts(findings: list[dict[str, Any]]) -> dict[str, int]:
+    return {state: sum(one["state"] == state for one in findings) for state in ("ok", "problem", "unknown")}
 
 
 def _quiet_contract(document: dict[str, Any]) -> str:
-    return "\n".join(one["name"] for one in document["checks"] if one["state"] == "differs")
+    outcomes = [*document["promises"], *document["assumptions"]]
+    return "\n".join(one["name"] for one in outcomes if one["state"] == "differs")

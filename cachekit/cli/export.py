@@ -72,7 +72,7 @@ def command(
 
     Example:  cachekit export /var/tmp/neuron-compile-cache 3f2a91c0
     """
-    from cachekit.compilers.neuron.root import local_folder
+    from cachekit.disk import local_folder
     from cachekit.errors import UsageError
     from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.export_bundle import check_warm, chosen, export_bundle

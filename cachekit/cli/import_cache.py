@@ -49,7 +49,7 @@ def command(
 
     Example:  cachekit import /tmp/neff_cache
     """
-    from cachekit.compilers.neuron.root import local_folder
+    from cachekit.disk import local_folder
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, trust_all=trust_all)

@@ -12,7 +12,9 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.compilers.evidence import Subject
 from cachekit.errors import UsageError
+from cachekit.health import Check
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
@@ -482,6 +484,28 @@ class Taken(Struct, frozen=True):
     strangers: tuple[tuple[Path, str], ...] = ()
 
 
+class Place(Struct, frozen=True):
+    """Where a compiler keeps its own cache on this host, whoever runs it.
+
+    Attributes:
+        url: As it was said, but for a secret in it, or the default.
+        path: The local folder; None where it is no local one (a bucket).
+        origin: The variable that says so, or `default`.
+        caching: False where the cache is switched off.
+        exists: The folder is there.
+        file_system: Of the local folder.
+        warnings: What is wrong or doubtful about the place, a sentence each.
+    """
+
+    url: str
+    path: Path | None
+    origin: str
+    caching: bool
+    exists: bool
+    file_system: str
+    warnings: tuple[str, ...]
+
+
 class ForeignCache(Protocol):
     """A compiler's own cache as a folder that other tools read and fill, too. Its units are graphs or whole modules."""
 
@@ -627,6 +651,14 @@ class Adapter:
         """The versions that a folder's name tells, by package."""
         return {}
 
+    def checks(self) -> Sequence[Check]:
+        """What `cachekit doctor` looks at for this compiler."""
+        return ()
+
+    def places(self) -> Mapping[str, Place]:
+        """Where the compiler keeps its own cache on this host, by what the place is called: `neuron_cache`."""
+        return {}
+
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look into a module's files: are they whole, and what their name says. Nothing is executed or unpacked.
 
@@ -697,6 +729,14 @@ class Adapter:
             path: Where a file of it lies.
         """
         return {}
+
+    def assumed(self) -> Subject | None:
+        """What is assumed of this machine's compiler because nobody can read it; None where that is nothing.
+
+        Raises:
+            CompilerUnavailableError: It is not there, or has no device.
+        """
+        return None
 
 
 class Runtime(Protocol):

@@ -249,31 +249,22 @@ def _sniff(header: str, wanted: list[str], suffix: str) -> str:
 def _delimited(
     path: Path, text: str, columns: Mapping[str, str], nested: Collection[str], delimiter: str | None
 ) -> Iterator[Row]:
-    wanted = list(columns)
-    for column, field in columns.items():
-        if field in nested:
-            raise DataError(
-                f"{path}: column {column!r} must hold lists or mappings, which delimited text cannot",
-                hint="use json lines or parquet",
-            )
+    if column := next((column for column, field in columns.items() if field in nested), ""):
+        raise DataError(
+            f"{path}: column {column!r} must hold lists or mappings, which delimited text cannot",
+            hint="use json lines or parquet",
+        )
     if not text:
         raise DataError(f"{path} is empty", hint="the first line must name the columns")
     csv.field_size_limit(LONGEST_FIELD)
     # A quote inside an unquoted field is text (tweets are full of them); a field that starts with one is quoted.
     try:
-        delimiter = delimiter or _sniff(io.StringIO(text, newline="").readline(), wanted, path.suffix.lower())
+        delimiter = delimiter or _sniff(io.StringIO(text, newline="").readline(), list(columns), path.suffix.lower())
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
     except (csv.Error, TypeError, ValueError) as error:
         raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
     require(path, header, columns)
-    for name in wanted:
-        if header.count(name) > 1:
-            raise DataError(
-                f"{path}: {header.count(name)} columns are called {name!r}",
-                cause=f"columns are {', '.join(header)}",
-                hint="which of them is meant? rename the others",
-            )
 
     def rows() -> Iterator[Row]:
         try:
@@ -373,7 +364,7 @@ def _check_columns(
 
 
 def require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
-    """Refuse rows that lack a column.
+    """Refuse rows that lack a column, or have it twice.
 
     Args:
         path: Where they are.
@@ -382,9 +373,15 @@ def require(path: Path, have: list[str], columns: Mapping[str, str], where: str 
         where: The row, where not all have the same.
 
     Raises:
-        DataError: One is not there; the hint names one that may be meant.
+        DataError: One is not there, and the hint names one that may be meant; or two are called so.
     """
     for name, field in columns.items():
+        if have.count(name) > 1:
+            raise DataError(
+                f"{path}: {have.count(name)} columns are called {name!r}",
+                cause=f"columns are {', '.join(have)}",
+                hint="which of them is meant? rename the others",
+            )
         if name not in have:
             # Not one that another field names.
             near = get_close_matches(name, [other for other in have if other not in columns], n=1, cutoff=0.3)

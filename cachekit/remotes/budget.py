@@ -49,6 +49,12 @@ class Clock:
         """Wait for an event of another thread, at most so many seconds; whether it happened."""
         return event.wait(seconds)
 
+    def start(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """Begin work in a daemon thread, which waits by this clock."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
 
 CLOCK = Clock()
 

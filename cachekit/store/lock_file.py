@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from cachekit import ordinary
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, to_document
@@ -100,7 +101,7 @@ def read(path: Path) -> list[Locked]:
         UsageError: It is none, or a later cachekit's, or cannot be read.
     """
     try:
-        document = parse(path.read_bytes())
+        document = parse(ordinary.read(path))
         if document.get("version") != VERSION:
             raise UsageError(
                 f"{path} is a later cachekit's lock file, or none",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cachekit.key.canonical import canonical_json, weight
+from cachekit.key.canonical import canonical_json
+from cachekit.key.nearest import weight
 
 if TYPE_CHECKING:
     from cachekit.store.index_rows import Row
@@ -31,7 +32,7 @@ class Near(Struct, frozen=True):
 
     row: Row
     hard: dict[str, Any]
-    distance: int
+    distance: int = 0
 
 
 class Folder(Struct, frozen=True):

@@ -26,6 +26,8 @@ Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 RelativePath = Annotated[
     str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
 ]
+# A step of such a path. Where a record lies is found by its parts, so that `a/b` would be put there and never listed.
+Step = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}\Z)[^/\x00\\]+\Z")]
 
 
 class DamagedRecordError(ValueError):
@@ -72,13 +74,13 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
     instance: str = ""
 
 
-class Help(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a warm took over from the record of another key, its neighbour.
+class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a warm reused of the record of another key.
 
     Attributes:
-        key: The neighbour's.
+        key: Of that record.
         graphs: How many of the graphs came from there.
-        cold_seconds: What compiling all of them takes, as far as the neighbour knew.
+        cold_seconds: What compiling all of them takes, as far as that record knew.
     """
 
     key: Digest
@@ -96,13 +98,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         graphs: How many graphs the compiler built.
         compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
             the later ones: what a hit saves.
-        helped: The trial run was not cold: a neighbour's graphs lay there. Records of cold ones do not have the field.
+        reused: The trial run was not cold: another record's graphs lay there. Records of cold ones do not have the
+            field.
     """
 
     key: Digest
     compiler: str
-    directory: RelativePath
-    model_type: RelativePath
+    directory: Step
+    model_type: Step
     recipe: str
     hard: dict[str, Any]
     soft: dict[str, Any]
@@ -111,14 +114,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
-    helped: Help | UnsetType = UNSET
+    reused: Reuse | UnsetType = UNSET
 
     __hash__ = by_value
 
     @property
     def cold_seconds(self) -> float:
-        """What compiling takes where nothing helps: measured, or what the neighbour that helped knew."""
-        return self.compile_seconds if self.helped is UNSET else max(self.compile_seconds, self.helped.cold_seconds)
+        """What compiling takes where nothing is reused: measured, or what the record that was reused knew."""
+        return self.compile_seconds if self.reused is UNSET else max(self.compile_seconds, self.reused.cold_seconds)
 
     @property
     def files(self) -> tuple[File, ...]:

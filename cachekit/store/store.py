@@ -137,6 +137,11 @@ class Store:
                         yield near
                 return
 
+    def same_job(self, hard: Mapping[str, Any]) -> list[Near]:
+        """The records with these hard ingredients, whatever their toolchains are; no distance is told of them."""
+        index = self.refresh()
+        return [Near(row, index.hard(row)) for row in index.same_job(hard)]
+
     def holding(self) -> AbstractContextManager[None]:
         """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
         return self._holds.scope()

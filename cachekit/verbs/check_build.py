@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachekit.compilers import Compared
+from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
-from cachekit.recipe.ingredients import check_data
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.builds import builder
 from cachekit.store.record import Record

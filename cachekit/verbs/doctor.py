@@ -1,50 +1,23 @@
 """Look for what is wrong with this host's set-up, and say which command mends it: `cachekit doctor`.
 
-A check is any callable with a name that yields findings; `doctor_checks.CHECKS` has the list: a new one is one entry.
+`doctor_checks.checks` has the list: a new check is one entry there, or in the compiler's adapter that it is about.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
 
 from cachekit.config import Config, defaults
 from cachekit.errors import CachekitError, UsageError
+from cachekit.health import STATES, Check, Finding
 
-State = Literal["ok", "problem", "unknown"]
-STATES: tuple[State, ...] = ("ok", "problem", "unknown")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        state: `unknown` where it could not be looked at.
-        said: What it is, one line.
-        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
-        run: The command that mends it, to be copied whole.
-    """
-
-    state: State
-    said: str
-    mend: str = ""
-    run: str = ""
-
-
-class Check(Protocol):
-    """A check of the set-up."""
-
-    @property
-    def name(self) -> str:
-        """For people and programs: `neuron-locks`."""
-
-    def __call__(self, config: Config) -> Iterable[Finding]:
-        """Look; changes nothing. Findings come in the order in which people should see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +45,7 @@ class Diagnosis:
         counts = Counter(finding.state for _, finding in self.findings)
         return {
             "counts": {state: counts[state] for state in STATES},
-            "findings": [{"check": name, **asdict(finding)} for name, finding in self.findings],
+            "findings": [{"check": name, **structs.asdict(finding)} for name, finding in self.findings],
         }
 
 
@@ -109,7 +82,7 @@ def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None
 
 def _findings(check: Check, config: Config) -> list[Finding]:
     try:
-        return list(check(config))
+        return list(check.look(config))
     except CachekitError as error:
         return [_said(error)]
     except OSError as error:

@@ -12,13 +12,13 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
+from cachekit.disk import POOR, file_system
 from cachekit.errors import CachekitError
+from cachekit.health import Finding, age
 from cachekit.remotes import trust
 from cachekit.remotes.address import Link, make, needs_network, parse
 from cachekit.store import lock_file as locked
 from cachekit.text import redact
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_folders import age, poor
 
 SKEW = 300.0  # seconds; S3 refuses requests that are 15 minutes off
 TIMEOUT = 4.0  # seconds for a question
@@ -54,7 +54,7 @@ def caches(config: Config) -> Iterator[Finding]:
                 run = f"sudo chmod g+ws {shlex.quote(str(folder))}"
                 yield Finding("problem", f"{link.name}: {folder} cannot be written by this user", ":r, or:", run)
                 continue
-            if kind := poor(folder):
+            if (kind := file_system(folder).kind) in POOR:
                 yield Finding("problem", f"{link.name}: {folder} lies on {kind}, which has no links", "another folder")
                 continue
         yield Finding("ok", f"{link.name}: {link.address}")

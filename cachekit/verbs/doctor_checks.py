@@ -1,51 +1,55 @@
-"""What `cachekit doctor` looks at, in the order of the screen. To add a check, write it, and add it here."""
+"""What `cachekit doctor` looks at, in the order of the screen.
+
+To add a check, write it, and add it here; what a compiler alone knows, its adapter looks at (`Adapter.checks`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
+from cachekit.compilers import registry
 from cachekit.config import Config
-from cachekit.verbs import doctor_caches, doctor_host, doctor_neuron, doctor_store
-from cachekit.verbs.doctor import Check, Finding
+from cachekit.health import Check, Finding
+from cachekit.verbs import doctor_caches, doctor_host, doctor_store
 
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    name: str
-    look: Callable[[Config], Iterable[Finding]]
-
-    def __call__(self, config: Config) -> Iterable[Finding]:
-        return self.look(config)
-
-
-CHECKS: tuple[Check, ...] = (
-    _Check("training", doctor_host.training),
-    _Check("installed-once", doctor_host.twice),
-    _Check("program", doctor_host.program),
-    _Check("c++-compiler", doctor_host.cxx),
-    _Check("temporary-folder", doctor_host.temporary),
-    _Check("open-files", doctor_host.files),
-    _Check("proxies", doctor_host.proxies),
-    _Check("neuron-packages", doctor_neuron.packages),
-    _Check("neuron-release", doctor_neuron.release),
-    _Check("neuron-path", doctor_neuron.path),
-    _Check("neuron-flags", doctor_neuron.options),
-    _Check("neuron-root", doctor_neuron.root),
-    _Check("neuron-owner", doctor_neuron.foreign),
-    _Check("neuron-locks", doctor_neuron.stale),
-    _Check("neuron-failures", doctor_neuron.failures),
-    _Check("torchneuron-cache", doctor_neuron.native),
-    _Check("store", doctor_store.store),
-    _Check("disk", doctor_store.disk),
-    _Check("live-folder", doctor_store.live),
-    _Check("logs", doctor_store.journal),
-    _Check("quarantine", doctor_store.quarantine),
-    _Check("clock", doctor_store.clock),
-    _Check("caches", doctor_caches.caches),
-    _Check("cache-clocks", doctor_caches.clocks),
-    _Check("offline", doctor_caches.offline),
-    _Check("token", doctor_caches.token),
-    _Check("pending-pushes", doctor_store.pending),
-    _Check("lock-file", doctor_caches.lock_file),
+HOST = (
+    Check("training", doctor_host.training),
+    Check("installed-once", doctor_host.twice),
+    Check("program", doctor_host.program),
+    Check("temporary-folder", doctor_host.temporary),
+    Check("open-files", doctor_host.files),
+    Check("proxies", doctor_host.proxies),
 )
+CACHES = (
+    Check("store", doctor_store.store),
+    Check("disk", doctor_store.disk),
+    Check("live-folder", doctor_store.live),
+    Check("logs", doctor_store.journal),
+    Check("quarantine", doctor_store.quarantine),
+    Check("clock", doctor_store.clock),
+    Check("caches", doctor_caches.caches),
+    Check("cache-clocks", doctor_caches.clocks),
+    Check("offline", doctor_caches.offline),
+    Check("token", doctor_caches.token),
+    Check("pending-pushes", doctor_store.pending),
+    Check("lock-file", doctor_caches.lock_file),
+)
+
+
+def checks() -> tuple[Check, ...]:
+    """All checks: the host's, each compiler's, those of the store and of remotes."""
+    adapters = [*registry.every()]
+    compiles = next((one.name for one in adapters if one.here(compiles=False)), "")
+    of_compilers = [
+        Check(check.name, _not_needed(compiles)) if check.chosen and adapter.name != compiles else check
+        for adapter in reversed(adapters)
+        for check in adapter.checks()
+    ]
+    return (*HOST, *of_compilers, *CACHES)
+
+
+def _not_needed(compiles: str) -> Callable[[Config], Iterator[Finding]]:
+    def look(_: Config) -> Iterator[Finding]:
+        yield Finding("ok", f"not needed: {compiles} compiles here")
+
+    return look

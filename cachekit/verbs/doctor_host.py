@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cachekit.compilers.inductor import host as inductor
-from cachekit.compilers.neuron import host
+from cachekit import host
 from cachekit.config import Config
+from cachekit.disk import barred
 from cachekit.errors import INSTALL
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_folders import barred, full, of_this_environment, trouble
+from cachekit.health import Finding, full, of_this_environment, trouble
 
 TRAINING = ("torch", "transformers", "accelerate", "datasets", "scikit-learn")  # the extra `train`
 FILES = 1024  # open at once: a trial run with a few workers for data
@@ -25,7 +24,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 def training(_: Config) -> Iterator[Finding]:
     """What the training worker imports, whichever compiler it has."""
-    found = {name: inductor.optional_version(name) for name in TRAINING}
+    found = {name: host.optional_version(name) for name in TRAINING}
     if missing := [name for name, version in found.items() if not version]:
         verb = "is" if len(missing) == 1 else "are"
         yield Finding("problem", f"{', '.join(missing)} {verb} not installed: nothing can train here", INSTALL)
@@ -63,15 +62,6 @@ def program(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=f"export PATH={shlex.quote(str(here))}:$PATH")
     else:
         yield Finding("ok", found or f"{sys.executable} -m cachekit")
-
-
-def cxx(_: Config) -> Iterator[Finding]:
-    """Inductor builds its CPU kernels with a C++ compiler; where Neuron compiles, nothing needs one."""
-    if host.available():
-        yield Finding("ok", "not needed: neuronx-cc compiles here")
-    else:
-        name, path = inductor.cxx()
-        yield Finding("ok", f"{name} {inductor.cxx_version(name, path)}")
 
 
 def temporary(_: Config) -> Iterator[Finding]:

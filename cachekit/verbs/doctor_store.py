@@ -10,12 +10,11 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from cachekit.compilers.neuron.mounts import file_system
-from cachekit.compilers.neuron.root import resolve
+from cachekit.compilers import registry
 from cachekit.config import Config
+from cachekit.disk import barred, file_system
+from cachekit.health import Finding, age, full, of_others, trouble
 from cachekit.store.layout import Layout
-from cachekit.verbs.doctor import Finding
-from cachekit.verbs.doctor_folders import age, barred, full, own, poor, trouble
 
 LARGE = 1 << 30  # bytes of journals and logs
 SKEW = 300.0  # seconds
@@ -27,7 +26,7 @@ def store(config: Config) -> Iterator[Finding]:
     found = []
     if wrong := trouble(home, "store"):
         found.append(wrong)
-    elif others := own(home):
+    elif others := of_others(home):
         run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(home))}"
         found.append(Finding("problem", f"{others} folders in {home} belong to another user", run=run))
     system = file_system(home)
@@ -35,19 +34,21 @@ def store(config: Config) -> Iterator[Finding]:
     if system.network:
         said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
         found.append(Finding("problem", said, f"{mend}, and name this one in the chain: --cache local:rw,{home}:rw"))
-    if kind := poor(home):
-        found.append(Finding("problem", f"{home} lies on {kind}, which has no links or mixes up names", mend))
+    if system.poor:
+        found.append(Finding("problem", f"{home} lies on {system.kind}, which has no links or mixes up names", mend))
     yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]
 
 
 def disk(config: Config) -> Iterator[Finding]:
     """A full disk fails at the end of an hour of compiling."""
     places = {config.home: "store", config.live_dir: "live"}
-    if (root := resolve().path) is not None and root.is_dir():
-        places.setdefault(root, "neuron")
+    for adapter in registry.every():
+        for place in adapter.places().values():
+            if place.path is not None and place.exists:
+                places.setdefault(place.path, "neuron")
     told: set[str] = set()
-    for place, kind in places.items():
-        for finding in full(place, kind):
+    for folder, kind in places.items():
+        for finding in full(folder, kind):
             if finding.run not in told:  # of several folders on one disk once
                 told.add(finding.run)
                 yield finding

@@ -6,9 +6,11 @@ import platform
 import sys
 from typing import Any
 
+from msgspec import structs
+
 from cachekit import __version__
-from cachekit.compilers import Compiler
-from cachekit.compilers.neuron.root import Root, resolve, resolve_native
+from cachekit.compilers import Compiler, registry
+from cachekit.compilers.port import Place
 from cachekit.config import Config
 from cachekit.errors import CachekitError
 from cachekit.recipe.ingredients import Fingerprint
@@ -37,19 +39,11 @@ def env(config: Config, compiler: Compiler) -> dict[str, Any]:
         "target": found.target if found else {},
         "bf16": found.bf16 if found else None,
         "other_versions": found.soft if found else {},
-        "neuron_cache": _root(resolve()),
-        "native_cache": _root(resolve_native()),
+        **{name: _place(place) for adapter in registry.every() for name, place in adapter.places().items()},
     }
 
 
-def _root(root: Root) -> dict[str, Any]:
-    """Where Neuron looks for its cache with this environment, and what is wrong with the place."""
-    return {
-        "url": root.url,
-        "path": str(root.path) if root.path else None,
-        "origin": root.origin,
-        "caching": root.caching,
-        "exists": root.path is not None and root.path.is_dir(),
-        "file_system": root.file_system.kind,
-        "warnings": list(root.warnings),
-    }
+def _place(place: Place) -> dict[str, Any]:
+    """Where a compiler looks for its own cache with this environment, and what is wrong with the place."""
+    found: dict[str, Any] = structs.asdict(place)
+    return found | {"path": str(place.path) if place.path else None, "warnings": list(place.warnings)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import hashlib
 import os
 import sys
@@ -227,10 +229,13 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
                 "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
             ) from error
         return
+    _sweep(path)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         try:
             with beside.open("xb") as out:
+                with suppress(OSError):  # without locks there: it is then removed by nobody after a kill
+                    fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 yield out
                 out.flush()
                 os.fsync(out.fileno())
@@ -243,3 +248,12 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed exports of the same name left beside it: a live export holds the lock of its file."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+        with suppress(OSError), left.open("rb") as source:
+            fcntl.flock(source, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if source.read(1):  # an empty one may be another's that is about to lock it
+                left.unlink()

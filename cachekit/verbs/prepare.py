@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler
+from cachekit.data.shapes import shapes_of
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe, architecture, ingredients, tasks
 from cachekit.recipe.architecture import Architecture
-from cachekit.recipe.ingredients import Fingerprint
+from cachekit.recipe.ingredients import Fingerprint, Shapes
 
 
 class Prepared(Struct, frozen=True):
@@ -17,19 +18,24 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         source: The recipe as the user named it, for messages.
-        labels: The classes' names, in the order of their numbers.
+        shapes: What the rows add to its graphs: classes and choices.
         foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
         growth: How the compiler's seconds grow.
     """
 
     recipe: Recipe
     source: str
-    labels: tuple[str, ...]
+    shapes: Shapes
     architecture: Architecture
     fingerprint: Fingerprint
     ingredients: Ingredients
     foreign: tuple[str, ...]
     growth: Growth
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes' names, in the order of their numbers."""
+        return self.shapes.labels
 
     @property
     def key(self) -> str:
@@ -47,7 +53,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
 
     Raises:
         CachekitError: Any of it cannot be had; the classes are those of `architecture.resolve`,
-            `ingredients.labels_of` and the compiler's `fingerprint`.
+            `data.shapes` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
     architecture.check_task(recipe, found)
@@ -56,10 +62,10 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
         if name in read:
             architecture.check_length(found, getattr(recipe.training, name), name)
     architecture.check_heads(found)
-    labels = tuple(ingredients.labels_of(recipe))
+    shapes = shapes_of(recipe)
     fingerprint = compiler.fingerprint(recipe)
-    made = ingredients.build(recipe, found, len(labels), fingerprint, compiler.ingredients(recipe))
-    return Prepared(recipe, source or recipe.name, labels, found, fingerprint, made, compiler.foreign, compiler.growth)
+    made = ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe))
+    return Prepared(recipe, source or recipe.name, shapes, found, fingerprint, made, compiler.foreign, compiler.growth)
 
 
 def again(prepared: Prepared, compiler: Compiler) -> Prepared:
@@ -70,7 +76,7 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     """
     recipe, found = prepared.recipe, prepared.architecture
     fingerprint = compiler.fingerprint(recipe)
-    made = ingredients.build(recipe, found, len(prepared.labels), fingerprint, compiler.ingredients(recipe))
+    made = ingredients.build(recipe, found, prepared.shapes, fingerprint, compiler.ingredients(recipe))
     return structs.replace(
         prepared, fingerprint=fingerprint, ingredients=made, foreign=compiler.foreign, growth=compiler.growth
     )

@@ -21,7 +21,7 @@ from cachekit.errors import UsageError
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe
 from cachekit.recipe.architecture import Architecture
-from cachekit.recipe.ingredients import SECRET, flat
+from cachekit.recipe.ingredients import SECRET, Shapes, flat
 from cachekit.recipe.schema import Model
 from cachekit.store.record import COMMAND
 from cachekit.verbs import command_line, local_modules
@@ -109,7 +109,7 @@ def prepare_command(
     architecture = Architecture({"model_type": COMMAND}, "the command")
     made = Ingredients(hard, beside)
     return Prepared(
-        recipe, source or command.name, (), architecture, fingerprint, made, compiler.foreign, compiler.growth
+        recipe, source or command.name, Shapes(), architecture, fingerprint, made, compiler.foreign, compiler.growth
     )
 
 

@@ -14,11 +14,11 @@ from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
+from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import Published, publish
-from cachekit.remotes.remote import Remote
+from cachekit.remotes.remote import Found, Remote
 from cachekit.store import builds
 from cachekit.store.record import Record
-from cachekit.verbs.fleet import ALONE, Turn
 from cachekit.verbs.session import Session, holding
 
 
@@ -61,7 +61,7 @@ def push(
     records: Sequence[Record],
     remotes: Sequence[Remote],
     *,
-    turn: Turn = ALONE,
+    lease: Lease[Found] | None = None,
     public: bool = False,
     replaces: bool = False,
     dry_run: bool = False,
@@ -73,7 +73,7 @@ def push(
         session: Collaborators.
         records: Of the store.
         remotes: Where to.
-        turn: Whose turn it is to compile: its lease is given back in the same change.
+        lease: Of the key, where this process compiled it: given back in the same change.
         public: Put them also where anybody can read them.
         replaces: Put them in the place of others of the same keys.
         dry_run: Only find out what would be sent.
@@ -85,7 +85,9 @@ def push(
     offers = [offer(session, record, replaces=replaces) for record in records]
     for record in records if not dry_run else ():
         session.chain.postpone(record)
-    return [_push(session, remote, offers, turn, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes]
+    return [
+        _push(session, remote, offers, lease, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes
+    ]
 
 
 def offer(session: Session, record: Record, *, replaces: bool = False) -> Offer:
@@ -117,13 +119,14 @@ def _push(
     session: Session,
     remote: Remote,
     offers: Sequence[Offer],
-    turn: Turn,
+    lease: Lease[Found] | None,
     *,
     public: bool,
     dry_run: bool,
     recheck: bool,
 ) -> Pushed:
     start = time.monotonic()
+    mine = lease if lease is not None and lease.remote is remote.tier else None
     keys = [offer.shared.record.key for offer in offers]
     session.journal.emit("push.start", tier=remote.name, keys=keys)
     if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
@@ -138,7 +141,8 @@ def _push(
 
     def wait(seconds: float, reason: str) -> None:
         session.journal.show("push.wait", tier=remote.name, seconds=seconds, reason=reason)
-        turn.kept(remote)
+        if mine is not None:
+            mine.settled(removed=False)
         time.sleep(seconds)
 
     try:
@@ -146,7 +150,7 @@ def _push(
             done = publish(
                 tier,
                 offers,
-                release=turn.release(remote),
+                release=mine.give_back if mine is not None else None,
                 seconds=session.config.push_seconds,
                 tell=tell,
                 wait=wait,
@@ -171,10 +175,11 @@ def _push(
     for key, damage in done.damaged.items():
         session.journal.emit("remote.damaged", tier=remote.name, key=key, reason=f"{damage}; {mended}")
     if not dry_run:
-        mine = {offer.shared.record.key: offer.shared.record for offer in offers}
+        ours = {offer.shared.record.key: offer.shared.record for offer in offers}
         for other in done.others:
-            builds.tell(session.store.layout, session.journal, mine[other.key], other, remote.name)
-        turn.released(remote)
+            builds.tell(session.store.layout, session.journal, ours[other.key], other, remote.name)
+        if mine is not None:
+            mine.settled(removed=True)
         remote.refresh()
         remote.settled(keys)
         remote.spoiled.clear()

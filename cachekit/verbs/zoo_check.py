@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import recipe
+from cachekit.data import shapes
 from cachekit.errors import CachekitError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, tasks, zoo
 from cachekit.recipe.ingredients import Fingerprint
@@ -132,8 +133,7 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
             architecture.check_length(found, getattr(loaded.training, field), field)
     architecture.check_heads(found)
     yield from _layout(loaded, found, where)
-    labels = ingredients.labels_of(loaded)
-    _ = ingredients.build(loaded, found, len(labels), NO_COMPILER, {}).key
+    _ = ingredients.build(loaded, found, shapes.shapes_of(loaded), NO_COMPILER, {}).key
 
 
 def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Iterator[Finding]:

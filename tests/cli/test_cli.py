@@ -22,6 +22,8 @@ from tests.support.cli_session import (
     the_error,
 )
 
+pytestmark = pytest.mark.versions
+
 pytest_plugins = ["tests.support.cli_session"]
 VERBS = tuple(verbs.VERBS)
 

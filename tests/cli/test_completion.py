@@ -18,7 +18,7 @@ from cachekit.recipe import zoo
 from tests.support.cli_session import DEADLINE, environment, process, publish_record, small_record
 
 pytest_plugins = ["tests.support.cli_session"]
-pytestmark = pytest.mark.feature("U2")
+pytestmark = [pytest.mark.feature("U2"), pytest.mark.versions]
 
 SIGNS = [("bash", "complete -o default -F"), ("zsh", "#compdef cachekit"), ("fish", "complete --command cachekit")]
 

@@ -7,6 +7,8 @@ from cachekit.errors import UsageError
 from tests.cli.test_terminal import Terminal
 from tests.support.cli_session import the_error
 
+pytestmark = pytest.mark.versions
+
 pytest_plugins = ["tests.support.cli_session"]
 
 CAUSE = (

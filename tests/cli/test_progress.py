@@ -13,6 +13,8 @@ import rich.console
 from cachekit.cli import progress
 from cachekit.cli.progress import EVERY, Progress
 
+pytestmark = pytest.mark.versions
+
 WARM = [
     {"event": "plan", "recipe": "tiny", "key": "0" * 64, "status": "miss"},
     {"event": "compile.start", "key": "0" * 64, "expected_seconds": 61.0},

@@ -18,6 +18,8 @@ from cachekit.cli import yaml_fold
 from cachekit.recipe import yaml_text, zoo
 from tests.support.cli_session import DEADLINE, environment, publish_record, small_record
 
+pytestmark = pytest.mark.versions
+
 pytest_plugins = ["tests.support.cli_session"]
 
 

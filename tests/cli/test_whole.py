@@ -11,6 +11,8 @@ from cachekit.cli.verbs import VERBS
 from tests.support import command_words
 from tests.support.cli_session import golden, normal_help, process
 
+pytestmark = pytest.mark.versions
+
 pytest_plugins = ["tests.support.cli_session"]
 
 WALKED = dict(command_words.walk())

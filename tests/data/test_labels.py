@@ -15,6 +15,8 @@ from cachekit.training.tasks import select
 from cachekit.training.tasks.labels import numbering
 from tests.training.test_training_model import job
 
+pytestmark = pytest.mark.versions
+
 STARS = ["1", "2", "3", "4", "5"]
 
 

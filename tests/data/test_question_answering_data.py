@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cachekit.data import rows
+from cachekit.data import rows, shapes
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import ingredients, load_text
+from cachekit.recipe import load_text
 from tests.training.squad_questions import TASK, questions
 from tests.training.task_jobs import Watched, job_of
 
@@ -46,7 +46,7 @@ def test_data_in_squads_own_form(tmp_path):
             **{field: getattr(job.recipe, field) for field in job.recipe.__struct_fields__ if field != "data"},
             data=type(job.recipe.data)(path=str(tmp_path / name), validation_fraction=0.2),
         )
-        ingredients.check_data(recipe)
+        shapes.check_data(recipe)
         splits = read(job.__class__(**{**as_fields(job), "recipe": recipe}))
         found[name] = {split: list(splits[split]) for split in splits}
     assert found["own"] == found["flat"]

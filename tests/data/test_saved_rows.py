@@ -7,15 +7,14 @@ import json
 import pytest
 from msgspec import structs
 
-from cachekit.data import saved_rows
+from cachekit.data import saved_rows, shapes
 from cachekit.errors import DataError
-from cachekit.recipe import ingredients
 from tests.support.cli_session import the_error
 from tests.training.task_jobs import Watched, job_of
 
 pytest_plugins = ["tests.support.cli_session"]
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
 MOODS = ["sadness", "joy", "love"]
 WORDS = ["O", "B-PER", "I-PER"]
@@ -45,13 +44,13 @@ def of(folder, task="text-classification", **data):
     """A job whose recipe names that folder, and no labels."""
     job = job_of(folder.parent / "job", task, {}, save_strategy="no")
     recipe = structs.replace(job.recipe, data=structs.replace(job.recipe.data, path=str(folder), **data))
-    return structs.replace(job, recipe=recipe, labels=tuple(ingredients.labels_of(recipe)))
+    return structs.replace(job, recipe=recipe, labels=tuple(shapes.labels_of(recipe)))
 
 
 def test_a_training_reads_every_split_with_the_classes_that_were_saved(tmp_path, texts, monkeypatch):
     job = of(saved(tmp_path / "emotion", train=texts(8), validation=texts(5), test=texts(6)))
     assert job.labels == tuple(MOODS)
-    ingredients.check_data(job.recipe)
+    shapes.check_data(job.recipe)
     run = Watched(job, monkeypatch)
     assert run.result.failure is None
     assert run.result.rows == {"train": 8, "validation": 5, "test": 6}

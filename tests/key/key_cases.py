@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from cachekit.data.shapes import shapes_of
 from cachekit.recipe import load, zoo
 from cachekit.recipe.architecture import resolve
-from cachekit.recipe.ingredients import Fingerprint, build, labels_of
+from cachekit.recipe.ingredients import Fingerprint, build
 
 BERT = zoo.recipe_path("bert")
 FINGERPRINT = Fingerprint(
@@ -20,4 +21,4 @@ COMPILER = {"options": {"a": 1}, "threads": 2, "environment": {"FAKE_VERBOSE": "
 
 def ingredients(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     recipe = load(path, overrides)
-    return build(recipe, resolve(recipe), len(labels_of(recipe)), fingerprint, compiler)
+    return build(recipe, resolve(recipe), shapes_of(recipe), fingerprint, compiler)

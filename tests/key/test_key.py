@@ -12,22 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.key.canonical import (
-    ABSENT,
-    SCHEMA,
-    WEIGHTS,
-    Change,
-    Ingredients,
-    canonical,
-    canonical_json,
-    difference,
-    distance,
-    key_of,
-    nearest,
-)
+from cachekit.key.canonical import ABSENT, SCHEMA, Change, Ingredients, canonical, canonical_json, difference, key_of
+from cachekit.key.nearest import WEIGHTS, distance, nearest
 from cachekit.recipe import zoo
 from cachekit.store.record import Provenance, Record, decode, encode
 from tests.key.key_cases import ingredients
+
+pytestmark = pytest.mark.versions
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "keys.json").read_text(encoding="utf-8"))
 

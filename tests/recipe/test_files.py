@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from cachekit.errors import RecipeError
@@ -65,3 +68,11 @@ def test_errors_name_the_file(tmp_path):
     with pytest.raises(RecipeError) as caught:
         load(path)
     assert caught.value.message == f"{path}, line 4: unknown field trainig"
+
+
+def test_a_device_or_a_pipe_is_no_recipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for path in (Path("/dev/zero"), tmp_path / "pipe.yaml"):
+        with pytest.raises(RecipeError, match="cannot be read") as caught:
+            load(path)
+        assert "no ordinary file" in caught.value.cause

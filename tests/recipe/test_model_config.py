@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 
 import pytest
@@ -16,6 +17,8 @@ from cachekit.recipe import architecture, load_text, model_config, zoo
 from cachekit.store import Store
 from cachekit.verbs.plan import plan
 from cachekit.verbs.prepare import prepare
+
+pytestmark = pytest.mark.versions
 
 TEXT = """
 name: toy
@@ -189,3 +192,15 @@ def test_what_reaches_no_model_is_refused_in_a_recipe(name):
 
 def test_the_scale_of_random_weights_has_an_effect():
     assert resolved("initializer_range=0.5").config["initializer_range"] == 0.5
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_a_config_that_is_no_ordinary_file_is_refused_unread(tmp_path, kind):
+    path = tmp_path / "config.json"
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(RecipeError, match="cannot be read") as refused:
+        model_config.read(path)
+    assert "no ordinary file" in refused.value.cause

@@ -12,6 +12,8 @@ from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.recipe.yaml_text import parse
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
+pytestmark = pytest.mark.versions
+
 
 def whole(error):
     return "\n".join(error.lines())

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from cachekit.data.shapes import check_data, labels_of
 from cachekit.errors import RecipeError
 from cachekit.recipe import architecture, load, tasks, tiny, zoo
-from cachekit.recipe.ingredients import check_data, labels_of
 from tests.recipe.zoo_user import one_fleet, one_user  # noqa: F401 - fixtures
 
 RECIPES = sorted(zoo.recipes())

@@ -14,6 +14,8 @@ from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, load
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
+pytestmark = pytest.mark.versions
+
 
 def attempt(call, *arguments):
     """What a call returns, or the error of ours that it raises."""

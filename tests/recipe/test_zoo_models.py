@@ -12,6 +12,8 @@ from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fie
 from tests.recipe.zoo_cases import REGISTRY
 from tests.support.places import real_dir
 
+pytestmark = pytest.mark.versions
+
 MODELS = zoo.models()
 ALIASES = [(alias, entry.id) for entry in MODELS.values() for alias in entry.aliases]
 TYPES = (

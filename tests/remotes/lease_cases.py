@@ -1,55 +1,61 @@
-"""Keys to compile, tiers to lease them on, and who holds them."""
+"""Keys to compile, remotes and clocks to lease them on, and who holds them."""
 
 import hashlib
 import itertools
 import json
-import time
-from functools import partial
 
 import pytest
 
 from cachekit.remotes.layout import LEASES, lease_path
-from tests.remotes.lease_worker import Job, blind
-from tests.remotes.tier_processes import KINDS, serve
+from cachekit.remotes.lease import lease
+from tests.remotes.memory_remote import MemoryRemote
+from tests.support.jumping_clock import JumpingClock
 
 _numbers = itertools.count()
-BLIND = "folder without compare-and-swap"
+SORTS = {"compares": {}, "claims": {"compares": False}, "scarce": {"scarce": True}}
 
 
-@pytest.fixture(scope="module", params=[*KINDS, BLIND])
-def make(request, tmp_path_factory):
-    kind = "folder" if request.param == BLIND else request.param
-    with serve(kind, tmp_path_factory.mktemp(kind)) as opened:
-        yield partial(blind, opened) if request.param == BLIND else opened
-
-
-@pytest.fixture
-def tier(make):
-    return make()
+@pytest.fixture(params=SORTS)
+def remote(request):
+    """Each of the sorts of remotes that a lease may lie on."""
+    return MemoryRemote(**SORTS[request.param])
 
 
 @pytest.fixture
-def job(tmp_path):
-    return Job(hashlib.sha256(b"%d" % next(_numbers)).hexdigest(), tmp_path / "log")
+def clock():
+    return JumpingClock()
 
 
-def until(condition, processes=()):
-    """Wait for something that must happen; a process that fails meanwhile fails the test."""
-    while not condition():
-        assert not any(process.exitcode for process in processes)
-        time.sleep(0.02)
+@pytest.fixture
+def key():
+    return new_key()
 
 
-def holders(tier, key):
-    """The claims that lie there, however the tier keeps them."""
-    revision = tier.revision()
-    paths = [lease_path(key)] if tier.compares else [e.path for e in tier.list(f"{LEASES}/{key}", revision)]
-    documents = [tier.read(path, revision, 1 << 16) for path in paths]
+def new_key():
+    return hashlib.sha256(b"%d" % next(_numbers)).hexdigest()
+
+
+@pytest.fixture
+def wanting(clock, key):
+    """Want the lease of the key, by the clock that jumps."""
+
+    def want(remote, what="", seconds=60.0, **how):
+        how = {"wait": 0.0, "told": silent, "done": never, "clock": clock} | how
+        return lease(remote, key, what, seconds, **how)
+
+    return want
+
+
+def holders(remote, key):
+    """The claims that lie there, however the remote keeps them."""
+    revision = remote.revision()
+    paths = [lease_path(key)] if remote.compares else [e.path for e in remote.list(f"{LEASES}/{key}", revision)]
+    documents = [remote.read(path, revision, 1 << 16) for path in paths]
     return [json.loads(document.data) for document in documents if document]
 
 
 def never():
-    return False
+    return None
 
 
 def silent(holder, waited):

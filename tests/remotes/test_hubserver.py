@@ -337,6 +337,7 @@ def test_a_shell_of_its_own(tmp_path):
     assert server.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not OLAH, reason="no olah-cli (CACHEKIT_OLAH)")
 def test_somebody_elses_mirror_in_front(client, hub, tmp_path):
     repo = hub.repo(f"team/repo-{next(COUNTER)}", private=False)  # olah 0.5 passes no token on by default

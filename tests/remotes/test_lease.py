@@ -1,211 +1,253 @@
-"""One key, many machines: one compiles and the others wait, take over when it dies, and never wait for ever."""
+"""One key, many machines: one compiles and the others wait, take over when it dies, and never wait for ever.
 
-import hashlib
+On remotes in memory of each sort, by a clock that jumps: the machines are threads. Real processes on real remotes, and
+real time: `test_lease_fleet`.
+"""
+
+import json
 import os
-import signal
-import time
+import threading
+from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
 from cachekit.errors import InterruptedRunError, RemoteError, WaitedTooLongError
-from cachekit.remotes.lease.lease import Lease
-from tests.remotes.lease_cases import holders, job, make, never, silent, tier, until  # noqa: F401 - fixtures
-from tests.remotes.lease_worker import Cut, Job, is_published, publish, warm
-from tests.remotes.tier_processes import ending, serve, started
+from cachekit.remotes.lease import here
+from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from tests.remotes.lease_cases import clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
+from tests.remotes.lease_worker import Cut
+from tests.remotes.tier_processes import title, write
+from tests.support.jumping_clock import OfMachine
 
 
-def but(job, **changes):
-    return Job(
-        **{**{name: getattr(job, name) for name in ("key", "log", "seconds", "compile", "wait", "away")}, **changes}
-    )
+@dataclass
+class Fleet:
+    """Machines that want one key; each compiles it, or waits until it is published."""
+
+    remote: object
+    key: str
+    clock: object
+    wanting: object
+    notes: list = field(default_factory=list)
+    threads: list = field(default_factory=list)
+
+    @property
+    def record(self):
+        return f"cachekit/v1/records/x-1/bert/{self.key}.json"
+
+    def published(self):
+        return self.remote.read(self.record, self.remote.revision(), 1 << 16)
+
+    def machine(self, name, *, compiles=10.0, clock=None, remote=None, seconds=60.0):
+        """Begin one."""
+        clock, remote = clock or self.clock, remote or self.remote
+
+        def run():
+            how = {"wait": 10_000.0, "done": self.published, "clock": clock}
+            with self.wanting(remote, name, seconds, **how) as lease:
+                if lease.state != "finished":
+                    self.notes.append(("compiles", name))
+                    clock.sleep(compiles)
+                    self.notes.append(("held" if lease.held else "lost", name))
+                    publish(self, lease, clock)
+            self.notes.append(("done", name))
+
+        self.threads.append(self.clock.start(run, name))
+
+    def ended(self):
+        self.clock.join(self.threads)
+        return self
+
+    def noted(self, what):
+        return sorted({name for noted, name in self.notes if noted == what})
 
 
-def joined(processes):
-    for process in processes:
-        process.join()
-    return [process.exitcode for process in processes]
+def publish(fleet, lease, clock):
+    """Record and release in one commit."""
+    while True:
+        try:
+            revision = fleet.remote.revision()
+            there = fleet.remote.read(fleet.record, revision, 1 << 16)
+            removal = lease.give_back(revision)
+            writes = [Write(fleet.record, b"record", there.token if there else ABSENT)]
+            fleet.remote.commit(Change(title(), writes=[*writes, *([removal] if removal else [])]), revision)
+        except (ConflictError, BusyError, UncertainError):
+            lease.settled(removed=False)
+            clock.sleep(0.05)
+        else:
+            lease.settled(removed=True)
+            return
+
+
+@pytest.fixture
+def fleet(remote, key, clock, wanting, monkeypatch):
+    # Each is another machine, whose processes nobody here can see.
+    monkeypatch.setattr(here, "place", lambda: threading.current_thread().name)
+    return Fleet(remote, key, clock, wanting)
 
 
 class TestFleet:
     @pytest.mark.feature("C2")
-    def test_eight_processes_compile_once(self, make, tier, job):
-        with ending([started(make, warm, job) for _ in range(8)]) as fleet:
-            assert joined(fleet) == [0] * 8
-        assert len(job.notes("compiles")) == 1
-        assert len(job.notes("done")) == 8
-        assert holders(tier, job.key) == []
+    def test_eight_machines_compile_once(self, fleet):
+        for number in range(8):
+            fleet.machine(f"machine {number}")
+        fleet.ended()
+        assert len(fleet.noted("compiles")) == 1
+        assert len(fleet.noted("done")) == 8
+        assert holders(fleet.remote, fleet.key) == []
 
     @pytest.mark.feature("C3")
-    def test_a_killed_holder(self, make, tier, job):
-        job = but(job, seconds=2.0, compile=60.0)
-        with ending([started(make, warm, job)]) as fleet:
-            until(lambda: job.notes("compiles"), fleet)
-            fleet.append(started(make, warm, but(job, compile=0.1)))
-            os.kill(fleet[0].pid, signal.SIGKILL)
-            assert joined(fleet) == [-signal.SIGKILL, 0]
-        assert len(job.notes("compiles")) == 2
-        assert job.notes("done") == [fleet[1].pid]
-        assert job.notes("waited") == [fleet[1].pid]
-        assert holders(tier, job.key) == []
+    def test_many_wait_for_a_dead_holder(self, fleet):
+        fleet.machine("dead", clock=OfMachine(fleet.clock, stops=(5.0, 1e6)), compiles=8.0)
+        fleet.clock.sleep(6.0)
+        for number in range(4):
+            fleet.machine(f"machine {number}", compiles=0.5)
+        fleet.ended()
+        assert len(fleet.noted("compiles")) == 2
+        assert len(fleet.noted("done")) == 5
+        assert [name for what, name in fleet.notes if what == "done"][-1] == "dead"
 
     @pytest.mark.feature("C3")
-    def test_a_holder_that_was_killed_on_this_machine(self, make, tier, job):
-        """Nobody waits for what is certain: the lease would last for an hour."""
-        job = but(job, seconds=3600.0, compile=60.0, wait=30.0, away=False)
-        with ending([started(make, warm, job)]) as fleet:
-            until(lambda: job.notes("compiles"), fleet)
-            fleet.append(started(make, warm, but(job, compile=0.1)))
-            until(lambda: len(job.notes("looks")) > 1, fleet)
-            os.kill(fleet[0].pid, signal.SIGKILL)
-            assert joined(fleet) == [-signal.SIGKILL, 0]
-        assert job.notes("compiles") == [process.pid for process in fleet]
-        assert holders(tier, job.key) == []
+    def test_a_stopped_holder(self, fleet):
+        """It goes on when another has compiled, and knows that the lease is lost."""
+        fleet.machine("stopped", clock=OfMachine(fleet.clock, stops=(5.0, 500.0)), compiles=8.0)
+        fleet.clock.sleep(6.0)
+        fleet.machine("other", compiles=0.5)
+        fleet.ended()
+        assert fleet.noted("compiles") == ["other", "stopped"]
+        assert fleet.noted("lost") == ["stopped"]
+        assert fleet.published()
+        assert holders(fleet.remote, fleet.key) == []
 
     @pytest.mark.feature("C3")
-    def test_many_wait_for_a_killed_holder(self, make, job):
-        job = but(job, seconds=5.0, compile=60.0)
-        with ending([started(make, warm, job)]) as fleet:
-            until(lambda: job.notes("compiles"), fleet)
-            fleet += [started(make, warm, but(job, compile=0.5)) for _ in range(4)]
-            os.kill(fleet[0].pid, signal.SIGKILL)
-            assert joined(fleet) == [-signal.SIGKILL, 0, 0, 0, 0]
-        assert len(job.notes("compiles")) == 2
-        assert len(job.notes("done")) == 4
+    @pytest.mark.parametrize("off", [3600.0, -3600.0])
+    def test_clocks_that_are_off(self, fleet, off):
+        seconds = 300.0 if fleet.remote.scarce else 60.0  # longer than the compile, where nobody may renew it
+        fleet.machine("first", clock=OfMachine(fleet.clock, off=off), compiles=200.0, seconds=seconds)
+        fleet.clock.sleep(5.0)
+        fleet.machine("second", clock=OfMachine(fleet.clock, off=-off), seconds=seconds)
+        fleet.ended()
+        assert fleet.noted("compiles") == fleet.noted("held") == ["first"]
 
-    @pytest.mark.feature("C3")
-    def test_a_stopped_holder(self, make, tier, job):
-        job = but(job, seconds=2.0, compile=4.0)
-        with ending([started(make, warm, job)]) as fleet:
-            until(lambda: job.notes("compiles"), fleet)
-            os.kill(fleet[0].pid, signal.SIGSTOP)
-            fleet.append(started(make, warm, but(job, compile=0.1)))
-            assert joined(fleet[1:]) == [0]
-            os.kill(fleet[0].pid, signal.SIGCONT)
-            assert joined(fleet) == [0, 0]
-        assert len(job.notes("compiles")) == 2
-        assert fleet[0].pid in job.notes("lost")
-        assert is_published(tier, job)
-        assert holders(tier, job.key) == []
-
-    @pytest.mark.feature("C3")
-    @pytest.mark.parametrize("clocks", [(3600.0, -3600.0), (-3600.0, 3600.0)])
-    def test_clocks_that_are_off(self, make, tier, job, clocks):
-        # Longer than the lease, unless nobody may renew it there.
-        job = but(job, seconds=30.0 if tier.scarce else 4.0, compile=5.0)
-        with ending([started(make, warm, but(job, clock=clocks[0]))]) as fleet:
-            until(lambda: job.notes("compiles"), fleet)
-            fleet.append(started(make, warm, but(job, clock=clocks[1])))
-            assert joined(fleet) == [0, 0]
-        assert job.notes("compiles") == [fleet[0].pid]
-        assert job.notes("held") == [fleet[0].pid]
+    @pytest.mark.feature("C2", "C3")
+    @pytest.mark.parametrize("moment", range(0, 20, 3))
+    def test_a_holder_that_stops_at_any_moment_has_one_successor(self, fleet, moment):
+        fleet.machine("stopped", clock=OfMachine(fleet.clock, stops=(moment, 400.0)), compiles=30.0)
+        fleet.clock.sleep(0.5)
+        for name in ("one", "other"):
+            fleet.machine(name, compiles=5.0)
+        fleet.ended()
+        assert len(fleet.noted("compiles")) <= 2
+        assert len(fleet.noted("done")) == 3
+        assert holders(fleet.remote, fleet.key) == []
 
 
 class TestHolder:
-    def test_the_holder_is_named_to_those_who_wait(self, make, tier, job):
+    def test_the_holder_is_named_to_those_who_wait(self, remote, wanting):
         told = []
 
-        def on_wait(holder, waited):
+        def enough(holder, waited):
             told.append(holder)
             raise InterruptedRunError("enough")
 
         with (
-            Lease(tier, job.key, "recipes/bert.yaml", 20.0, settle=0.2).lead(10, silent, never) as lead,
+            wanting(remote, "recipes/bert.yaml") as lease,
             pytest.raises(InterruptedRunError),
-            Lease(make(), job.key, "", 20.0, settle=0.2).lead(10, on_wait, never),
+            wanting(remote, wait=10.0, told=enough),
         ):
             pytest.fail("two hold one lease")
-        assert lead.trouble is None
+        assert lease.trouble is None
         assert told[0].owner.pid == os.getpid()
         assert told[0].recipe == "recipes/bert.yaml"
         assert str(told[0]).startswith(f"process {os.getpid()} of ")
         assert "since 20" in str(told[0])
 
     @pytest.mark.feature("C3")
-    @pytest.mark.parametrize("wait", [0.0, 0.5])
-    def test_a_wait_has_a_deadline(self, make, tier, job, wait):
-        with Lease(tier, job.key, "mine", 20.0, settle=0.2).lead(0, silent, never) as lead:
-            with (
-                pytest.raises(WaitedTooLongError) as caught,
-                Lease(make(), job.key, "yours", 20.0, poll=0.1, settle=0.2).lead(wait, silent, never),
-            ):
+    @pytest.mark.parametrize("wait", [0.0, 100.0])
+    def test_a_wait_has_a_deadline(self, remote, key, wanting, wait):
+        with wanting(remote, "mine", 300.0) as lease:
+            with pytest.raises(WaitedTooLongError) as caught, wanting(remote, "yours", 300.0, wait=wait):
                 pytest.fail("two hold one lease")
             assert f"process {os.getpid()}" in caught.value.cause
-            assert lead.held
-        assert holders(tier, job.key) == []
+            assert f"waited {wait:.0f} s" in caught.value.cause
+            assert lease.held
+        assert holders(remote, key) == []
 
-    def test_one_after_the_other(self, make, job):
+    def test_one_after_the_other(self, remote, wanting):
         for _ in range(3):
-            with Lease(make(), job.key, "", 20.0, settle=0.1).lead(0, silent, never) as lead:
-                assert lead.held
-                assert not lead.finished
+            with wanting(remote) as lease:
+                assert lease.state == "held"
 
-    def test_what_is_published_is_not_compiled(self, tier, job):
-        tier = Cut(tier)
-        with Lease(tier, job.key, "", 20.0).lead(0, silent, lambda: True) as lead:
-            assert lead.finished
-            assert not lead.held
-            assert lead.release_write() is None
-        assert tier.commits == 0
+    def test_what_is_published_is_not_compiled(self, remote, wanting):
+        remote = Cut(remote)
+        with wanting(remote, done=lambda: "the record") as lease:
+            assert lease.state == "finished"
+            assert lease.found == "the record"
+            assert not lease.held
+            assert lease.give_back() is None
+        assert remote.commits == 0
 
-    def test_record_and_release_in_one_commit(self, make, job):
-        tier = Cut(make())
-        with Lease(tier, job.key, "", 60.0, settle=0.1).lead(0, silent, partial(is_published, tier, job)) as lead:
-            before = tier.commits
-            publish(tier, job, lead)
-            assert tier.commits == before + 1
-            assert holders(tier, job.key) == []
-        assert tier.commits == before + 1
-        assert is_published(tier, job)
+    def test_published_between_question_and_taking(self, remote, key, wanting):
+        if remote.scarce:
+            pytest.skip("there, taking fails if anything was published since")
+        answers = iter([None, "the record"])
+        with wanting(remote, done=lambda: next(answers)) as lease:
+            assert lease.state == "finished"
+        assert holders(remote, key) == []
 
-    def test_a_release_that_the_caller_did(self, make, job):
-        tier = Cut(make())
-        with Lease(tier, job.key, "", 60.0, settle=0.1).lead(0, silent, never) as lead:
-            revision = tier.revision()
-            assert lead.release_write(revision) == lead.release_write()
-            publish(tier, job, lead)
-            lead.removed()
-            assert not lead.held
-            tier.error = RemoteError("asked once more")
-        assert not tier.refused
+    def test_record_and_release_in_one_commit(self, fleet, wanting):
+        remote = Cut(fleet.remote)
+        with wanting(remote) as lease:
+            before = remote.commits
+            publish(Fleet(remote, fleet.key, fleet.clock, wanting), lease, fleet.clock)
+            assert remote.commits == before + 1
+            assert holders(remote, fleet.key) == []
+            assert not lease.held
+            remote.error = RemoteError("asked once more")
+        assert not remote.refused
 
-    def test_a_failed_compile_leaves_nothing(self, make, tier, job):
-        with (
-            pytest.raises(RuntimeError),
-            Lease(tier, job.key, "", 60.0, settle=0.1).lead(0, silent, never),
-        ):
+    def test_a_commit_that_failed_keeps_the_lease(self, remote, key, clock, wanting):
+        with wanting(remote, seconds=30.0) as lease:
+            assert lease.give_back() == lease.give_back(remote.revision())
+            lease.settled(removed=False)
+            clock.sleep(25.0)
+            assert lease.held
+            assert len(holders(remote, key)) == 1
+            assert remote.scarce or holders(remote, key)[0]["beat"] > 0
+
+    def test_a_failed_compile_leaves_nothing(self, remote, key, wanting):
+        with pytest.raises(RuntimeError), wanting(remote):
             raise RuntimeError
-        with Lease(make(), job.key, "", 60.0, settle=0.1).lead(0, silent, never) as lead:
-            assert lead.held
+        assert holders(remote, key) == []
 
-    def test_signs_of_life(self, tier, job):
-        if tier.scarce:
-            pytest.skip("commits are scarce on this kind: a lease there is written once")
-        with Lease(tier, job.key, "", 0.6, settle=0.1).lead(0, silent, never) as lead:
-            first = holders(tier, job.key)[0]
-            until(lambda: holders(tier, job.key)[0]["beat"] > first["beat"] + 2)
-            assert not lead.finished
-        assert holders(tier, job.key) == []
+    def test_signs_of_life_where_commits_are_many(self, remote, key, clock, wanting):
+        with wanting(remote, seconds=30.0) as lease:
+            first = holders(remote, key)[0]["beat"]
+            clock.sleep(29.0)
+            assert lease.held
+            assert (holders(remote, key)[0]["beat"] > first) is not remote.scarce
+        assert holders(remote, key) == []
+
+    def test_threads_end_with_the_lease(self, remote, wanting):
+        def hearts():
+            return [thread for thread in threading.enumerate() if thread.name == "cachekit-lease"]
+
+        with wanting(remote):
+            assert bool(hearts()) is not remote.scarce
+        assert not hearts()
 
 
-@pytest.mark.slow
-@pytest.mark.feature("C2", "C3")
-@pytest.mark.parametrize("how", ["killed", "stopped", "fast clock", "slow clock"])
-def test_two_hundred_takeovers(tmp_path, how):
-    """Fifty each: the holder dies or stops at some moment, and one of two others takes over."""
-    with serve("folder", tmp_path) as make:
-        for number in range(50):
-            job = Job(hashlib.sha256(b"%d" % number).hexdigest(), tmp_path / f"log-{number}", seconds=1.5, compile=60.0)
-            clock = {"fast clock": 3600.0, "slow clock": -3600.0}.get(how, 0.0)
-            with ending([started(make, warm, but(job, clock=clock))]) as fleet:
-                until(lambda: job.notes("compiles"), fleet)
-                fleet += [started(make, warm, but(job, compile=0.2)) for _ in range(2)]
-                time.sleep(number / 50)
-                os.kill(fleet[0].pid, signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
-                assert joined(fleet[1:]) == [0, 0]
-                if how == "stopped":
-                    os.kill(fleet[0].pid, signal.SIGCONT)
-                    until(lambda: holders(make(), job.key) == [])
-            assert len(job.notes("compiles")) == 2
-            assert len(job.notes("done")) == 2
-            assert holders(make(), job.key) == []
+def test_a_lease_of_a_process_that_is_dead_on_this_machine_is_taken_at_once(remote, key, clock, wanting):
+    """Nobody waits for what is certain: the lease would last for an hour."""
+    waits = partial(wanting, remote, seconds=3600.0, wait=30.0)
+    with waits() as lease:
+        claim = holders(remote, key)[0]
+        path = lease.give_back().path
+    dead = {**claim, "owner": {**claim["owner"], "id": "dead", "pid": 2**22 + 1}}
+    write(remote, path.replace(claim["owner"]["id"], "dead"), json.dumps(dead).encode(), ABSENT)
+    before = clock.now()
+    with waits() as lease:
+        assert lease.state == "held"
+        assert clock.now() - before < 5.0
+    assert holders(remote, key) == []

@@ -1,165 +1,147 @@
-"""Leases on a tier in trouble: it never stops a compile."""
+"""Leases on a remote in trouble: it never stops a compile."""
 
 import json
-import threading
 
 import pytest
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, WaitedTooLongError
+from cachekit.errors import AuthError, BusyError, IntegrityError, RemoteError, UncertainError, WaitedTooLongError
 from cachekit.remotes.layout import lease_path
-from cachekit.remotes.lease.lease import Lease
-from cachekit.remotes.port import ABSENT, BusyError, UncertainError
-from tests.remotes.lease_cases import holders, job, make, never, silent, tier, until  # noqa: F401 - fixtures
-from tests.remotes.lease_worker import Blind, Cut
-from tests.remotes.tier_processes import serve, write
+from cachekit.remotes.port import ABSENT
+from tests.remotes.lease_cases import clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
+from tests.remotes.lease_worker import Cut
+from tests.remotes.memory_remote import MemoryRemote
+from tests.remotes.tier_processes import write
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """The tier that is always there, for what does not depend on its kind."""
-    with serve("folder", tmp_path) as opened:
-        yield opened()
+def swapped():
+    """The sort of remote for what does not depend on it."""
+    return MemoryRemote()
 
 
-class TestTrouble:
-    """A tier in trouble never stops a compile."""
+@pytest.mark.parametrize("error", [RemoteError("dead"), AuthError("no"), IntegrityError("not a lease")])
+def test_a_remote_that_never_answers(remote, wanting, error):
+    cut = Cut(remote)
+    cut.error = error
+    with wanting(cut, wait=30.0) as lease:
+        assert lease.trouble is error
+        assert lease.state == "without"
+        assert lease.give_back() is None
 
-    def lead(self, tier, job, wait=30.0, **more):
-        return Lease(tier, job.key, "", more.pop("seconds", 1.0), settle=0.1, patience=2.0, **more).lead(
-            wait, silent, never
-        )
 
-    @pytest.mark.parametrize("error", [RemoteError("dead"), AuthError("no"), IntegrityError("not a lease")])
-    def test_a_tier_that_never_answers(self, folder, job, error):
-        tier = Cut(folder)
-        tier.compares, tier.scarce, tier.error = True, False, error
-        with self.lead(tier, job) as lead:
-            assert lead.trouble is error
-            assert not lead.held
-            assert not lead.finished
-            assert lead.release_write() is None
+@pytest.mark.parametrize("error", [RemoteError("full"), AuthError("read-only"), BusyError("quota", wait=0.1)])
+def test_a_remote_that_takes_no_lease(remote, key, wanting, error):
+    cut = Cut(remote)
+    cut.refusal = error
+    with wanting(cut, wait=30.0) as lease:
+        assert lease.trouble is error
+        assert lease.state == "without"
+    assert holders(remote, key) == []
 
-    @pytest.mark.parametrize("error", [RemoteError("full"), AuthError("read-only"), BusyError("quota", wait=0.1)])
-    @pytest.mark.parametrize("compares", [True, False])
-    def test_a_tier_that_takes_no_lease(self, folder, job, error, compares):
-        tier = Cut(folder if compares else Blind(folder))
-        tier.refusal = error
-        with self.lead(tier, job) as lead:
-            assert lead.trouble is error
-            assert not lead.held
-        assert holders(folder, job.key) == []
 
-    def test_a_tier_that_dies_while_one_waits(self, folder, job):
-        tier = Cut(folder)
-        tier.compares, tier.scarce = True, False
+def test_a_remote_that_dies_while_one_waits(remote, clock, wanting):
+    cut = Cut(remote)
 
-        def cut(holder, waited):
-            tier.error = RemoteError("dead")
+    def dies(holder, waited):
+        cut.error = RemoteError("dead")
 
-        with (
-            Lease(folder, job.key, "", 30.0).lead(0, silent, never),
-            Lease(tier, job.key, "", 1.0, poll=0.05).lead(60, cut, never) as lead,
-        ):
-            assert lead.trouble is tier.error
-            assert not lead.held
+    with wanting(remote, seconds=600.0), wanting(cut, wait=500.0, told=dies) as lease:
+        assert lease.trouble is cut.error
+        assert not lease.held
+        assert lease.waited < 100.0
 
-    @pytest.mark.feature("C3")
-    @pytest.mark.parametrize("compares", [True, False])
-    def test_a_holder_that_is_cut_off(self, folder, job, compares):
-        other = folder if compares else Blind(folder)
-        tier = Cut(other)
-        tier.compares, tier.scarce = compares, False
-        with self.lead(tier, job) as mine:
-            assert mine.held
-            tier.error = RemoteError("cut off")
-            with self.lead(other, job) as yours:
-                assert yours.held
-                assert not mine.held
-                assert mine.release_write() is None
-                tier.error = None
-                assert mine.release_write() is None
-                assert yours.held
-            assert mine.release()
-        assert holders(folder, job.key) == []
 
-    def test_a_holder_that_stays_cut_off(self, folder, job):
-        tier = Cut(folder)
-        tier.compares, tier.scarce = True, False
-        with self.lead(tier, job) as lead:
-            tier.error = RemoteError("cut off")
-            assert not lead.release()
-        assert len(holders(folder, job.key)) == 1  # it runs out
+@pytest.mark.feature("C3")
+def test_a_holder_that_is_cut_off(remote, key, wanting):
+    cut = Cut(remote)
+    with wanting(cut, wait=300.0) as mine:
+        assert mine.held
+        cut.error = RemoteError("cut off")
+        with wanting(remote, wait=300.0) as yours:
+            assert yours.held
+            assert not mine.held
+            assert mine.give_back() is None
+            cut.error = None
+            assert mine.give_back() is None
+            assert yours.held
+        assert mine.release()
+    assert holders(remote, key) == []
 
-    @pytest.mark.feature("C3")
-    def test_a_short_cut_loses_nothing(self, folder, job):
-        tier = Cut(folder)
-        tier.compares, tier.scarce = True, False
-        with self.lead(tier, job, seconds=6.0) as lead:
-            first = holders(folder, job.key)[0]["beat"]
-            tier.error = RemoteError("for a moment")
-            until(lambda: tier.refused)
-            tier.error = None
-            until(lambda: holders(folder, job.key)[0]["beat"] > first)
-            assert lead.held
-            with pytest.raises(WaitedTooLongError), self.lead(folder, job, wait=0.0):
-                pytest.fail("two hold one lease")
 
-    def test_an_answer_that_was_lost(self, folder, job):
-        class Lossy(Cut):
-            def commit(self, change, revision):
-                super().commit(change, revision)
-                if self.commits == 1:
-                    raise UncertainError("no answer")
+def test_a_holder_that_stays_cut_off(remote, key, wanting):
+    cut = Cut(remote)
+    with wanting(cut) as lease:
+        cut.error = RemoteError("cut off")
+        assert not lease.release()
+    assert len(holders(remote, key)) == 1  # it runs out
 
-        tier = Lossy(folder)
-        with self.lead(tier, job, seconds=30.0) as lead:
-            assert lead.held
-            assert tier.commits == 1
-        assert holders(folder, job.key) == []
 
-    @pytest.mark.parametrize(
-        "data",
-        [
-            b"",
-            b"garbage",
-            b"[" * 9000,
-            b"{}",
-            b'{"seconds": 1e999}',
-            b'{"schema": 2}',
-            b'{"owner": null}',
-            b"\xff\0",
-            b"x" * 100_000,
-        ],
-    )
-    def test_a_lease_that_nobody_can_read(self, folder, job, data):
-        write(folder, lease_path(job.key), data, ABSENT)
-        told = []
-        with Lease(folder, job.key, "", 0.5).lead(30, lambda holder, _: told.append(holder), never) as lead:
-            assert lead.held
-        assert set(told) == {None}
+@pytest.mark.feature("C3")
+def test_a_short_cut_loses_nothing(swapped, key, clock, wanting):
+    cut = Cut(swapped)
+    with wanting(cut, seconds=60.0) as lease:
+        first = holders(swapped, key)[0]["beat"]
+        cut.error = RemoteError("for a moment")
+        clock.sleep(35.0)
+        assert cut.refused
+        cut.error = None
+        clock.sleep(20.0)
+        assert holders(swapped, key)[0]["beat"] > first
+        assert lease.held
+        with pytest.raises(WaitedTooLongError), wanting(swapped):
+            pytest.fail("two hold one lease")
 
-    def test_a_lease_that_was_taken_over_counts_its_owners(self, folder, job):
-        for generation in (1, 2, 3):
-            with Lease(folder, job.key, "", 20.0).lead(0, silent, never):
-                claim = {**holders(folder, job.key)[0], "seconds": 0.3, "generation": generation}
-            write(folder, lease_path(job.key), json.dumps(claim).encode(), ABSENT)
-            with Lease(folder, job.key, "", 20.0).lead(30, silent, never):
-                assert holders(folder, job.key)[0]["generation"] == generation + 1
 
-    def test_a_lease_that_asks_for_ever(self, folder, job):
-        with Lease(folder, job.key, "", 20.0).lead(0, silent, never):
-            claim = holders(folder, job.key)[0]
-        write(folder, lease_path(job.key), json.dumps({**claim, "seconds": 1e12}).encode(), ABSENT)
-        with Lease(folder, job.key, "", 0.5).lead(30, silent, never) as lead:
-            assert lead.held
+def test_an_answer_that_was_lost(remote, key, wanting):
+    class Lossy(Cut):
+        def commit(self, change, revision):
+            revision = super().commit(change, revision)
+            if self.commits == 1:
+                raise UncertainError("no answer")
+            return revision
 
-    def test_published_between_question_and_taking(self, folder, job):
-        answers = iter([False, True, True])
-        with Lease(folder, job.key, "", 20.0).lead(0, silent, lambda: next(answers)) as lead:
-            assert lead.finished
-        assert holders(folder, job.key) == []
+    lossy = Lossy(remote)
+    with wanting(lossy, wait=30.0) as lease:
+        assert lease.held
+        assert lossy.commits == (1 if remote.compares else 3)
+    assert holders(remote, key) == []
 
-    def test_threads_end_with_the_lease(self, folder, job):
-        with self.lead(folder, job):
-            assert any(thread.name == "cachekit-lease" for thread in threading.enumerate())
-        assert not any(thread.name == "cachekit-lease" for thread in threading.enumerate())
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        b"[" * 9000,
+        b"{}",
+        b'{"seconds": 1e999}',
+        b'{"schema": 2}',
+        b'{"owner": null}',
+        b"\xff\0",
+        b"x" * 100_000,
+    ],
+)
+def test_a_lease_that_nobody_can_read(swapped, key, wanting, data):
+    write(swapped, lease_path(key), data, ABSENT)
+    told = []
+    with wanting(swapped, wait=100.0, told=lambda holder, _: told.append(holder)) as lease:
+        assert lease.held
+        assert 60.0 <= lease.waited < 70.0
+    assert set(told) == {None}
+
+
+def test_a_lease_that_was_taken_over_counts_its_owners(swapped, key, wanting):
+    for generation in (1, 2, 3):
+        with wanting(swapped):
+            claim = {**holders(swapped, key)[0], "seconds": 10.0, "generation": generation}
+        write(swapped, lease_path(key), json.dumps(claim).encode(), ABSENT)
+        with wanting(swapped, wait=30.0):
+            assert holders(swapped, key)[0]["generation"] == generation + 1
+
+
+def test_a_lease_that_asks_for_ever(swapped, key, wanting):
+    with wanting(swapped):
+        claim = holders(swapped, key)[0]
+    write(swapped, lease_path(key), json.dumps({**claim, "seconds": 1e12}).encode(), ABSENT)
+    with wanting(swapped, wait=100.0) as lease:
+        assert lease.held

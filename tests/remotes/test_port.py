@@ -23,6 +23,8 @@ from tests.remotes.tier_processes import (
     write,
 )
 
+pytestmark = pytest.mark.versions
+
 # Names that are legal, and that some layer could take for something else.
 NAMES = [
     "neuronxcc-2.26.6360.0+6f180f47/MODULE_14529842170341812+f7f529f3/model.neff",

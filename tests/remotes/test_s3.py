@@ -14,6 +14,8 @@ from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, Unce
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.servers
+
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
 

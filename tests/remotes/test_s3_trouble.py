@@ -15,6 +15,8 @@ from cachekit.remotes.port import BusyError, Change, Limits, UncertainError, Wri
 from tests.remotes.s3_server import KEY, SECRET, refusal
 from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.servers
+
 
 def shown(error: CachekitError) -> str:
     """All that a person, a log or a journal could get to see."""

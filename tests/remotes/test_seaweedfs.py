@@ -14,7 +14,7 @@ from cachekit.remotes.port import ABSENT, Change, ConflictError, Upload, Write
 from tests.remotes.s3_tier import open_s3
 from tests.remotes.tier_makers.seaweedfs import serve
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.servers
 WRITERS, ROUNDS = 16, 20
 DOCUMENT = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert/aa.json"
 QUIET = [].append  # tells nobody

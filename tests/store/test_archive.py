@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from cachekit.store.archive import unpack
 from tests.store.archive_trees import TREE, grow, member, packed, put, tar, tree_of, yard  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.versions
+
 # The same bytes for the same tree
 
 

@@ -275,3 +275,19 @@ def test_after_an_import_nothing_compiles(tmp_path, monkeypatch):
     train(box.session, box.prepare(), output_dir=tmp_path / "output")
     assert [run["mode"] for run in runs(tmp_path / "log")] == ["train"]
     assert compiles(tmp_path / "log") == []
+
+
+@pytest.mark.parametrize("alive", [False, True], ids=["killed", "alive"])
+def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path, alive):
+    import fcntl
+
+    maker = Watched(tmp_path / "maker")
+    record = warm(maker.session, maker.prepare()).record
+    left = tmp_path / ".x[1].tar.0123abcd.part"
+    left.write_bytes(b"half")
+    with left.open("rb") as owner:
+        if alive:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+        export_bundle(maker.session, [record], tmp_path / "x[1].tar")
+    assert left.exists() == alive
+    assert (tmp_path / "x[1].tar").exists()

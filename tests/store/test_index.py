@@ -15,7 +15,8 @@ from msgspec import structs
 
 from cachekit.errors import StoreError, UnknownNameError
 from cachekit.events import Journal
-from cachekit.key.canonical import canonical_json, difference, distance, key_of, nearest
+from cachekit.key.canonical import canonical_json, difference, key_of
+from cachekit.key.nearest import distance, nearest
 from cachekit.store import Store, index, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.record import decode, encode, serialise, to_document
@@ -360,12 +361,12 @@ def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
     near = warm(watched.session, watched.prepare(recipe(8))).record
     far = warm(watched.session, watched.prepare(recipe(8, max_seq_length=64))).record
     wanted = watched.prepare(recipe(16))
-    assert plan(wanted, Watched(home).store).neighbour == near
+    assert plan(wanted, Watched(home).store).near.record == near
     path = watched.store.layout.record(near.directory, near.model_type, near.key)
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-3])
     other = Watched(home)
-    assert plan(wanted, other.store).neighbour == far
+    assert plan(wanted, other.store).near.record == far
     assert len(other.damage()) == 1
     assert not path.exists()
 

@@ -8,6 +8,8 @@ from cachekit.store.scratch import Scratch
 from tests.store.store_cases import home  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, leftovers_of, make_record, publish, served, side_by_side
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.mark.feature("S2")
 def test_many_processes_may_publish_one_key_at_once(home):

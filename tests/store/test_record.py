@@ -11,6 +11,8 @@ from cachekit.key.canonical import key_of
 from cachekit.store.record import SCHEMA, File, Module, Provenance, decode, encode
 from tests.store.record_cases import HARD, TEXTS, VALUES, body, digest, document, record, refused
 
+pytestmark = pytest.mark.versions
+
 GOLDEN = Path(__file__).parents[1] / "vectors" / "record-v1.json"
 
 

@@ -30,6 +30,8 @@ from tests.support.standins import (
     tree,
 )
 
+pytestmark = pytest.mark.versions
+
 # Publish and find
 
 

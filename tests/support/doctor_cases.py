@@ -17,15 +17,15 @@ import pytest
 
 from cachekit.config import load
 from cachekit.verbs.doctor import doctor
-from cachekit.verbs.doctor_checks import CHECKS
+from cachekit.verbs.doctor_checks import checks
 
 
 def findings(name: str, *, nobody=False, **flags) -> list[dict]:
-    checks = [check for check in CHECKS if check.name == name]
-    assert checks
+    wanted = [check for check in checks() if check.name == name]
+    assert wanted
     config = load(flags)
     with another_user() if nobody else nullcontext():
-        document = doctor(config, checks).as_dict()
+        document = doctor(config, wanted).as_dict()
     return [one for one in document["findings"] if one["check"] == name]
 
 

@@ -234,10 +234,10 @@ class Watched:
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 
-    def limit(self, neighbour):
-        """Another largest size of a neighbour's record; returns itself."""
+    def limit(self, reuse_bytes):
+        """Another largest size of a record to begin with; returns itself."""
         self.session = structs.replace(
-            self.session, config=structs.replace(self.session.config, neighbour_bytes=neighbour)
+            self.session, config=structs.replace(self.session.config, reuse_bytes=reuse_bytes)
         )
         return self
 

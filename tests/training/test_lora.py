@@ -13,7 +13,7 @@ from tests.training.tasks.test_causal_lm import DECODERS, ROWS
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 pytest.importorskip("peft")
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 LORA = {"r": 4, "lora_alpha": 8}
 
 

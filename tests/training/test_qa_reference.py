@@ -14,7 +14,7 @@ from cachekit.recipe import tiny, zoo
 from cachekit.training.data import Split
 from cachekit.training.tasks import question_answering as task
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 LENGTH, STRIDE = tiny.LENGTH, tiny.LENGTH // 4
 

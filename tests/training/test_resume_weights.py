@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.data.shapes import labels_of
 from cachekit.recipe import architecture, load, tiny, zoo
-from cachekit.recipe.ingredients import labels_of
 from cachekit.training.job import Job
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 SETTINGS = ("max_steps=6", "save_strategy=steps", "save_steps=2", "save_total_limit=9", "logging_steps=1")
 
 

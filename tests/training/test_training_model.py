@@ -15,6 +15,8 @@ from cachekit.recipe.schema import Data
 from cachekit.recipe.schema import Model as ModelPart
 from cachekit.training.job import Job
 
+pytestmark = pytest.mark.versions
+
 TINY = {
     "hidden_size": 8,
     "dim": 8,

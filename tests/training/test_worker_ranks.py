@@ -18,7 +18,7 @@ from cachekit.errors import DataError
 from cachekit.training import ProcessLauncher, Result
 from tests.training.test_training_model import job as toy
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 WORKERS = 3
 ROWS = {"train": 83, "validation": 21, "test": 13}
 

@@ -16,6 +16,8 @@ import pytest
 
 import cachekit
 
+pytestmark = pytest.mark.versions
+
 LIMIT = 900.0
 # What Inductor leaves, and what torch counts of it.
 COMPILES = """

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from cachekit import disk
 from cachekit.cli import app, out
 from cachekit.cli.doctor import human
 from cachekit.compilers import select
-from cachekit.compilers.neuron import host, mounts, processes
+from cachekit.compilers.neuron import host, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.verbs.doctor import Finding, doctor
-from cachekit.verbs.doctor_checks import CHECKS
+from cachekit.verbs.doctor_checks import checks
 from tests.compilers.neuron.neuron_trees import make
 
 FAILURES = {
@@ -45,11 +46,11 @@ def quiet_host(monkeypatch) -> None:
     monkeypatch.setattr("cachekit.compilers.neuron.locks.look", lambda: seen)
     table = Path(os.environ["CACHEKIT_HOME"]).parent / "mounts"
     table.write_text("/dev/nvme0n1p1 / ext4 rw 0 0\n")
-    monkeypatch.setattr(mounts, "MOUNTS", table)
+    monkeypatch.setattr(disk, "MOUNTS", table)
 
 
 def findings(name: str) -> list[dict]:
-    document = doctor(load(), CHECKS).as_dict()
+    document = doctor(load(), checks()).as_dict()
     return [one for one in document["findings"] if one["check"] == name]
 
 
@@ -66,10 +67,10 @@ def age(path: Path, seconds: float) -> None:
 @pytest.mark.feature("U1")
 def test_a_host_in_order_has_no_problem(root, quiet_host):
     make(root, "success")
-    found = doctor(load(), CHECKS)
+    found = doctor(load(), checks())
     document = found.as_dict()
     assert [one for one in document["findings"] if one["state"] != "ok"] == []
-    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in CHECKS)}
+    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in checks())}
     assert found.good
 
 
@@ -85,11 +86,9 @@ def test_packages_that_training_needs_are_missed(monkeypatch, quiet_host, gone, 
         "datasets": "4.0",
         "scikit-learn": "1.7",
     }
-    monkeypatch.setattr("cachekit.compilers.inductor.host.optional_version", found.get)
+    monkeypatch.setattr("cachekit.host.optional_version", found.get)
     assert not problems("training")
-    monkeypatch.setattr(
-        "cachekit.compilers.inductor.host.optional_version", lambda name: "" if name in gone else found[name]
-    )
+    monkeypatch.setattr("cachekit.host.optional_version", lambda name: "" if name in gone else found[name])
     (problem,) = problems("training")
     assert said in problem["said"]
     assert "cachekit-neuron[train]" in problem["mend"]
@@ -140,11 +139,11 @@ def test_a_failure_is_classified_by_the_whole_log_as_warm_does_it(root, quiet_ho
 
 
 def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
-    mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
+    disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
     (found,) = problems("neuron-root")
     assert "lies on NFS (EFS, FSx)" in found["said"]
     home = load().home
-    mounts.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
+    disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
     (found,) = problems("live-folder")
     assert "lies on NFS (EFS, FSx)" in found["said"]
     assert "CACHEKIT_LIVE_DIR" in found["mend"]
@@ -206,14 +205,14 @@ class _Raises:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def __call__(self, config):
+    def look(self, config):
         raise self._error
 
 
 class _Fine:
     name = "fine"
 
-    def __call__(self, config):
+    def look(self, config):
         yield Finding("ok", "yes")
 
 
@@ -239,7 +238,7 @@ def test_the_command_line(root, quiet_host, capsys, monkeypatch):
     assert app.run(["doctor"]) == 1
     printed = capsys.readouterr().out
     assert "... and 3 more of neuron-locks (--format json)" in printed
-    assert printed.splitlines()[-1] == f"15 problems, {len(CHECKS)} ok, 0 unknown"
+    assert printed.splitlines()[-1] == f"15 problems, {len(checks())} ok, 0 unknown"
     assert printed.count("\n         run:  rm /") == 12
     # A path is never broken: it is there to be copied.
     assert [line for line in printed.splitlines() if len(line) > 80 and "/" not in line] == []
@@ -254,7 +253,7 @@ def test_looking_changes_nothing(root, quiet_host):
     make(root, "failed", seed=1)
     age(entry, 7200)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    assert not doctor(load(), CHECKS).good
+    assert not doctor(load(), checks()).good
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     assert not load().home.exists()
 

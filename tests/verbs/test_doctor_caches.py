@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from cachekit.verbs.doctor_checks import CHECKS
+from cachekit.verbs.doctor_checks import checks
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import findings, fine, the_problem
 
@@ -146,4 +146,4 @@ def test_a_settings_file_that_is_broken(command, work, text):
     (found,) = (one for one in document["findings"] if one["check"] == "settings")
     assert (found["state"], "cachekit.toml" in found["said"]) == ("problem", True)
     assert found["mend"]
-    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in CHECKS)}
+    assert {one["check"] for one in document["findings"]} == {"settings", *(check.name for check in checks())}

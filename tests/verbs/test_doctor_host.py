@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cachekit.compilers.neuron import host, mounts
-from cachekit.verbs import doctor_folders
+from cachekit import disk
+from cachekit.compilers.neuron import host
 from tests.compilers.neuron.neuron_trees import make
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import fine, shell, the_problem
@@ -26,7 +26,7 @@ pytest_plugins = ["tests.support.cli_session", "tests.support.doctor_cases"]
 def statvfs(monkeypatch, **changes):
     """What the system answers for a full disk, or one of another kind."""
     whole = {"f_flag": 0, "f_bavail": 1 << 30, "f_frsize": 4096, "f_files": 1 << 20, "f_favail": 1 << 20}
-    monkeypatch.setattr(doctor_folders.os, "statvfs", lambda _: SimpleNamespace(**whole | changes))
+    monkeypatch.setattr(disk.os, "statvfs", lambda _: SimpleNamespace(**whole | changes))
 
 
 # The environment
@@ -213,7 +213,7 @@ def test_a_part_of_the_store_that_is_another_users(public):
 def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, said):
     table = tmp_path / "mounts"
     table.write_text(f"/dev/x / ext4 rw 0 0\nx {tmp_path}/home {kind} rw 0 0\n")
-    monkeypatch.setattr(mounts, "MOUNTS", table)
+    monkeypatch.setattr(disk, "MOUNTS", table)
     assert said in the_problem("store", home=tmp_path / "home")["said"]
     assert fine("store", home=tmp_path / "other")
 

@@ -11,6 +11,8 @@ import pytest
 from cachekit.recipe.gated import gated
 from tests.support.hubserver import HubServer
 
+pytestmark = pytest.mark.versions
+
 TEXT = "name: toy\nmodel: {id: acme/closed}\ndata: {id: acme/rows, labels: [no, yes]}\n"
 
 

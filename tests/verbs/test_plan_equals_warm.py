@@ -83,7 +83,7 @@ class Team:
     def member(self):
         name = self._dice.choice(sorted(self._homes))
         home = self._folder / f"{name}-{self._homes[name]}"
-        # Without neighbours: of a miss they can leave nothing to compile, which no plan knows before.
+        # Without reuse: of a miss it can leave nothing to compile, which no plan knows before.
         return Watched(home, compiler=StandIn(self._versions[name]), shared=[(self._make(), "rw")]).limit(0)
 
 

@@ -26,6 +26,8 @@ from tests.support.standins import (
 )
 from tests.verbs.action_cases import home, log, output, warmed  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.mark.feature("F1")
 def test_a_second_warm_compiles_nothing(home, log):

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.why_text import of_run
-from cachekit.compilers.neuron.module_difference import explain
+from cachekit.compilers.neuron.explain import module_name
 from cachekit.errors import UnknownNameError
 from cachekit.events import Journal
 from cachekit.store import Store
@@ -50,30 +50,30 @@ def journaled(home):
 
 @pytest.mark.feature("W2")
 @pytest.mark.parametrize(
-    ("name", "relation", "near", "words"),
+    ("name", "relation", "words"),
     [
-        (f"{V26}/MODULE_10000000000000000003+aaaaaaaa", "graph", (A, B), "the flags are the recorded ones"),
-        (f"{V26}/MODULE_10000000000000000001+bbbbbbbb", "flags", (A,), "aaaaaaaa in the record, bbbbbbbb now"),
-        (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "both", (), "neither its graph nor its flags"),
-        (A, "recorded", (A,), "the record has it"),
-        ("neuronxcc-2.27.0.0+1/MODULE_10000000000000000001+aaaaaaaa", "compiler", (A,), f"recorded for {V26}"),
-        (f"{V26}/something", "unknown", (), "none that Neuron is known to give"),
+        (f"{V26}/MODULE_10000000000000000003+aaaaaaaa", "graph", "the flags are the recorded ones"),
+        (f"{V26}/MODULE_10000000000000000001+bbbbbbbb", "flags", "aaaaaaaa in the record, bbbbbbbb now"),
+        (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "both", "neither its graph nor its flags"),
+        (A, "recorded", "the record has it"),
+        ("neuronxcc-2.27.0.0+1/MODULE_10000000000000000001+aaaaaaaa", "compiler", f"recorded for {V26}"),
+        (f"{V26}/something", "unknown", "none that Neuron is known to give"),
     ],
 )
-def test_what_of_a_modules_name_is_new(name, relation, near, words):
-    found = explain(name, [B, A])
-    assert (found.relation, found.near) == (relation, near)
+def test_what_of_a_modules_name_is_new(name, relation, words):
+    found = module_name(name, [B, A])
+    assert found.relation == relation
     assert words in found.words[0]
 
 
 def test_without_records_every_module_is_the_first():
-    assert explain(A, []).relation == "first"
+    assert module_name(A, []).relation == "first"
 
 
 def test_flags_that_differ_are_told_in_words():
     other = f"{V26}/MODULE_10000000000000000001+bbbbbbbb"
     flags = {A: ["--auto-cast=none"], other: ["--auto-cast", "none"]}
-    assert any("spelling is in the key" in words for words in explain(other, [A], flags).words)
+    assert any("spelling is in the key" in words for words in module_name(other, [A], flags).words)
 
 
 # Runs

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from cachekit.compilers.inductor import facts, flags, host
+from cachekit import host
+from cachekit.compilers.inductor import facts, flags, machine
 from cachekit.compilers.port import Compared, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import RecipeError
@@ -50,7 +51,7 @@ class Inductor(TreeCompiler):
             "torch": torch,
             "transformers": (host.optional_version if bare else host.package_version)("transformers"),
             "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
-            "cxx": host.cxx_version(*host.cxx(variables)),
+            "cxx": machine.cxx_version(*machine.cxx(variables)),
         }
         if device:
             toolchain["triton"] = host.optional_version("triton")
@@ -66,7 +67,7 @@ class Inductor(TreeCompiler):
                 **device,
             },
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
-            bf16=bool(device) or host.has_bf16(),
+            bf16=bool(device) or machine.has_bf16(),
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:

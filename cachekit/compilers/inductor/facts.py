@@ -208,20 +208,4 @@ GRAPHS = "fxgraph"  # the folder with an entry for each graph: `fxgraph/<2 lette
 # Written as a compile begins, before the C++ compiler is called; a run that finds everything writes none.
 SOURCE_SUFFIXES = (".cpp", ".cu", ".ttir")
 
-# CPU features that `-march=native` may turn into instructions (GCC 12's x86 and ARM options, by their names in
-# /proc/cpuinfo). Inductor compiles with -march=native, but its keys don't say for which processor; ours do, so that
-# code with instructions this CPU lacks is never restored. Kernel notes (`md_clear`, `ibrs`) are left out: they change
-# with the kernel.
-ISA_FLAGS = frozenset(
-    """
-    cx16 sahf_lm lahf_lm movbe popcnt pni ssse3 sse4_1 sse4_2 sse4a avx avx2 fma fma4 f16c xop tbm bmi1 bmi2 lzcnt
-    abm adx aes vaes pclmulqdq vpclmulqdq gfni sha_ni rdrand rdseed fsgsbase prfchw 3dnowprefetch clflushopt clwb
-    clzero mwaitx avx512f avx512dq avx512cd avx512bw avx512vl avx512ifma avx512vbmi avx512_vbmi2 avx512_vnni
-    avx512_bitalg avx512_vpopcntdq avx512_bf16 avx512_fp16 avx512_vp2intersect avx_vnni avx_ifma avx_vnni_int8
-    avx_ne_convert amx_tile amx_int8 amx_bf16 amx_fp16 movdiri movdir64b enqcmd cldemote serialize ptwrite waitpkg
-    rdpid wbnoinvd xsave xsavec xsaveopt xsaves pku shstk ibt uintr hreset kl widekl asimd asimdhp asimddp
-    asimdrdm asimdfhm fp fphp atomics crc32 sha1 sha2 sha3 sha512 sm3 sm4 jscvt fcma lrcpc dcpop sve sve2 sveaes
-    svebitperm svesha3 svesm4 svei8mm svebf16 i8mm bf16 dgh rng bti flagm flagm2 frint sb ssbs paca pacg
-    """.split()  # noqa: SIM905
-)
 BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})

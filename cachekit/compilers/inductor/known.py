@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cachekit.compilers.port import Adapter, Compiler, Node
+from cachekit.health import Check
 
 
 class InductorAdapter(Adapter):
@@ -20,6 +23,12 @@ class InductorAdapter(Adapter):
         from cachekit.compilers.inductor.adapter import Inductor
 
         return Inductor()
+
+    def checks(self) -> Sequence[Check]:
+        """The C++ compiler."""
+        from cachekit.compilers.inductor.machine import look
+
+        return (Check("c++-compiler", look, chosen=True),)
 
 
 ADAPTERS = {InductorAdapter.name: InductorAdapter()}

@@ -14,7 +14,6 @@ from typing import Any
 from cachekit.compilers.neuron import (
     cores,
     facts,
-    failed,
     fit,
     flags,
     host,
@@ -22,11 +21,11 @@ from cachekit.compilers.neuron import (
     modules,
     options,
     place,
+    remembered,
     root,
     split,
 )
 from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
-from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
@@ -192,9 +191,9 @@ class Neuron(OnNeuron):
         for finding in locks.examine(entries):
             if finding.verdict == "stale" and not locks.clear(finding):
                 tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
-        for found in locks.poisoned(entries):
-            failure = classify(found.text)
-            if failure.clearable and not locks.forget(found):
+        for found in remembered.by_neuron(entries):
+            failure = found.failure
+            if failure.clearable and not remembered.clear(found):
                 tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
         place.sweep(live_root)
 
@@ -275,7 +274,7 @@ class Neuron(OnNeuron):
         """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
         wanted = frozenset(names)
         entries = [entry for entry in self._scan(live_root).entries if entry.module in wanted and not entry.finished]
-        return failed.of(entries, live_root / facts.OUR_FOLDER / "failures")
+        return remembered.by_any(entries, live_root / facts.OUR_FOLDER / "failures")
 
     def binaries(self, names: Iterable[str]) -> int:
         """See the port: a module is one NEFF."""

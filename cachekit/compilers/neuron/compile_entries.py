@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from cachekit import leash
-from cachekit.compilers.neuron import facts, fit, locks, modules, place
+from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
-from cachekit.compilers.neuron.failures import CLASSES, HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
+from cachekit.compilers.neuron.failures import HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
 from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import look
+from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
 from cachekit.errors import CompileError
 
 POLL = 0.2  # seconds between two tries for somebody else's lock
@@ -137,7 +137,7 @@ def _again(entry: Entry) -> Entry:
 def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
     """Our own memory of a failure: Neuron's compiler, called directly, leaves none."""
     known = memory.recall(entry.name, compiler=entry.compiler)
-    return Failure(CLASSES[known.kind], known.code, known.message) if known and known.kind in CLASSES else None
+    return known.failure if known else None
 
 
 def _remembered(entry: Entry, tell: Sink) -> Failure | None:
@@ -146,14 +146,14 @@ def _remembered(entry: Entry, tell: Sink) -> Failure | None:
     One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
     compiled.
     """
-    for found in locks.poisoned([entry]):
-        failure = classify(found.text)
+    for found in remembered.by_neuron([entry]):
+        failure = found.failure
         if failure.deterministic and found.age < DAYS * 86400:
             return failure
         if not failure.deterministic and not failure.clearable:
             tell({"event": "failure-tried-again", "module": entry.name, "class": failure.kind.name})
             return None
-        if reason := locks.forget(found):
+        if reason := remembered.clear(found):
             return Failure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
         tell({"event": "failure-cleared", "module": entry.name, "class": failure.kind.name})
     return None

@@ -1,26 +1,72 @@
-"""What Neuron devices this machine has: its tools are asked, and sysfs for the instance type."""
+"""What Neuron devices this machine has: `neuron-ls` is asked, and sysfs for the instance type.
+
+Every field of the tool's output is optional, as versions and chips differ in what they print.
+"""
 
 from __future__ import annotations
 
-import os
-import selectors
+import json
+import re
 import shutil
 import subprocess
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from cachekit.compilers.neuron.device_output import (
-    DeviceListError,
-    Devices,
-    MonitorRecord,
-    parse_neuron_ls,
-    parse_neuron_monitor,
+from msgspec import Struct
+
+from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.facts import (
+    INSTANCE_TYPE,
+    NEURON_LS,
+    NEURON_LS_JSON,
+    NEURON_LS_LINE,
+    NEURON_LS_NONE,
+    PRODUCT_NAME,
+    TABLE_LINES,
+    TERMINAL_CODE,
 )
-from cachekit.compilers.neuron.facts import INSTANCE_TYPE, NEURON_LS, NEURON_LS_JSON, NEURON_MONITOR, PRODUCT_NAME
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
+_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
+_START = re.compile(r"^[\[{]", re.MULTILINE)
+# What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
+_CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
+_MOST_CORES = 4096  # of one device, in a range of their numbers
+
+
+class DeviceListError(ValueError):
+    """Output that is not what a Neuron tool prints, or a tool that did not answer; the text says which."""
+
+
+class DeviceProcess(Struct, frozen=True):
+    """A process that uses a device; empty and None for what the tool did not say."""
+
+    pid: int | None
+    command: str
+    runtime: str
+
+
+class Devices(Struct, frozen=True):
+    """The Neuron devices of a machine.
+
+    Attributes:
+        count: Devices (chips).
+        cores: Cores as a framework sees them, of all devices; None where the tool did not say.
+        memory: Bytes of device memory, of all devices; None where the tool did not say.
+        lnc: Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
+        instance_type: `trn1.2xlarge`; empty where the tool did not say.
+        busy: Processes that use a device, each once.
+    """
+
+    count: int
+    cores: int | None = None
+    memory: int | None = None
+    lnc: int | None = None
+    instance_type: str = ""
+    busy: tuple[DeviceProcess, ...] = ()
 
 
 def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> Devices | None:
@@ -47,27 +93,6 @@ def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> 
         raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
 
 
-def sample_monitor(tools: Sequence[str] = NEURON_MONITOR, *, timeout: float = 15.0) -> MonitorRecord | None:
-    """The first record of `neuron-monitor`, which is then stopped; None where there is no such tool.
-
-    Raises:
-        DeviceListError: No record came in time.
-    """
-    if (tool := _find(tools)) is None:
-        return None
-    try:
-        process = subprocess.Popen(
-            [tool], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-    except OSError as error:
-        raise DeviceListError(f"{tool} cannot be run: {error.strerror or error}") from error
-    with process:
-        try:
-            return _first_record(process, tool, timeout)
-        finally:
-            process.kill()
-
-
 def host_instance_type(path: Path = Path(PRODUCT_NAME)) -> str:
     """The EC2 instance type that the firmware names; empty where it names none."""
     try:
@@ -77,22 +102,169 @@ def host_instance_type(path: Path = Path(PRODUCT_NAME)) -> str:
     return name if INSTANCE_TYPE.fullmatch(name) else ""
 
 
-def _first_record(process: subprocess.Popen[bytes], tool: str, timeout: float) -> MonitorRecord:
-    assert process.stdout is not None
-    deadline, data = time.monotonic() + timeout, b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while (left := deadline - time.monotonic()) > 0 and len(data) < _LARGEST:
-            if not selector.select(left):
-                continue
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            data += piece
-            with suppress(DeviceListError):
-                return parse_neuron_monitor(data.decode("utf-8", "replace"))[0]
-            if not piece:
-                break
-    raise DeviceListError(f"{tool} gave no record within {timeout:g} s: {data[:80].decode('utf-8', 'replace')!r}")
-
-
 def _find(tools: Sequence[str]) -> str | None:
     return next((path for tool in tools if (path := shutil.which(tool))), None)
+
+
+def parse_neuron_ls(text: str) -> Devices:
+    """Read what `neuron-ls --json-output` printed, or its table.
+
+    Raises:
+        DeviceListError: It is neither, or cut off: what is left of it would be taken for all devices.
+    """
+    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff").translate(TABLE_LINES)
+    said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
+    single: list[dict[str, Any]] = []
+    for value in _json_values(text):
+        if isinstance(value, dict) and facts.NEURON_LS_DEVICE in value:
+            single.append(value)  # one object a line
+        elif not single and (entries := _device_entries(value)) is not None:
+            return _devices(entries, value if isinstance(value, dict) else {}, said)
+    if single:
+        return _devices(single, {}, said)
+    if rows := _table(text):
+        return _devices(rows, {}, said)
+    if NEURON_LS_NONE.search(text):
+        return Devices(0, instance_type=said.get("instance-type", ""))
+    raise DeviceListError(f"no list of Neuron devices: {text.strip()[:80]!r}")
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Every JSON list or object that begins at the start of a line, with anything between them.
+
+    Raises:
+        DeviceListError: One is damaged: what is left of it would be taken for all there is.
+    """
+    decoder, place = json.JSONDecoder(), 0
+    text = textwrap.dedent(text)
+    failures = 0
+    while (found := _START.search(text, place)) and failures < 100:  # noqa: PLR2004 - no quadratic work
+        try:
+            value, place = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError) as error:
+            if _CERTAIN.match(text, found.start()):
+                raise DeviceListError(f"a damaged list of Neuron devices: {error}") from error
+            place, failures = found.end(), failures + 1
+            continue
+        yield value
+
+
+def _device_entries(value: Any) -> list[dict[str, Any]] | None:
+    """The devices in a document: a list at top level, or the one list of objects in an object."""
+    if isinstance(value, dict):
+        lists = [part for part in value.values() if isinstance(part, list) and part and isinstance(part[0], dict)]
+        named = [value[name] for name in facts.NEURON_LS_LISTS if isinstance(value.get(name), list)]
+        if len(named or lists) != 1:
+            return None
+        (value,) = named or lists
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return None
+    return value if not value or any(facts.NEURON_LS_KNOWN & entry.keys() for entry in value) else None
+
+
+def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[str, str]) -> Devices:
+    cores = [_cores(entry) for entry in entries]
+    memory = [_bytes(entry.get(facts.NEURON_LS_MEMORY)) for entry in entries]
+    lncs = [_int(entry.get(facts.NEURON_LS_LNC)) for entry in (*entries, outer)]
+    types = [_str(entry.get(facts.NEURON_LS_INSTANCE)) for entry in (*entries, outer)]
+    busy = (process for entry in entries for process in _processes(entry.get(facts.NEURON_LS_PROCESSES)))
+    return Devices(
+        count=len(entries),
+        cores=_sum(cores),
+        memory=_sum(memory),
+        lnc=next(filter(None, lncs), None) or _int(said.get("logical-neuroncore-config")),
+        instance_type=next(filter(None, types), "") or said.get("instance-type", ""),
+        busy=tuple(dict.fromkeys(busy)),
+    )
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, if every part is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _cores(entry: dict[str, Any]) -> int | None:
+    count = _int(entry.get(facts.NEURON_LS_CORES))
+    return _numbers(entry.get(facts.NEURON_LS_CORE_IDS)) if count is None else count
+
+
+def _numbers(ids: Any) -> int | None:
+    """How many numbers: `[0, 1]`, `["0-3"]`, `"0,1"`; None for anything else."""
+    parts = ids.split(",") if isinstance(ids, str) else ids
+    if not isinstance(parts, list):
+        return None
+    total = 0
+    for part in parts:
+        ends = [_int(end) for end in part.split("-")] if isinstance(part, str) else [_int(part)]
+        if None in ends or len(ends) > 2:  # noqa: PLR2004 - first and last
+            return None
+        first, last = ends[0] or 0, ends[-1] or 0
+        if not 0 <= last - first < _MOST_CORES:
+            return None
+        total += last - first + 1
+    return total
+
+
+def _processes(value: Any) -> Iterator[DeviceProcess]:
+    pid, command, runtime = facts.NEURON_LS_PROCESS
+    for process in value if isinstance(value, list) else ():
+        if isinstance(process, dict):
+            yield DeviceProcess(_int(process.get(pid)), _str(process.get(command)), _str(process.get(runtime)))
+
+
+def _table(text: str) -> list[dict[str, Any]]:
+    """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows.
+
+    Raises:
+        DeviceListError: It does not end with a line, or a row has fewer columns than names: it was cut off.
+    """
+    device, cores, memory = facts.NEURON_LS_COLUMNS
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    border = last = ""
+    for line in map(str.strip, text.splitlines()):
+        if line[:1] in {"|", "+"}:
+            last = line
+            border = border or line
+        elif rows:
+            break  # whatever comes after the table
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if cells[0].isdigit():
+            if len(cells) < len(names) or not line.endswith("|"):
+                raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
+            row = dict(zip(names, cells, strict=False))
+            rows.append({facts.NEURON_LS_CORES: row.get(cores), facts.NEURON_LS_MEMORY: row.get(memory)})
+        elif not rows:
+            names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
+    if device not in names:
+        return []
+    if not last.startswith("+") or len(last) != len(border):
+        raise DeviceListError(f"a table of Neuron devices that does not end: {last[:80]!r}")
+    return rows
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _int(value: Any) -> int | None:
+    """A count: JSON's integer, an integral float, or digits in a string; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # noqa: PLR2004
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
+
+
+def _bytes(value: Any) -> int | None:
+    """A size: bytes, or text as `32 GB`, which the tools mean in powers of 1024."""
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
+        unit = _UNITS[f"{found['unit'].upper()}B" if found["unit"] else ""]
+        size = int(float(found["number"]) * unit)
+        return size if size < 1 << 63 else None
+    return _int(value)

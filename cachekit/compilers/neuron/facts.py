@@ -31,7 +31,6 @@ TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 COMPILER_MODULE = presence.COMPILER_MODULE  # it stands there because it is asked for at every start
 PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
 FRAMEWORK_MODULE = "torch_neuronx"
-XLA_MODULE = "libneuronxla"
 # PyPI carries placeholders of these names, which install and then fail to import: torch-neuronx 1.0, neuronx-cc
 # 1.0.post1, libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken
 # for one: what AWS's own index has below them is of 2023 and before.
@@ -54,9 +53,7 @@ ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/comp
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
 PARALLEL_COMPILE = "neuron_parallel_compile"
 NPC_PARALLEL_OPTION = "--num_parallel"
-NPC_WORK_OPTION = "--parallel_compile_workdir"  # by default one folder a user, emptied at start [a copy of npc; LOG]
 NEURON_LS = presence.NEURON_LS  # likewise
-NEURON_MONITOR = ("neuron-monitor", "/opt/aws/neuron/bin/neuron-monitor")
 # Processes that show that something compiles on this host [LOG; ON cleanup.py looks for the first].
 COMPILER_PROCESSES = ("neuronx-cc", "walrus_driver", "hlo2penguin", "neuron_parallel_compile")
 
@@ -161,9 +158,6 @@ PEER_PATH = re.compile(r"[\w/-]+", re.ASCII)
 # How these two options are misspelled, optimum-neuron's own code among others; the wrapper reads none of it [ON].
 MISSPELLED_OPTIONS = {"--cache-dir": "--cache_dir", "--no-cache": "--no_cache"}
 
-# libneuronxla's own answer where its cache is: module, class, method [ON, NxD].
-CACHE_URL_ASKED = ("libneuronxla.neuron_cc_cache", "CacheUrl", "get_cache_url")
-
 # Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args]. True:
 # it has a value.
 RETRY_FLAG = "--retry_failed_compilation"  # has remembered failures compiled again, all that a run meets
@@ -236,9 +230,8 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 
 # --- flags --------------------------------------------------------------------------------------------------------
 
-# The hash of a module's flags is the first digits of an MD5, over one of three texts [DERIVED; 13 published keys]:
-# up to SDK 2.19 the flags joined by blanks; in 2.20.0 their JSON; from 2.20.1 on their JSON with the target in front.
-# Not verified for libneuronxla 3.0.
+# The hash of a module's flags is the first digits of an MD5 over their JSON with the target in front, from SDK 2.20.1
+# on [DERIVED; 6 published keys]; before, over their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 LNC_OPTION = "--logical-nc-config"
@@ -269,7 +262,6 @@ NEFF_MAJOR = 2  # the newest that runtimes load [unofficial notes on libnrt 2.31
 NEFF_INFO = "info.json"  # tool_version: the compiler with its commit; name: what was given as --output
 NEFF_GRAPH = "neff.json"  # inputs, outputs; absent where the packager found a kelf already [unofficial notes]
 NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.json in the runtime's own sample
-NEFF_KELF_TARGET = "target"  # the chip, in a kelf
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
 # kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
@@ -517,17 +509,6 @@ NEURON_LS_KNOWN = frozenset(  # one of these in an object makes it a device
     )
 )
 NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES", "NEURON MEMORY")  # of the table
-# A record of neuron-monitor: its parts, and where in them [FILES; SDK: neuron-monitor-user-guide].
-MONITOR_RUNTIMES, MONITOR_SYSTEM = "neuron_runtime_data", "system_data"
-MONITOR_INSTANCE, MONITOR_HARDWARE = "instance_info", "neuron_hardware_info"
-MONITOR_PARTS = frozenset((MONITOR_RUNTIMES, MONITOR_SYSTEM, MONITOR_INSTANCE, MONITOR_HARDWARE))
-MONITOR_MEMORY = "memory_info"
-MONITOR_MEMORY_TOTAL, MONITOR_MEMORY_USED = "memory_total_bytes", "memory_used_bytes"
-MONITOR_DEVICE_TYPE, MONITOR_DEVICES = "neuron_device_type", "neuron_device_count"
-MONITOR_CORES, MONITOR_DEVICE_MEMORY = "neuroncore_per_device_count", "neuron_device_memory_size"
-MONITOR_LNC, MONITOR_INSTANCE_TYPE = "logical_neuroncore_config", "instance_type"
-MONITOR_DEVICE_USED = ("report", "memory_used", "neuron_runtime_used_bytes", "neuron_device")
-MONITOR_ERROR = "error"
 # A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
 LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.

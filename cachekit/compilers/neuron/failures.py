@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cachekit.compilers.neuron.facts import (
     CC_FLAGS,
@@ -38,8 +40,7 @@ _EXIT_TIMEOUT, _EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND, _EXIT_SIGNALS = 124, 126, 
 _WARNING = re.compile(r"\bWARN(?:ING)?\b")
 
 
-@dataclass(frozen=True, slots=True)
-class FailureClass:
+class FailureClass(Struct, frozen=True):
     """A kind of failure.
 
     Attributes:
@@ -127,8 +128,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """One failure, classified.
 
     Attributes:
@@ -158,17 +158,6 @@ class Failure:
     def advice(self) -> str:
         """The command or the edit that helps."""
         return self.kind.advice
-
-    def as_dict(self) -> dict[str, str | bool]:
-        """The same facts for programs."""
-        return {
-            "class": self.kind.name,
-            "code": self.code,
-            "message": self.message,
-            "deterministic": self.deterministic,
-            "clearable": self.clearable,
-            "advice": self.advice,
-        }
 
 
 def classify(

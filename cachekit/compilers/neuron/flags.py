@@ -1,7 +1,7 @@
-"""Compiler flags: what of NEURON_CC_FLAGS is hashed, by which of three formulas, and why two lists differ.
+"""Compiler flags: what of NEURON_CC_FLAGS is the wrapper's and what the compiler's, and how they are in a key.
 
 The second half of a module's name is the first digits of an MD5 over the flags, as they are spelled and in the order
-they stand (`facts`). Nothing here decides a hit: it explains misses, and it warns of spellings.
+they stand (`facts`). Nothing here decides a hit.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
 
-Era = Literal["joined", "json", "json+target", "unknown"]
-ERAS: tuple[Era, ...] = ("joined", "json", "json+target")
 LARGEST = 1 << 20  # bytes of a flags file
 
 
@@ -69,90 +66,14 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[
     return kept, taken
 
 
-def flags_hash(words: Sequence[str], era: Era, target: str = "") -> str:
-    """The flags' half of a module's name.
+def flags_hash(words: Sequence[str]) -> str:
+    """The flags' half of a module's name, since SDK 2.20.1.
 
     Args:
-        words: The flags, without the wrapper's own. A `--target=` in front counts as the target.
-        era: The formula; `unknown` gives an empty string.
-        target: For `json+target`.
+        words: The flags without the wrapper's own, `--target=` in front: what `compile_flags.json` lists.
     """
-    if era == "unknown":
-        return ""
-    front = f"{facts.TARGET_OPTION}="
-    bare = [word for number, word in enumerate(words) if not (number == 0 and word.startswith(front))]
-    if not target and len(bare) < len(words):
-        target = words[0].removeprefix(front)
-    if era == "joined":
-        text = " ".join(bare)
-    elif era == "json":
-        text = json.dumps(bare)
-    else:
-        text = json.dumps([front + target, *bare])
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[: facts.FLAGS_HASH_DIGITS]
-
-
-def explain_hash(words: Sequence[str], wanted: str) -> tuple[Era, str]:
-    """Which formula makes `wanted` of these flags, and for which target; `unknown` where none does."""
-    for era in ERAS:
-        targets = ("", *facts.TARGETS) if era == "json+target" else ("",)
-        for target in targets:
-            if flags_hash(words, era, target) == wanted:
-                own = words[0].partition("=")[2] if words and words[0].startswith(facts.TARGET_OPTION + "=") else ""
-                return era, (target or own) if era == "json+target" else ""
-    return "unknown", ""
-
-
-class HasFlags(Protocol):
-    """A module on disk, as `entries.Entry` is one."""
-
-    @property
-    def name(self) -> str:
-        """`MODULE_<graph>+<flags>`."""
-
-    @property
-    def path(self) -> Path:
-        """Its folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Detected:
-    """Which formula a cache was written with.
-
-    Attributes:
-        era: The only one that explains any of its modules; `unknown` where none does, or several do.
-        targets: The targets found with it.
-        counts: Modules by formula, `unknown` among them.
-    """
-
-    era: Era
-    targets: tuple[str, ...]
-    counts: dict[str, int]
-
-
-def detect_era(entries: Iterable[HasFlags], *, at_most: int = 200) -> Detected:
-    """Find the formula by the modules that are there: hash their flags files, compare with their names.
-
-    The compiler's version does not tell: the formula changed with libneuronxla.
-
-    Args:
-        entries: Modules of one cache.
-        at_most: How many flags files are read.
-    """
-    counts: Counter[str] = Counter()
-    targets = set()
-    for entry in entries:
-        match = facts.MODULE_DIRECTORY.fullmatch(entry.name)
-        words = read_flags(entry.path / facts.FLAGS_FILE) if match and match["flags"] else None
-        if match is None or words is None:
-            continue
-        era, target = explain_hash(words, match["flags"])
-        counts[era] += 1
-        targets |= {target} - {""}
-        if counts.total() >= at_most:
-            break
-    known = [era for era in ERAS if counts[era]]
-    return Detected(known[0] if len(known) == 1 else "unknown", tuple(sorted(targets)), dict(counts))
+    digest = hashlib.md5(json.dumps([*words]).encode(), usedforsecurity=False).hexdigest()
+    return digest[: facts.FLAGS_HASH_DIGITS]
 
 
 def read_flags(path: Path) -> list[str] | None:
@@ -169,13 +90,7 @@ def read_flags(path: Path) -> list[str] | None:
     return None
 
 
-def option(words: Sequence[str], name: str) -> str:
-    """The value of an option, however it is spelled (`facts.OPTION_SYNONYMS`); the last one counts, empty for none."""
-    return next((found.value for found in reversed(_options(words)) if found.name == name), "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Option:
+class Option(Struct, frozen=True):
     """One option: its long name, its value, and the words it was written with."""
 
     name: str
@@ -183,15 +98,21 @@ class _Option:
     words: str
 
 
-def _options(words: Sequence[str]) -> list[_Option]:
-    found: list[_Option] = []
+def option(words: Sequence[str], name: str) -> str:
+    """The value of an option, however it is spelled (`facts.OPTION_SYNONYMS`); the last one counts, empty for none."""
+    return next((found.value for found in reversed(options(words)) if found.name == name), "")
+
+
+def options(words: Sequence[str]) -> list[Option]:
+    """The options in a list of words, and in between the words that belong to none, under an empty name."""
+    found: list[Option] = []
     number = 0
     while number < len(words):
         word = words[number]
         following = words[number + 1] if number + 1 < len(words) else "-"
         number += 1
         if not word.startswith("-"):
-            found.append(_Option("", word, word))
+            found.append(Option("", word, word))
             continue
         name, equals, value = word.partition("=")
         if not equals:
@@ -203,68 +124,5 @@ def _options(words: Sequence[str]) -> list[_Option]:
             elif not following.startswith("-") or (number < len(words) and facts.OPTIONS_OF_PARTS.fullmatch(name)):
                 value, word = following, f"{word} {following}"
                 number += 1
-        found.append(_Option(facts.OPTION_SYNONYMS.get(name, name), value, word))
+        found.append(Option(facts.OPTION_SYNONYMS.get(name, name), value, word))
     return found
-
-
-def explain(a: Sequence[str], b: Sequence[str], names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-    """Say in words why two lists of flags give different keys.
-
-    Args:
-        a: A list of flags.
-        b: Another.
-        names: What to call them.
-
-    Returns:
-        A sentence a difference, the most telling first; nothing where the lists are equal.
-    """
-    if list(a) == list(b):
-        return []
-    one, two = names
-    left, right = _options(a), _options(b)
-    said: list[str] = []
-    options = list(dict.fromkeys(option.name for option in (*left, *right)))
-    options.sort(key=lambda name: (name != facts.TARGET_OPTION, name in facts.LEAKING_OPTIONS))
-    for name in options:
-        said += _explain_one(name, [o for o in left if o.name == name], [o for o in right if o.name == name], one, two)
-    if [(o.name, o.value) for o in left] != [(o.name, o.value) for o in right] and sorted(
-        (o.name, o.value) for o in left
-    ) == sorted((o.name, o.value) for o in right):
-        here = next(
-            n for n, (x, y) in enumerate(zip(left, right, strict=True)) if (x.name, x.value) != (y.name, y.value)
-        )
-        said.append(
-            f"the order differs: number {here + 1} is `{left[here].words}` in {one} and `{right[here].words}` in {two}"
-        )
-    return said or [f"{one} is {shlex.join(a)!r} and {two} is {shlex.join(b)!r}"]
-
-
-def _explain_one(name: str, left: list[_Option], right: list[_Option], one: str, two: str) -> list[str]:
-    values, others = [o.value for o in left], [o.value for o in right]
-    spelled, respelled = [o.words for o in left], [o.words for o in right]
-    if spelled == respelled:
-        return []
-    leak = ""
-    if name in facts.LEAKING_OPTIONS:
-        leak = "; it changes no code, but it is hashed all the same: leave it out"
-    if sorted(values) == sorted(others):
-        if sorted(spelled) == sorted(respelled):
-            return []  # only the order
-        x, y = next((x, y) for x, y in zip(left, right, strict=True) if x.words != y.words)
-        same = "" if x.value != y.value else ": the same option, but spelling is in the key"
-        return [f"`{x.words}` in {one} is written `{y.words}` in {two}{same}{leak}"]
-    shown = ", ".join(f"`{words}`" for words in spelled), ", ".join(f"`{words}`" for words in respelled)
-    if not left:
-        return [f"only {two} has {shown[1]}{leak}"]
-    if not right:
-        return [f"only {one} has {shown[0]}{leak}"]
-    if set(values) == set(others):
-        counts = f"{_times(len(left))} in {one} and {_times(len(right))} in {two}"
-        return [f"`{name or values[0]}` stands {counts}: repeats are in the key{leak}"]
-    if name == facts.TARGET_OPTION:
-        return [f"the target is {', '.join(values)} in {one} and {', '.join(others)} in {two}"]
-    return [f"{one} has {shown[0]}, {two} has {shown[1]}{leak}"]
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 
-from cachekit.compilers.neuron import device_output, devices, facts, presence
+from cachekit.compilers.neuron import devices, facts, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Instance
@@ -314,10 +314,10 @@ def target_of(override: str, instance: str, known: Instance | None) -> str:
 
 
 @cache
-def _devices() -> device_output.Devices | None:
+def _devices() -> devices.Devices | None:
     try:
         return devices.list_devices()
-    except device_output.DeviceListError:
+    except devices.DeviceListError:
         return None
 
 

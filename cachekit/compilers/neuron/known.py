@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.evidence import Subject
 from cachekit.compilers.neuron import presence
-from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node
+from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node, Place
 from cachekit.errors import CachekitError
+from cachekit.health import Check
 from cachekit.store.archive import Stored
 from cachekit.store.leaks import Leaks, of_archive
 from cachekit.store.record import File, Module, Record
@@ -46,9 +48,9 @@ class _Neuron(Adapter):
         """What flags that differ mean."""
         if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
             return []
-        from cachekit.compilers.neuron import flags
+        from cachekit.compilers.neuron.explain import flag_lists
 
-        return flags.explain([str(word) for word in old], [str(word) for word in new], sides)
+        return flag_lists([str(word) for word in old], [str(word) for word in new], sides)
 
 
 class XlaAdapter(_Neuron):
@@ -79,6 +81,18 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import adapter, host
 
         return adapter.Neuron(host.named(toolchain, instance, self.name))
+
+    def checks(self) -> Sequence[Check]:
+        """All of Neuron, TorchNeuron too."""
+        from cachekit.compilers.neuron.doctor import CHECKS
+
+        return CHECKS
+
+    def places(self) -> Mapping[str, Place]:
+        """The folders of torch-neuronx and of TorchNeuron."""
+        from cachekit.compilers.neuron.root import resolve, resolve_native
+
+        return {"neuron_cache": resolve().place(), "native_cache": resolve_native().place()}
 
     @cached_property
     def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
@@ -135,10 +149,18 @@ class XlaAdapter(_Neuron):
         self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
     ) -> Explained | None:
         """Whether the graph is new, or the flags are, or the compiler."""
-        from cachekit.compilers.neuron import module_difference
+        from cachekit.compilers.neuron.explain import module_name
 
-        found = module_difference.explain(name, recorded, flags)
-        return Explained(found.relation, tuple(found.words))
+        return module_name(name, recorded, flags)
+
+    def assumed(self) -> Subject:
+        """It is asked after TorchNeuron, and so it is the one that says what is missing."""
+        from cachekit.compilers.neuron import assumptions, host
+
+        if error := host.unusable_devices():
+            raise error
+        host.this_host()
+        return assumptions.XLA
 
     def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
         """The words of each module's flags file."""

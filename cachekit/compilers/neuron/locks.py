@@ -1,4 +1,4 @@
-"""Locks that nobody holds any more, and failures that Neuron would remember for ever.
+"""Locks that nobody holds any more.
 
 Neuron's lock is an empty file without an owner: a killed compile leaves it, and every later process waits for it with
 no time limit. Whether somebody holds one can only be inferred. It is removed only where that is certain; a lock that
@@ -10,27 +10,24 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.mounts import PRIVATE, FileSystem, file_system
 from cachekit.compilers.neuron.processes import Host, Process, look
+from cachekit.disk import PRIVATE, FileSystem, file_system
 
 Verdict = Literal["stale", "maybe", "live"]
 CLOCK_SLACK = 60.0  # seconds by which file times and the host's start may disagree
-EXCERPT_LINES = 8
-LONGEST_LINE = 300  # characters of each of them
-HEAD, TAIL = 4 << 10, 64 << 10  # bytes of a log that are looked at
 
 CLEAR_LOCKS = f"{facts.PARALLEL_COMPILE} --command clear-locks"
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(Struct, frozen=True):
     """A lock file of a module.
 
     Attributes:
@@ -54,8 +51,7 @@ class Lock:
     quiet: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A lock with what can be said of it.
 
     Attributes:
@@ -207,11 +203,20 @@ def clear(finding: Finding, *, host: Host | None = None, mounts: str | None = No
     again = judge(lock, look() if host is None else host, file_system(old.path.parent, mounts))
     if again.verdict != "stale":
         return again.reason
-    return _unlink(old.path, old.inode, old.modified)
+    return remove(old.path, old.inode, old.modified)
 
 
-def _unlink(path: Path, inode: int, modified: int) -> str:
-    """Remove a file if it is still the one that was judged."""
+def remove(path: Path, inode: int, modified: int) -> str:
+    """Remove a file if it is still the one that was judged.
+
+    Args:
+        path: The file.
+        inode: Its number when it was judged.
+        modified: When it was written then, in nanoseconds since 1970.
+
+    Returns:
+        Why it was left; empty where it is gone.
+    """
     try:
         status = path.lstat()
         if (status.st_ino, status.st_mtime_ns) != (inode, modified):
@@ -222,99 +227,3 @@ def _unlink(path: Path, inode: int, modified: int) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-# Remembered failures
-
-
-@dataclass(frozen=True, slots=True)
-class Poisoned:
-    """A module whose failure Neuron remembers: it is never compiled again, and its run goes on without it.
-
-    Attributes:
-        entry: The module.
-        log: The file that remembers.
-        age: Seconds since it was written.
-        excerpt: The lines of it that tell why.
-        failure: What the classifier made of the log.
-        inode: With `modified`, what tells the log from a later one.
-        modified: When it was written, in nanoseconds since 1970.
-        text: The log, of a long one its beginning and its end: what a failure is classified by.
-    """
-
-    entry: Entry
-    log: Path
-    age: float
-    excerpt: tuple[str, ...]
-    failure: str
-    inode: int
-    modified: int
-    text: str = ""
-
-
-def poisoned(
-    entries: Iterable[Entry], classify: Callable[[str], str] | None = None, now: float | None = None
-) -> list[Poisoned]:
-    """All remembered failures among some modules.
-
-    Args:
-        entries: The modules.
-        classify: Names the class of a failure by its log's text.
-        now: The time, for ages.
-    """
-    now = time.time() if now is None else now
-    found = []
-    for entry in entries:
-        log = entry.path / facts.FAILURE_LOG
-        if entry.state != "failed":
-            continue
-        try:
-            status = log.stat()
-            text = _ends(log)
-        except OSError:
-            continue
-        failure = classify(text) if classify else ""
-        found.append(
-            Poisoned(entry, log, now - status.st_mtime, excerpt(text), failure, status.st_ino, status.st_mtime_ns, text)
-        )
-    return found
-
-
-def forget(failure: Poisoned) -> str:
-    """Remove a remembered failure, so that its graph is compiled again.
-
-    Returns:
-        Why it was left: somebody works on the module, or the failure is a newer one; empty where it is gone.
-    """
-    try:
-        entry = read_entry(failure.entry.place, failure.entry.compiler, failure.entry.name)
-    except OSError:
-        return ""
-    if entry.locks:
-        return "its module is locked"
-    return _unlink(failure.log, failure.inode, failure.modified)
-
-
-def _ends(log: Path) -> str:
-    with log.open("rb") as source:
-        size = source.seek(0, os.SEEK_END)
-        source.seek(0)
-        if size <= HEAD + TAIL:
-            return source.read().decode("utf-8", "replace")
-        head = source.read(HEAD)
-        source.seek(size - TAIL)
-        return head.decode("utf-8", "replace") + "\n…\n" + source.read(TAIL).decode("utf-8", "replace")
-
-
-def excerpt(text: str) -> tuple[str, ...]:
-    """The lines of a failed compile's log that tell why: those with errors, else the last ones; each cut to 300."""
-    lines = [_cut(line.strip()) for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if any(mark in line for mark in facts.ERROR_MARKS)]
-    return tuple(dict.fromkeys(telling or lines[-EXCERPT_LINES:]))[:EXCERPT_LINES]
-
-
-def _cut(line: str) -> str:
-    """The first line quotes the whole command before it says what went wrong."""
-    places = [place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0]
-    start = min(places, default=0)
-    return line[start if start > LONGEST_LINE // 2 else 0 :][:LONGEST_LINE]

@@ -7,15 +7,14 @@ only one of the two, so both should name the same folder, and one that they can 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from cachekit.compilers.neuron import facts, flags
-from cachekit.compilers.neuron.mounts import UNKNOWN, FileSystem, file_system
-from cachekit.errors import UsageError
+from cachekit.compilers.port import Place
+from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
 from cachekit.text import redact
 
 
@@ -28,7 +27,6 @@ class Root:
         path: The local folder; None where it is no local one (a bucket).
         origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
         caching: False where the flags switch the cache off.
-        nested: The folder one level deeper that releases of late 2023 wrote to, if it is there.
         file_system: Of the local folder.
         warnings: What is wrong or doubtful about it, a sentence each.
     """
@@ -37,9 +35,13 @@ class Root:
     path: Path | None
     origin: str
     caching: bool = True
-    nested: Path | None = None
     file_system: FileSystem = UNKNOWN
     warnings: tuple[str, ...] = ()
+
+    def place(self) -> Place:
+        """The same, as the port has it."""
+        exists = self.path is not None and self.path.is_dir()
+        return Place(self.url, self.path, self.origin, self.caching, exists, self.file_system.kind, self.warnings)
 
 
 def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None) -> Root:
@@ -76,10 +78,10 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     system = file_system(path, mounts)
     warnings += _about(path, system)
     nested = path / facts.NESTED_ROOT
-    if not _has_compilers(nested):
-        return Root(url, path, origin, caching, None, system, tuple(warnings))
-    warnings.append(f"{nested} holds modules of a release of late 2023, one level too deep: today's do not find them")
-    return Root(url, path, origin, caching, nested, system, tuple(warnings))
+    if _has_compilers(nested):
+        deep = "modules of a release of late 2023, one level too deep: today's do not find them"
+        warnings.append(f"{nested} holds {deep}")
+    return Root(url, path, origin, caching, system, tuple(warnings))
 
 
 def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> Root:
@@ -134,10 +136,9 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
     scheme, separator, rest = url.partition("://")
     warnings: list[str] = []
     if separator and scheme.lower() == facts.LOCAL_SCHEME:
-        parts = urlsplit(url)
-        url = unquote(parts.path)
-        if parts.netloc not in {"", "localhost"}:
-            url = f"/{parts.netloc}{url}"
+        host = urlsplit(url).netloc
+        url = str(file_url(url))
+        if host not in {"", "localhost"}:
             warnings.append(f"file://{rest} names a host; it is taken for file://{url}: write three slashes")
     elif separator:
         if scheme.lower() == facts.BUCKET_SCHEME:
@@ -151,25 +152,6 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
         path = (cwd or Path.cwd()) / path
         warnings.append(f"{url} is relative: each working directory has a cache of its own")
     return Path(os.path.normpath(path)), warnings
-
-
-def local_folder(text: str | Path) -> Path:
-    """The local folder that somebody names, as a path or as `file://…`, which is how Neuron's own variables name it.
-
-    Raises:
-        UsageError: It is somewhere else, in a bucket for one.
-    """
-    scheme = None if isinstance(text, Path) else re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
-    if scheme is None:
-        return Path(text)
-    url = str(text) if "://" in str(text) else str(text).replace(":", "://", 1)
-    path, why = local_path(url)
-    if path is None:
-        said = redact(str(text))
-        raise UsageError(
-            f"{said} is no local folder", cause=why[0], hint=f"name a folder on a local disk, or ./{said} for one here"
-        )
-    return path
 
 
 def _about(path: Path, system: FileSystem) -> list[str]:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import compile_entries, facts, locks, options
+from cachekit.compilers.neuron import compile_entries, facts, locks, options, remembered
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
 from cachekit.compilers.neuron.entries import Entry, scan
-from cachekit.compilers.neuron.failure_memory import FailureMemory
-from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import Host, public
@@ -182,8 +180,8 @@ class NeuronWatch:
 
     def _failed_before(self, module: str) -> CachekitError:
         """A training that meets a failure which Neuron remembers goes no further."""
-        for found in locks.poisoned(entry for entry in self._entries() if entry.name == module):
-            failure = classify(found.text)
+        for found in remembered.by_neuron(entry for entry in self._entries() if entry.name == module):
+            failure = found.failure
             return CompileError(
                 f"{module} failed to compile in an earlier run, and Neuron never tries it again",
                 cause=f"{failure.kind.name}: {failure.message or (found.excerpt or ('no reason was kept',))[-1]}",
@@ -259,7 +257,7 @@ class NeuronWatch:
         self._note_compiles(needed)
         self._own |= compile_entries.complete(
             needed,
-            FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
+            remembered.FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
             jobs=options.num_parallel(self._recipe),
             notes=self._notes_file,
             timeout=options.compile_timeout(self._recipe),

@@ -1,6 +1,6 @@
-"""One compile per fleet: a lease per key on the tier that machines share."""
+"""One compile per fleet: a lease per key on the remote that machines share."""
 
 from cachekit.remotes.lease.claim import Claim
-from cachekit.remotes.lease.lease import Lead, Lease
+from cachekit.remotes.lease.lease import Lease, lease
 
-__all__ = ["Claim", "Lead", "Lease"]
+__all__ = ["Claim", "Lease", "lease"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import time
 import uuid
 from datetime import datetime, timezone
 from typing import Annotated
@@ -52,7 +51,7 @@ class Claim(Struct, frozen=True):
         seconds: How long the lease may stay unchanged before others take it.
         since: Seconds since the epoch by the owner's clock.
         recipe: What is compiled.
-        held: On tiers without compare-and-swap: it has won against the others.
+        held: On remotes without compare-and-swap: it has won against the others.
     """
 
     key: Text
@@ -88,9 +87,8 @@ def myself() -> Owner:
     return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, here.place(), here.began(pid))
 
 
-def claim(key: str, owner: Owner, seconds: float, recipe: str, generation: int = 1, *, held: bool = True) -> Claim:
-    """A new claim."""
-    return Claim(key, owner, generation, 0, min(seconds, LONGEST), time.time(), recipe[:256], held)
+# Made once, where no other thread is: msgspec learns a type at its first use.
+_DECODER = msgspec.json.Decoder(Claim)
 
 
 def encode(one: Claim) -> bytes:
@@ -101,7 +99,7 @@ def encode(one: Claim) -> bytes:
 def decode(data: bytes) -> Claim | None:
     """Read a document back; None where it is no claim, or of another schema: one that somebody holds all the same."""
     try:
-        found = msgspec.json.decode(data, type=Claim)
+        found = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
     return found if found.schema == SCHEMA else None

@@ -1,95 +1,168 @@
-"""One compile per fleet: of all machines that want one key, one compiles, and the others wait and pull.
+"""One compile per fleet: of all machines that want one key, one compiles, and the others wait and fetch.
 
-A lease lies on the tier that they share. It saves work and guards nothing: two compiles of one key publish the same
-record twice, which is harmless, so whenever a lease cannot be had or kept the compile goes on without it.
+A lease lies on the remote that the machines share. It saves work and guards nothing: two compiles of one key publish
+the same record twice, which is harmless, so whenever a lease cannot be had or kept the compile goes on without it.
 
 Clocks of machines are never compared. A holder that lives changes its lease every third of its length; whoever has
-seen one unchanged for its whole length, by the own clock that only goes forward, takes it. On tiers whose commits are
-scarce there are no signs of life: there a lease must be longer than the compile.
+seen one unchanged for its whole length, by the own clock that only goes forward, takes it. On remotes whose commits
+are scarce there are no signs of life: there a lease must be longer than the compile.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, Literal, TypeVar
 
-from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, WaitedTooLongError
+from cachekit.errors import (
+    AuthError,
+    BusyError,
+    CachekitError,
+    ConflictError,
+    IntegrityError,
+    RemoteError,
+    UncertainError,
+    WaitedTooLongError,
+)
+from cachekit.remotes.budget import CLOCK, Clock, Retry
+from cachekit.remotes.lease.backends import Backend, Claims, Held, Seen, Swapped, Wanted, Watch
 from cachekit.remotes.lease.claim import Claim, myself
-from cachekit.remotes.lease.seats import Claimed, Found, Seat, Seen, Swapped, Watch, changing
-from cachekit.remotes.port import BusyError, ConflictError, Tier, UncertainError, Write
+from cachekit.remotes.port import Tier, Write
 
-SETTLE = 2.0  # seconds until all see a claim, on tiers without compare-and-swap
+T = TypeVar("T")
+SETTLE = 2.0  # seconds until all see a claim, on remotes without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
-PATIENCE = 60.0  # seconds that a tier may be busy, or away while one waits for somebody
+PATIENCE = 60.0  # seconds that a remote may be busy, or away while one waits for somebody
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
-_LONGEST_WAIT = 60.0  # seconds that one answer "too many requests" makes this one wait
-_RELEASES = 5  # tries
+_RELEASE = Retry(seconds=10.0, first=0.05, factor=2.0, most=5.0)
 
-OnWait = Callable[[Claim | None, float], None]
+Told = Callable[["Claim | None", float], None]
 
 
-class Lead:
-    """What `Lease.lead` yields.
+@contextmanager
+def lease(
+    remote: Tier,
+    key: str,
+    what: str,
+    seconds: float,
+    *,
+    wait: float,
+    told: Told,
+    done: Callable[[], T | None],
+    poll: float = 0.0,
+    settle: float = SETTLE,
+    patience: float = PATIENCE,
+    clock: Clock = CLOCK,
+) -> Iterator[Lease[T]]:
+    """Hold the lease of a key, or learn that there is nothing to do; wait for either as long as is allowed.
+
+    Args:
+        remote: Where it lies.
+        key: The key.
+        what: What this process works on, for those who wait.
+        seconds: How long others must see the lease unchanged before they take it: three signs of life and more; where
+            commits are scarce, more than the compile takes.
+        wait: Seconds to wait for another holder; 0 does not wait.
+        told: Called while waiting, with the holder (None where its lease cannot be read) and the seconds waited so far.
+        done: Asked at each look: what somebody has published that this process would compile; None where there is no
+            such thing. Errors of the remote count as None.
+        poll: Seconds between two looks; 0 chooses.
+        settle: On remotes without compare-and-swap, seconds until everybody sees a claim.
+        patience: Seconds that the remote may be busy, or away while one waits for somebody.
+        clock: For waiting.
+
+    Yields:
+        Where it stands. Leaving the block gives the lease back.
+
+    Raises:
+        WaitedTooLongError: Somebody else holds it, and the deadline passed.
+    """
+    wanted = Wanted(remote, key, what, seconds, settle, myself(), clock)
+    mine = Lease[T](wanted)
+    poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
+    try:
+        mine.acquire(wait, told, done, poll, patience)
+        yield mine
+    finally:
+        mine.release()
+
+
+class Lease(Generic[T]):
+    """Where one key stands in the fleet; `Lease()` where nobody is asked.
+
+    Args:
+        wanted: The lease.
 
     Attributes:
+        state: `held`: this process is to compile, and others wait. `finished`: somebody has compiled. `without`: this
+            process is to compile, and there is no lease.
+        found: What `done` answered, where it is finished.
+        trouble: Why there is no lease although there is something to compile; None where nothing went wrong.
         waited: Seconds that this process waited.
-        finished: The caller's `done` said yes: there is nothing to compile, and no lease.
-        trouble: Why there is no lease although there is something to compile; None where there is one.
     """
 
-    def __init__(self, tier: Tier, seat: Seat, key: str, seconds: float) -> None:
-        self.waited = 0.0
-        self.finished = False
+    def __init__(self, wanted: Wanted | None = None) -> None:
+        self.state: Literal["held", "finished", "without"] = "without"
+        self.found: T | None = None
         self.trouble: CachekitError | None = None
-        self._tier = tier
-        self._seat = seat
-        self._key = key
-        self._seconds = seconds
-        self._found: Found | None = None
-        self._alive = 0.0
-        self._lost = False
-        self._maybe = False
+        self.waited = 0.0
+        self._wanted = wanted
+        self._backend: Backend | None = None
+        if wanted is not None:
+            self._backend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
+        self._clock = wanted.clock if wanted else CLOCK
+        self._held: Held | None = None
+        self._alive = 0.0  # when it was last taken or renewed, or a moment before
+        self._maybe = False  # it may lie there although nobody said so
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
 
     @property
+    def remote(self) -> Tier | None:
+        """Where it lies; None where nobody is asked."""
+        return self._wanted.remote if self._wanted else None
+
+    @property
     def held(self) -> bool:
         """Whether the lease is this process's, as far as it knows: False after it slept for longer than the lease."""
-        return self._found is not None and not self._lost and time.monotonic() - self._alive <= self._seconds
+        if self._wanted is None or self._held is None:
+            return False
+        return self._clock.now() - self._alive <= self._wanted.seconds
 
-    def release_write(self, revision: str = "") -> Write | None:
+    def give_back(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
 
-        Say `removed` after the commit. Where it did not happen, say `kept`, and ask again.
+        Say `settled` after that commit, or when it failed.
 
         Args:
             revision: That the commit is built on; the present one where it is not given.
 
         Returns:
-            None where there is no lease to remove, or the tier cannot be asked.
+            None where there is no lease to remove, or the remote cannot be asked.
         """
         self._end_heart()
-        if self._found is None or self._lost:
+        if self._backend is None or self._held is None:
             return None
         try:
-            mine = self._seat.look(revision).mine
+            mine = self._backend.look(revision).mine
         except (RemoteError, AuthError, IntegrityError):
             return None
-        return None if mine is None else self._seat.removal(mine)
+        return None if mine is None else mine.removal
 
-    def kept(self) -> None:
-        """Know that the caller's own commit did not remove the lease: signs of life go on until the next one."""
-        if self._found is not None and not self._lost and self._stop.is_set():
+    def settled(self, *, removed: bool) -> None:
+        """Know what became of the commit that was to remove the lease.
+
+        Args:
+            removed: The lease is gone: leaving the block asks the remote nothing. Otherwise signs of life go on.
+        """
+        if removed:
+            self._end_heart()
+            self._held, self._maybe = None, False
+        elif self._held is not None and self._stop.is_set():
             self._stop = threading.Event()
             self._begin_heart()
-
-    def removed(self) -> None:
-        """Know that the caller's own commit removed the lease: leaving the block asks the tier nothing then."""
-        self._end_heart()
-        self._found, self._maybe = None, False
 
     def release(self) -> bool:
         """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
@@ -98,214 +171,149 @@ class Lead:
             Whether nothing of it is left.
         """
         self._end_heart()
-        if self._lost or (self._found is None and not self._maybe):
+        if self._wanted is None or self._backend is None or (self._held is None and not self._maybe):
             return True
-        for attempt in range(_RELEASES):
+        began, attempt = self._clock.now(), 0
+        while True:
             try:
-                seen = self._seat.look()
-                if seen.mine is None:
-                    self._found = None
-                    return True
-                change = changing("releases", self._key, [self._seat.removal(seen.mine)])
-                self._tier.commit(change, seen.revision)
+                seen = self._backend.look()
+                if seen.mine is not None:
+                    self._wanted.commit("releases", [seen.mine.removal], seen.revision)
             except (ConflictError, BusyError, UncertainError) as error:
-                time.sleep(random.uniform(0.5, 1) * min(5.0, max(0.05 * 2**attempt, getattr(error, "wait", 0.0))))  # noqa: S311
+                attempt += 1
+                pause = _RELEASE.pause(error, attempt, self._clock.now() - began)
+                if pause is None:
+                    return False
+                self._clock.sleep(pause)
             except CachekitError:
                 return False
             else:
-                self._found = None
+                self._held, self._maybe = None, False
                 return True
-        return False
 
-    def _hold(self, found: Found, began: float) -> None:
-        self._found, self._alive = found, began
-        self._begin_heart()
-
-    def _begin_heart(self) -> None:
-        if not self._tier.scarce:
-            self._heart = threading.Thread(target=self._beat, args=(self._stop,), name="cachekit-lease", daemon=True)
-            self._heart.start()
-
-    def _beat(self, stop: threading.Event) -> None:
-        pause = max(0.0, self._alive + self._seconds / 3 - time.monotonic())
-        while not stop.wait(pause) and self._found is not None:
-            began = time.monotonic()
-            try:
-                found = self._seat.renew(self._found)
-            except CachekitError:  # cut off: tried again sooner, and meanwhile `held` runs out
-                pause = self._seconds / 6
-                continue
-            if found is None:
-                self._lost = True
-                return
-            self._found, self._alive, pause = found, began, self._seconds / 3
-
-    def _end_heart(self) -> None:
-        self._stop.set()
-        if self._heart is not None and self._heart is not threading.current_thread():
-            self._heart.join(min(10.0, self._seconds))
-
-
-class Lease:
-    """The lease of one key.
-
-    Args:
-        tier: Where it lies.
-        key: The key.
-        recipe: What this process works on, for those who wait.
-        seconds: How long others must see it unchanged before they take it: three signs of life and more; where commits
-            are scarce, more than the compile takes.
-        poll: Seconds between two looks; 0 chooses.
-        settle: On tiers without compare-and-swap, seconds until everybody sees a claim.
-        patience: Seconds that the tier may be busy, or away while one waits for somebody.
-    """
-
-    def __init__(
-        self,
-        tier: Tier,
-        key: str,
-        recipe: str,
-        seconds: float,
-        *,
-        poll: float = 0.0,
-        settle: float = SETTLE,
-        patience: float = PATIENCE,
-    ) -> None:
-        self._tier = tier
-        self._key = key
-        self._recipe = recipe
-        self._allowed = patience
-        self._seconds = seconds
-        self._poll = poll or (min(SCARCE_POLL, seconds / 5) if tier.scarce else min(5.0, max(0.05, seconds / 10)))
-        owner = myself()
-        self._seat: Seat = (
-            Swapped(tier, key, recipe, seconds, owner)
-            if tier.compares
-            else Claimed(tier, key, recipe, seconds, owner, settle=settle)
-        )
-
-    @contextmanager
-    def lead(self, wait_seconds: float, on_wait: OnWait, done: Callable[[], bool]) -> Iterator[Lead]:
-        """Hold the lease, or learn that there is nothing to do; wait for either as long as is allowed.
-
-        Args:
-            wait_seconds: How long to wait for another holder; 0 does not wait.
-            on_wait: Called while waiting, with the holder (None where its lease cannot be read) and the seconds
-                waited so far.
-            done: Asked at each look: has somebody published what this process would compile? Errors of the tier count
-                as "not known".
-
-        Yields:
-            Where it stands: `finished`, or to be compiled, with the lease or (`trouble`) without it. Leaving the block
-            releases it.
+    def acquire(self, wait: float, told: Told, done: Callable[[], T | None], poll: float, patience: float) -> None:
+        """Get the lease, or learn why not; see `lease`.
 
         Raises:
             WaitedTooLongError: Somebody else holds it, and the deadline passed.
         """
-        lead = Lead(self._tier, self._seat, self._key, self._seconds)
-        try:
-            self._acquire(lead, wait_seconds, on_wait, done)
-            yield lead
-        finally:
-            lead.release()
-
-    def _acquire(self, lead: Lead, wait_seconds: float, on_wait: OnWait, done: Callable[[], bool]) -> None:
-        watch = Watch(self._seconds)
-        start = well = time.monotonic()
-        waiting: bool | None = None  # for somebody, by the last look that the tier answered
+        assert self._wanted is not None
+        assert self._backend is not None
+        watch = Watch(self._wanted)
+        start = well = self._clock.now()
+        waiting: bool | None = None  # for somebody, by the last look that the remote answered
+        attempt = 0
         while True:
-            began = time.monotonic()
-            lead.waited = began - start
-            pause = random.uniform(0.5, 1.0) * self._poll  # noqa: S311 - spreads, guards nothing
-            trouble: CachekitError | None = None
+            began = self._clock.now()
+            self.waited = began - start
             try:
-                seen = self._seat.look()
+                seen = self._backend.look()
                 left = watch.left(seen)
                 waiting = max(left.values(), default=0.0) > 0
-                if _is(done):
-                    lead.finished = True
-                    return
-                if not waiting and self._take(lead, seen, watch, began):
-                    self._look_again(lead, done)
-                    return
-            except (ConflictError, UncertainError) as error:  # the next look tells soon
-                trouble = error
-                pause *= 0.2
-            except BusyError as error:
-                trouble = error
-                waiting = bool(waiting)
-                pause = max(pause, random.uniform(1.0, 1.5) * min(error.wait, _LONGEST_WAIT))  # noqa: S311
-            except RemoteError as error:
-                trouble = error
-                if waiting is None:  # it never answered
-                    lead.trouble = error
+                if self._is_finished(done) or (not waiting and self._take(self._backend, seen, watch, began, done)):
                     return
             except (AuthError, IntegrityError) as error:  # asking again would not help
-                lead.trouble = error
+                self.trouble = error
                 return
-            else:
-                if waiting:
-                    well = began
-                    self._wait(lead, seen, left, wait_seconds, on_wait)
-                    pause = min(pause, max(left.values()) + 0.01, max(0.0, wait_seconds - lead.waited))
-            if trouble is not None and time.monotonic() + pause - well > self._patience(trouble, waiting=bool(waiting)):
-                lead.trouble = trouble
-                return
-            time.sleep(pause)
+            except RemoteError as error:
+                if waiting is None and not isinstance(error, (ConflictError, BusyError, UncertainError)):
+                    self.trouble = error  # it never answered
+                    return
+                attempt += 1
+                retry = self._retry(error, poll, patience, waiting=bool(waiting))
+                trouble_pause = retry.pause(error, attempt, began - well)
+                if trouble_pause is None:
+                    self.trouble = error
+                    return
+                self._clock.sleep(trouble_pause)
+                continue
+            pause = random.uniform(0.5, 1.0) * poll  # noqa: S311 - spreads, guards nothing
+            if waiting:
+                well, attempt = began, 0
+                self._tell(seen, left, wait, told)
+                pause = min(pause, max(left.values()) + 0.01, max(0.0, wait - self.waited))
+            self._clock.sleep(pause)
 
-    def _patience(self, trouble: CachekitError, *, waiting: bool) -> float:
-        """How long a tier that answered before may give such answers, before one compiles without it."""
-        again = isinstance(trouble, (ConflictError, BusyError, UncertainError))
-        if again:
-            return self._allowed
-        return min(self._allowed, self._seconds) if waiting else min(_BRIEFLY, self._seconds)
+    def _retry(self, trouble: RemoteError, poll: float, patience: float, *, waiting: bool) -> Retry:
+        """How long a remote that answered before may give such answers, before one compiles without it."""
+        assert self._wanted is not None
+        if isinstance(trouble, (ConflictError, UncertainError)):  # the next look tells soon
+            return Retry(patience, 0.15 * poll, 1.0, poll)
+        if isinstance(trouble, BusyError):
+            return Retry(patience, 0.75 * poll, 1.0, poll)
+        limit = min(patience if waiting else _BRIEFLY, patience, self._wanted.seconds)
+        return Retry(limit, 0.75 * poll, 1.0, poll)
 
-    def _take(self, lead: Lead, seen: Seen, watch: Watch, began: float) -> bool:
-        found = seen.mine  # there already where an answer was lost
-        if found is None or not _holds(found):
-            before = lead._maybe  # noqa: SLF001 - the two are one thing in two pieces
-            lead._maybe = True  # noqa: SLF001 - also when this is interrupted
+    def _take(self, backend: Backend, seen: Seen, watch: Watch, began: float, done: Callable[[], T | None]) -> bool:
+        """Take the lease; whether there is no more to wait for."""
+        assert self._wanted is not None
+        held = seen.mine  # there already where an answer was lost
+        if held is None or not held.counts:
+            before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                found = self._seat.take(seen, watch)
+                held = backend.take(seen, watch)
             except UncertainError:
                 raise
             except RemoteError:
-                lead._maybe = before or not self._tier.compares  # noqa: SLF001 - it did not happen
+                self._maybe = before or not self._wanted.remote.compares  # it did not happen
                 raise
-        if found is None:
+        if held is None:
             return False
-        lead._hold(found, began)  # noqa: SLF001
+        self._held, self._alive, self.state = held, began, "held"
+        self._begin_heart()
+        # The last holder may have published between the question and the taking. Where commits are scarce a remote
+        # has revisions, and taking fails if anything was published since.
+        if not self._wanted.remote.scarce and self._is_finished(done):
+            self.release()
         return True
 
-    def _look_again(self, lead: Lead, done: Callable[[], bool]) -> None:
-        """Ask once more: the last holder may have published between the question and the taking.
+    def _is_finished(self, done: Callable[[], T | None]) -> bool:
+        try:
+            self.found = done()
+        except (RemoteError, AuthError, IntegrityError):  # not known
+            return False
+        if self.found is not None:
+            self.state = "finished"
+        return self.found is not None
 
-        Where commits are scarce a tier has revisions, and taking fails if anything was published since.
-        """
-        if self._tier.scarce:
-            return
-        if _is(done):
-            lead.finished = True
-            lead.release()
-
-    def _wait(self, lead: Lead, seen: Seen, left: dict[str, float], wait_seconds: float, on_wait: OnWait) -> None:
+    def _tell(self, seen: Seen, left: dict[str, float], wait: float, told: Told) -> None:
+        assert self._wanted is not None
         live = [path for path in left if left[path] > 0]
-        holder = seen.others[max(live, key=lambda path: (_holds(seen.others[path]), left[path]))].claim
-        if lead.waited >= wait_seconds:
+        holder = seen.others[max(live, key=lambda path: (seen.others[path].counts, left[path]))].claim
+        if self.waited >= wait:
             raise WaitedTooLongError(
-                f"another machine has been compiling {self._recipe} for longer than this one may wait",
-                cause=f"{holder or 'an unknown process'}; waited {lead.waited:.0f} s",
+                f"another machine has been compiling {self._wanted.what} for longer than this one may wait",
+                cause=f"{holder or 'an unknown process'}; waited {self.waited:.0f} s",
                 hint="wait longer with --wait SECONDS, or look at that process",
             )
-        on_wait(holder, lead.waited)
+        told(holder, self.waited)
 
+    # Signs of life.
 
-def _is(done: Callable[[], bool]) -> bool:
-    try:
-        return done()
-    except (RemoteError, AuthError, IntegrityError):  # not known
-        return False
+    def _begin_heart(self) -> None:
+        assert self._wanted is not None
+        if not self._wanted.remote.scarce:
+            stop = self._stop
+            self._heart = self._clock.start(lambda: self._beat(stop), "cachekit-lease")
 
+    def _beat(self, stop: threading.Event) -> None:
+        assert self._wanted is not None
+        assert self._backend is not None
+        seconds = self._wanted.seconds
+        pause = max(0.0, self._alive + seconds / 3 - self._clock.now())
+        while not self._clock.wait(stop, pause) and self._held is not None:
+            began = self._clock.now()
+            try:
+                held = self._backend.renew(self._held)
+            except CachekitError:  # cut off: tried again sooner, and meanwhile `held` runs out
+                pause = seconds / 6
+                continue
+            self._held, self._alive, pause = held, began, seconds / 3
+            if held is None:  # lost
+                self._maybe = False
+                return
 
-def _holds(found: Found) -> bool:
-    return found.claim is None or found.claim.held
+    def _end_heart(self) -> None:
+        self._stop.set()
+        if self._heart is not None and self._heart is not threading.current_thread() and self._wanted is not None:
+            self._heart.join(min(10.0, self._wanted.seconds))

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from cachekit.data import rows
+from cachekit.data.shapes import choices_of
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
-from cachekit.recipe.ingredients import choices_of
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job

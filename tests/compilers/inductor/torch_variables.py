@@ -15,6 +15,7 @@ PACKAGES = (
 READERS = ("environ.get", "getenv", "environ.setdefault")
 # `Config(env_name_force="A", env_name_default=["B", "C"])` of torch.utils._config_module.
 KEYWORDS = {"env_name_force", "env_name_default"}
+WORDS = ("environ", "getenv", *KEYWORDS)  # a file without any of them reads no variable, and need not be parsed
 
 
 def read_by_torch() -> dict[str, set[str]]:
@@ -27,7 +28,10 @@ def read_by_torch() -> dict[str, set[str]]:
     for package in PACKAGES:
         place = root / package
         for path in [place] if place.is_file() else place.rglob("*.py"):
-            for name in _names(ast.parse(path.read_text(encoding="utf-8"))):
+            source = path.read_text(encoding="utf-8")
+            if not any(word in source for word in WORDS):
+                continue
+            for name in _names(ast.parse(source)):
                 found.setdefault(name, set()).add(path.relative_to(root).as_posix())
     return found
 

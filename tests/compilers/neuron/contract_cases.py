@@ -1,66 +1,66 @@
-"""The stand-in for the SDK, to be altered, and what the checks of the contract say of it."""
+"""The experiment of `doctor --neuron-contract` on hosts that are stood in for, and altered."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from pathlib import Path
 
-import pytest
-
-from cachekit.compilers.neuron import contract
-from cachekit.compilers.neuron.contract.lab import FLAGS, WRONG_FLAG, Lab
+from cachekit.compilers.evidence import Evidence, Outcome, Subject
+from cachekit.compilers.experiment import Proof, kept
+from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
-from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
+from tests.compilers.neuron.native_machine import NATIVE
+from tests.compilers.neuron.neuron_machine import HERE, Machine
+from tests.support.neuron_sdk import NATIVE_PACKAGES, SCRIPTS, neuron_host
 
-# What any process that uses the real cache has mapped; the stand-in is all Python.
-MAPPED = """\
-import mmap, pathlib, tempfile
-library = pathlib.Path(tempfile.gettempdir(), "libneuronpjrt.so")
-library.write_bytes(bytes(4096))
-kept = library.open("rb")
-mapped = mmap.mmap(kept.fileno(), 0, access=mmap.ACCESS_READ)
+# A program whose graph the stand-in needs no torch for.
+PROGRAM = f"""\
+import sys, runpy
+sys.argv[1:] = ["77"]
+runpy.run_path({str(SCRIPTS / "graphs.py")!r}, run_name="__main__")
 """
-GRAPHS = f"import runpy\nrunpy.run_path({str(SCRIPTS / 'graphs.py')!r}, run_name='__main__')\n"
+REFUSED = {"match": f"*+{flags_hash(['--target=trn1', assumptions.WRONG_FLAG])}", "class": "user-error"}
 
 
-def script(folder: Path, *parts: str) -> tuple[str, str]:
-    """A script of these parts."""
-    path = folder / "script.py"
-    path.write_text("".join(parts))
-    return sys.executable, str(path)
+def machine(folder: Path, **knobs: object) -> Machine:
+    """A host with two cores whose trainings need three graphs each, one of them a rank's alone."""
+    made = Machine(folder, compile_seconds=0.3, lock_minute=0.2, failures=[REFUSED], **knobs)
+    made.graphs(1, 2, **{"1": ["3"]})
+    return made
 
 
-def make_host(folder: Path, **knobs: object) -> NeuronHost:
-    """The stand-in, with torch-xla "installed", and a compiler that refuses the flag that it must not know."""
-    refused = flags_hash([*FLAGS, WRONG_FLAG], "json+target", "trn1")
-    host = neuron_host(
-        folder / "host", compile_seconds=0.3, lock_minute=0.2,
-        failures=[{"match": f"*+{refused}", "class": "user-error"}], **knobs,
-    )  # fmt: skip
-    if importlib.util.find_spec("torch_xla") is None:
-        info = folder / "more" / "torch_xla-2.9.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-xla\nVersion: 2.9.0\n")
-        host.environment["PYTHONPATH"] += f"{os.pathsep}{info.parent}"
-    # Asked for only; nothing of a laboratory is ever written there.
-    del host.environment["NEURON_SDK_DEFAULT_ROOT"]
-    return host
+def native_machine(folder: Path) -> Machine:
+    """A trn2 with TorchNeuron, and a torch of a few lines."""
+    host = neuron_host(folder / "host", cores=4, instance_type="trn2.3xlarge", compile_seconds=0.3)
+    made = Machine(folder, host=host)
+    made.command = [str(HERE / "native_machine.py")]
+    made.environment["PYTHONPATH"] = os.pathsep.join([str(NATIVE_PACKAGES), made.environment["PYTHONPATH"]])
+    made.environment["NATIVE_WORKER"] = str(made.plan)
+    made.recipe(NATIVE)
+    made.graphs("one", "two")
+    return made
 
 
-def enter(host: NeuronHost, patch: pytest.MonkeyPatch, **variables: str) -> None:
-    """Be a process of that host."""
-    for name in list(os.environ):
-        if name not in host.environment:
-            patch.delenv(name)
-    for name, value in {**host.environment, **variables}.items():
-        patch.setenv(name, value)
+def altered(made: Machine, text: str) -> None:
+    """Have every Python process of a host begin with some lines, as another SDK would behave."""
+    site = made.folder / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(text)
+    made.environment["PYTHONPATH"] = f"{site}{os.pathsep}{made.environment['PYTHONPATH']}"
 
 
-def look(checks, lab: Lab) -> dict[str, contract.Outcome]:
-    return {outcome.name: outcome for outcome in contract.examine(checks, lab)}
+def proof(made: Machine, folder: Path, subject: Subject, **more: object) -> Proof:
+    """The experiment there."""
+    command = [sys.executable, *made.command]
+    folder.mkdir(parents=True)
+    return Proof(subject, folder, command=command, environ=made.environment, limit=120, **more)
 
 
-def differing(outcomes: dict[str, contract.Outcome]) -> set[str]:
-    return {name for name, outcome in outcomes.items() if outcome.state == "differs"}
+def outcomes(subject: Subject, seen: Evidence) -> dict[str, Outcome]:
+    """What came of everything, by name."""
+    return {one.name: one for one in (*kept(seen), *subject.check(seen))}
+
+
+def differing(found: dict[str, Outcome]) -> set[str]:
+    return {name for name, one in found.items() if one.state == "differs"}

@@ -68,6 +68,8 @@ def compiled(graph, version, damage):
         if path.exists():
             COUNTERS["found"] += 1
             return path.read_bytes()
+        if "--cachekit" in os.environ.get("NEURON_CC_FLAGS", ""):
+            sys.exit("[ERROR] [NCC_EARG001] Illegal argument(s) found")
         knobs.note("compile", graph=graph)
         raw = neff.write(graph.encode(), output="/tmp/neuron_backend/x.neff", target="trn2", version=version)
         COUNTERS["compiled"] += 1

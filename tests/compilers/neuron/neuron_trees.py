@@ -57,7 +57,7 @@ def contents(name: str, seed: int) -> bytes:
 
 def module_name(seed: int) -> str:
     """The name of a module that was compiled with FLAGS."""
-    return f"MODULE_{10**18 + seed}+{flags_hash(FLAGS, 'json+target')}"
+    return f"MODULE_{10**18 + seed}+{flags_hash(FLAGS)}"
 
 
 def make(root: Path, state: str = "success", seed: int = 0, compiler: str = COMPILER, name: str = "") -> Path:

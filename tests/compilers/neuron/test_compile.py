@@ -12,7 +12,7 @@ import pytest
 from cachekit import leash
 from cachekit.compilers.neuron import compile_entries, fit, memory, place
 from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
-from cachekit.compilers.neuron.failure_memory import FailureMemory
+from cachekit.compilers.neuron.remembered import FailureMemory
 from cachekit.errors import CompileError
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
 from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
@@ -112,7 +112,7 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
     with pytest.raises(CompileError) as raised:
         complete(host, entries)
     assert "device-oom (NCC_EOOM002)" in raised.value.cause
-    (known,) = FailureMemory(host.folder / "failures").entries()
+    known = FailureMemory(host.folder / "failures").recall(entries[0].name, compiler=entries[0].compiler)
     assert "27.0GB" in known.log
 
 

@@ -1,4 +1,4 @@
-"""What `neuron-ls` and `neuron-monitor` print, of any version and chip, and what is no such thing."""
+"""What `neuron-ls` prints, of any version and chip, and what is no such thing."""
 
 import json
 import sys
@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron.device_output import (
+from cachekit.compilers.neuron.devices import (
     DeviceListError,
     DeviceProcess,
     Devices,
-    MonitorRecord,
+    host_instance_type,
+    list_devices,
     parse_neuron_ls,
-    parse_neuron_monitor,
 )
-from cachekit.compilers.neuron.devices import host_instance_type, list_devices, sample_monitor
 from tests.support.places import real_dir
 
 GIB = 1 << 30
@@ -58,14 +57,14 @@ def test_every_field_is_optional(field):
     assert found == expected  # without nc_count the core's numbers are counted
 
 
-@pytest.mark.parametrize("value", [None, "x", [], {}, -1, True, 2.5, [[]], {"a": 1}, 10**30, ""])
 @pytest.mark.parametrize("field", sorted(TRN1))
-def test_a_field_of_another_type_is_as_if_it_were_not_there(field, value):
-    found = parse_neuron_ls(json.dumps([TRN1 | {field: value}]))
-    assert found.count == 1
-    assert found.cores in {None, 2, 0, 1}  # lists of core numbers are counted, whatever is in them
-    assert found.memory in {None, 32 * GIB}
-    assert found.instance_type in {"", "trn1.2xlarge", "x"}
+def test_a_field_of_another_type_is_as_if_it_were_not_there(field):
+    for value in (None, "x", [], {}, -1, True, 2.5, [[]], {"a": 1}, 10**30, ""):
+        found = parse_neuron_ls(json.dumps([TRN1 | {field: value}]))
+        assert found.count == 1
+        assert found.cores in {None, 2, 0, 1}  # lists of core numbers are counted, whatever is in them
+        assert found.memory in {None, 32 * GIB}
+        assert found.instance_type in {"", "trn1.2xlarge", "x"}
 
 
 def test_a_sum_is_not_given_where_a_part_is_unknown():
@@ -136,49 +135,6 @@ def test_any_text_is_parsed_or_refused(text):
             assert parse_neuron_ls(said).count >= 0
 
 
-# --- neuron-monitor -----------------------------------------------------------------------------------------------
-
-RECORD = {
-    "neuron_runtime_data": [
-        {"pid": 17, "report": {"memory_used": {"neuron_runtime_used_bytes": {"host": 1, "neuron_device": 5 * GIB},
-                                               "error": ""}}, "error": "runtime is gone"},
-        {"pid": 18, "report": {"memory_used": {"neuron_runtime_used_bytes": {"neuron_device": GIB}, "error": ""}}},
-    ],
-    "system_data": {"memory_info": {"memory_total_bytes": 33107333120, "memory_used_bytes": 20591788032, "error": ""}},
-    "instance_info": {"instance_type": "trn1.2xlarge", "error": "IMDS is slow"},
-    "neuron_hardware_info": {"neuron_device_type": "trainium", "neuroncore_version": "v2", "neuron_device_count": 1,
-                             "neuron_device_memory_size": 32 * GIB, "neuroncore_per_device_count": 2,
-                             "logical_neuroncore_config": 1, "error": ""},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("indent", [None, 1, 4])
-def test_a_record_on_one_line_or_many(indent):
-    text = json.dumps(RECORD, indent=indent)
-    expected = MonitorRecord(
-        instance_type="trn1.2xlarge", device_type="trainium", devices=1, cores_per_device=2, lnc=1,
-        device_memory=32 * GIB, device_memory_used=6 * GIB, host_memory=33107333120, host_memory_used=20591788032,
-        runtimes=(17, 18), errors=("neuron_runtime_data: runtime is gone", "instance_info: IMDS is slow"),
-    )  # fmt: skip
-    assert parse_neuron_monitor(text) == (expected,)
-    # A stream that is cut in its third record.
-    assert parse_neuron_monitor(f"{text}\n{text}\n{text[:-9]}") == (expected, expected)
-
-
-@pytest.mark.parametrize("part", sorted(RECORD))
-@pytest.mark.parametrize("value", [None, [], {}, "x", [None], 3])
-def test_every_part_of_a_record_is_optional(part, value):
-    (record,) = parse_neuron_monitor(json.dumps(RECORD | {part: value}))
-    (other,) = parse_neuron_monitor(json.dumps({name: kept for name, kept in RECORD.items() if name != part}))
-    assert record == other
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", "neuron-monitor: no driver", '{"error": "x"}', '{"system_data": {'])
-def test_no_record_is_refused(text):
-    with pytest.raises(DeviceListError, match="no record"):
-        parse_neuron_monitor(text)
-
-
 # --- the tools ----------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +152,6 @@ def tool(tmp_path):
 def test_a_tool_that_is_not_there(tmp_path):
     absent = [str(tmp_path / "neuron-ls"), "no-such-tool-as-this"]
     assert list_devices(absent) is None
-    assert sample_monitor(absent) is None
 
 
 def test_the_tools_answer(tool):
@@ -210,20 +165,6 @@ def test_a_tool_that_fails_says_why(tool):
         list_devices(tool("sys.stderr.write('driver is\\ntoo old'); sys.exit(3)"))
     with pytest.raises(DeviceListError, match="did not answer within"):
         list_devices(tool("time.sleep(60)"), timeout=0.5)
-
-
-def test_the_monitor_is_stopped_after_its_first_record(tool):
-    record = sample_monitor(
-        tool(f"text = {json.dumps(RECORD)!r}\nfor part in (text[:50], text[50:] + '\\n'):\n"
-             "    sys.stdout.write(part); sys.stdout.flush(); time.sleep(0.1)\ntime.sleep(600)"), timeout=60
-    )  # fmt: skip
-    assert record.device_type == "trainium"
-
-
-@pytest.mark.parametrize("body", ["", "print('no driver')", "time.sleep(600)"])
-def test_a_monitor_without_a_record(tool, body):
-    with pytest.raises(DeviceListError, match="no record"):
-        sample_monitor(tool(body), timeout=0.5)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +189,6 @@ def test_every_real_listing():
         assert listed.cores is None or listed.cores >= listed.count
         assert listed.memory is None or listed.memory >= listed.count * 8 * GIB
         assert listed.busy or "busy" not in path.name
-
-
-def test_every_real_record():
-    found = sorted(real_dir("device").glob("neuron-monitor*"))
-    assert found
-    for path in found:
-        for record in parse_neuron_monitor(path.read_text()):
-            assert record.instance_type.startswith(("trn", "inf"))
-            assert (record.devices or 1) * (record.cores_per_device or 2) >= 2
-            assert (record.host_memory or 2) > (record.host_memory_used or 1)
 
 
 def test_a_real_report_of_a_machine_holds_table_and_json():

@@ -31,8 +31,6 @@ ALLOWED = {
     ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2, as the next
     ("recipe/price.py", facts.PRODUCT_NAME),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
-    ("compilers/neuron/contract/installed.py", "neuron-ls"),  # what checks are called
-    ("compilers/neuron/contract/installed.py", "neuron-monitor"),
 }
 OWN = {"--target", "--output"}  # options that cachekit's own verbs have as well
 

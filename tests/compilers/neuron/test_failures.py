@@ -1,18 +1,12 @@
-"""Failures of the Neuron compiler: their classes, what is remembered and for how long, what may be cleared."""
+"""Failures of the Neuron compiler: their classes, what may be cleared."""
 
 # ruff: noqa: E501 - quoted lines are as long as they are
-
-import json
-import os
-import threading
-from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron.failure_memory import DAYS, FailureMemory
-from cachekit.compilers.neuron.failures import CLASSES, DEVICE_OOM, Failure, classify
+from cachekit.compilers.neuron.failures import CLASSES, classify
 from tests.support.places import real_dir
 
 COMMAND = "Failed compilation with ['neuronx-cc', 'compile', '--output', '/tmp/w/model.MODULE_1+d41d8cd9.neff']:"
@@ -77,33 +71,18 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.feature("N3")
-@pytest.mark.parametrize(("text", "end", "name", "code"), CASES)
-def test_classes(text, end, name, code):
-    failure = classify(text, exit_code=end)
-    assert (failure.kind.name, failure.code) == (name, code)
-    if text and name != "unknown" and failure.certain:
-        assert failure.message
-        assert all(char.isprintable() for char in failure.message)
-
-
 NEVER = {"host-oom", "interrupted", "timed-out", "disk-full", "no-compiler", "crashed", "unknown"}
 
 
 @pytest.mark.feature("N3")
 @pytest.mark.parametrize(("text", "end", "name", "code"), CASES)
-def test_only_what_fails_again_for_certain_is_remembered(tmp_path, text, end, name, code):
-    memory = FailureMemory(tmp_path / "failures")
+def test_classes(text, end, name, code):
     failure = classify(text, exit_code=end)
-    memory.remember("MODULE_1+d41d8cd9", failure, compiler="2.26", log=text)
-    known = memory.recall("MODULE_1+d41d8cd9", compiler="2.26")
-    if name in NEVER or not text:
-        assert known is None
-        assert not (tmp_path / "failures").exists()
-    elif failure.certain:
-        assert (known.kind, known.code, known.log) == (name, code, text)
-        assert known.failure_class.advice
-    assert (known is not None) == failure.deterministic
+    assert (failure.kind.name, failure.code) == (name, code)
+    assert failure.deterministic == (name not in NEVER and bool(text) and failure.certain)
+    if text and name != "unknown" and failure.certain:
+        assert failure.message
+        assert all(char.isprintable() for char in failure.message)
 
 
 def test_an_exit_code_alone_is_not_certain():
@@ -144,7 +123,6 @@ def test_every_class_says_what_helps():
         assert kind.advice
         # What would fail again is not cleared unasked, what may end well is, and what is unknown is left alone.
         assert kind.clearable == (not kind.deterministic and kind.name != "unknown")
-        json.dumps(Failure(kind).as_dict())
 
 
 def test_the_compilers_explanation_is_the_message():
@@ -167,151 +145,3 @@ def test_real_failures_have_a_class():
     for path in sorted(real_dir("logs").glob("*failure*")):
         text = path.read_text(errors="replace")
         assert classify(text, exit_code=1).kind.name != "unknown", path
-
-
-# --- the memory ---------------------------------------------------------------------------------------------------
-
-OOM = classify("[ERROR] [NCC_EOOM002] too large")
-NAME, NCC = "MODULE_7+f7f529f3", "2.26.6360.0+6f180f47"
-
-
-class Clock:
-    def __init__(self):
-        self.now = datetime(2026, 7, 29, tzinfo=timezone.utc)
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def memory(tmp_path, clock):
-    return FailureMemory(tmp_path / "failures", clock=clock)
-
-
-@pytest.mark.feature("N2")
-def test_a_deterministic_failure_is_remembered_for_a_time(memory, clock):
-    memory.remember(NAME, OOM, compiler=NCC, log="the log")
-    clock.now += timedelta(days=DAYS, seconds=-1)
-    known = memory.recall(NAME, compiler=NCC)
-    assert (known.code, known.log, known.failure_class) == ("NCC_EOOM002", "the log", DEVICE_OOM)
-    assert memory.entries() == [known]
-    clock.now += timedelta(seconds=2)
-    assert memory.recall(NAME, compiler=NCC) is None
-    assert memory.entries() == []
-    assert memory.sweep() == 1
-
-
-@pytest.mark.feature("N2")
-def test_another_compiler_knows_nothing(memory):
-    memory.remember(NAME, OOM, compiler=NCC)
-    assert memory.recall(NAME, compiler="2.27.5334.0") is None
-    assert memory.recall("MODULE_8+f7f529f3", compiler=NCC) is None
-
-
-def test_no_failure_is_for_ever(tmp_path, clock):
-    memory = FailureMemory(tmp_path, days=10_000, clock=clock)
-    memory.remember(NAME, OOM, compiler=NCC)
-    clock.now += timedelta(days=31)
-    assert memory.recall(NAME, compiler=NCC) is None
-
-
-def test_a_clock_that_was_wrong_does_not_block_for_years(memory, clock):
-    clock.now += timedelta(days=3650)
-    memory.remember(NAME, OOM, compiler=NCC)
-    clock.now -= timedelta(days=3650)
-    assert memory.recall(NAME, compiler=NCC) is None
-
-
-def test_forgetting(memory):
-    memory.remember(NAME, OOM, compiler=NCC)
-    assert memory.forget(NAME, compiler=NCC)
-    assert not memory.forget(NAME, compiler=NCC)
-    assert memory.recall(NAME, compiler=NCC) is None
-
-
-def test_the_last_failure_counts_and_its_log_is_cut(memory):
-    memory.remember(NAME, OOM, compiler=NCC, log="first")
-    memory.remember(NAME, OOM, compiler=NCC, log="x" * 100_000 + "\ud800 the reason")
-    (known,) = memory.entries()
-    assert known.log.endswith("the reason")
-    assert len(known.log) < 20_000
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: data[:-1],
-        lambda data: b"[]",
-        lambda data: data.replace(b'"schema":1', b'"schema":2'),
-        lambda data: data.replace(b"device-oom", b"host-oom"),
-        lambda data: data.replace(b"device-oom", b"no-such-class"),
-        lambda data: data.replace(b"MODULE_7", b"MODULE_8"),
-        lambda data: data.replace(b'"expires":"2026', b'"expires":"never'),
-        lambda data: data.replace(b'"when":"2026', b'"when":"1926'),
-        lambda data: data.replace(b"+00:00", b""),
-        lambda data: data.replace(b'"code"', b'"other"'),
-        lambda data: b"\xff" + data,
-        lambda data: b"[" * 100_000,
-    ],
-)
-def test_damaged_documents_are_none(tmp_path, memory, damage):
-    memory.remember(NAME, OOM, compiler=NCC)
-    (path,) = (tmp_path / "failures").iterdir()
-    path.write_bytes(damage(path.read_bytes()))
-    assert memory.recall(NAME, compiler=NCC) is None
-    assert memory.entries() == []
-    assert memory.sweep() == 1
-
-
-def test_strange_names_stay_inside_the_folder(tmp_path, memory):
-    for name in ("../../x", "a/b", "", "\x00", "x" * 5000, "MODULE_7+f7f529f3"):
-        memory.remember(name, OOM, compiler=NCC)
-        assert memory.recall(name, compiler=NCC).module == name
-    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "failures"}
-    assert len(memory.entries()) == 6
-
-
-def test_nothing_is_known_where_there_is_no_folder(memory):
-    assert (memory.recall(NAME, compiler=NCC), memory.entries(), memory.sweep()) == (None, [], 0)
-
-
-def test_a_full_disk_leaves_the_old_document(tmp_path, memory, monkeypatch):
-    memory.remember(NAME, OOM, compiler=NCC, log="old")
-
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        memory.remember(NAME, OOM, compiler=NCC, log="new")
-    assert memory.recall(NAME, compiler=NCC).log == "old"
-    assert len(list((tmp_path / "failures").iterdir())) == 1
-
-
-def test_writers_at_once_leave_whole_documents(memory):
-    def write(number):
-        for _ in range(20):
-            memory.remember(NAME, OOM, compiler=NCC, log=f"{number}" * 1000)
-            assert memory.recall(NAME, compiler=NCC) is not None
-
-    failed = []
-
-    def guarded(number):
-        try:
-            write(number)
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert len(memory.entries()) == 1

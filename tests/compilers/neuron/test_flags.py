@@ -1,17 +1,11 @@
 """Flags: the published keys come out, and two lists that give two keys are told apart in words."""
 
-import hashlib
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron.entries import scan
+from cachekit.compilers.neuron.explain import flag_lists
 from cachekit.compilers.neuron.flags import (
-    detect_era,
-    explain,
-    explain_hash,
     flags_hash,
     read_flags,
     split,
@@ -20,49 +14,35 @@ from cachekit.compilers.neuron.flags import (
 )
 from cachekit.compilers.neuron.log.command import parse_command
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
-from tests.compilers.neuron.neuron_trees import make
 from tests.support.places import real_dir
 
 MIXED = "--enable-mixed-precision-accumulation"
 # Half-keys of modules in public issues and logs, with the flags that were printed beside them.
 PUBLISHED = [
-    ("d41d8cd9", "joined", []),
-    ("abb26765", "joined", ["--model-type=transformer"]),
-    ("2c2d707e", "joined", ["--model-type=transformer", "--auto-cast=none"]),
-    ("00875417", "joined", ["--auto-cast", "none"]),
-    ("6bd63055", "joined", ["-O2", "--model-type=transformer"]),
-    ("39f12043", "json", ["--model-type=transformer", "--auto-cast=none", "--execute-repetition=1"]),
-    ("725887e1", "json", ["--model-type", "transformer", "--distribution-strategy=llm-training", MIXED]),
-    ("e30acd3a", "json+target", ["--target=trn1"]),
-    ("70e3f644", "json+target", ["--target=trn3"]),
-    ("f7f529f3", "json+target", ["--target=trn1", "--model-type", "transformer"]),
-    ("4eb52b03", "json+target", ["--target=trn1", "--model-type", "transformer", MIXED]),
-    ("d505a3f8", "json+target", ["--target=trn1", "--model-type=cnn-training", "-O1", "--enable-saturate-infinity"]),
+    ("e30acd3a", ["--target=trn1"]),
+    ("70e3f644", ["--target=trn3"]),
+    ("f7f529f3", ["--target=trn1", "--model-type", "transformer"]),
+    ("4eb52b03", ["--target=trn1", "--model-type", "transformer", MIXED]),
+    ("d505a3f8", ["--target=trn1", "--model-type=cnn-training", "-O1", "--enable-saturate-infinity"]),
 ]
 
 
 @pytest.mark.feature("K2")
-@pytest.mark.parametrize(("key", "era", "words"), PUBLISHED)
-def test_a_published_key_comes_out(key, era, words):
-    assert flags_hash(words, era) == key
-    assert explain_hash(words, key)[0] == era
-    target = words[0].partition("=")[2] if era == "json+target" else ""
-    assert explain_hash(words, key)[1] == target
-    if era == "json+target":
-        assert flags_hash(words[1:], era, target) == key
-        assert explain_hash(words[1:], key) == (era, target)
+@pytest.mark.parametrize(("key", "words"), PUBLISHED)
+def test_a_published_key_comes_out(key, words):
+    assert flags_hash(words) == key
 
 
 @pytest.mark.feature("K2")
 def test_the_key_of_a_real_log_comes_out():
-    """The thirteenth: the command in the first line of a compiler's log, and the module's name in the same line."""
+    """The sixth: the command in the first line of a compiler's log, and the module's name in the same line."""
     found = 0
     for log in real_dir("logs").glob("log-neuron-cc*success*"):
         with log.open(encoding="utf-8") as lines:
             line = next(lines)
         (run,) = read_compiler_log([line])
         key = line.partition("+")[2][:8]
-        assert flags_hash(run.flags, "json+target") == key
+        assert flags_hash(run.flags) == key
         found += key == "6af34228"
     assert found == 1
 
@@ -74,11 +54,6 @@ def test_the_flags_are_what_follows_the_output():
     assert parse_command(new).flags == ("--target=trn1", "--x=a b", "-O1")
     assert parse_command("neuronx-cc compile --output=out.neff -O1").flags == ("-O1",)
     assert parse_command("nothing of the kind").flags == ()
-
-
-def test_the_unknown_formula_says_nothing():
-    assert flags_hash(["-O1"], "unknown") == ""
-    assert explain_hash(["-O1"], "00000000") == ("unknown", "")
 
 
 # NEURON_CC_FLAGS
@@ -115,40 +90,7 @@ def test_flags_are_split_as_a_shell_does():
     assert problem
 
 
-# Which formula
-
-
-def entry(root, words, key, graph=1):
-    folder = make(root, name=f"MODULE_{graph}+{key}")
-    (folder / "compile_flags.json").write_text(json.dumps(words))
-
-
-@pytest.mark.parametrize(("key", "era", "words"), PUBLISHED)
-def test_the_formula_is_found_from_the_modules(tmp_path, key, era, words):
-    entry(tmp_path, words, key)
-    found = detect_era(scan(tmp_path).entries)
-    assert (found.era, found.counts) == (era, {era: 1})
-    assert found.targets == ((words[0].partition("=")[2],) if era == "json+target" else ())
-
-
-def test_modules_that_no_formula_explains_are_counted(tmp_path):
-    entry(tmp_path, ["--target=trn1"], "e30acd3a", 1)
-    entry(tmp_path, ["--target=trn1"], "00000000", 2)
-    found = detect_era(scan(tmp_path).entries)
-    assert (found.era, found.counts) == ("json+target", {"json+target": 1, "unknown": 1})
-
-
-def test_two_formulas_in_one_cache_are_unknown(tmp_path):
-    """One compiler's folder may be written by two releases of libneuronxla."""
-    entry(tmp_path, ["--target=trn1"], "e30acd3a", 1)
-    entry(tmp_path, [], "d41d8cd9", 2)
-    assert detect_era(scan(tmp_path).entries).era == "unknown"
-
-
-def test_no_modules_no_formula(tmp_path):
-    make(tmp_path, name="MODULE_6151d82caf2d3b2f7a6f")
-    assert detect_era(scan(tmp_path).entries).era == "unknown"
-    assert detect_era([]).counts == {}
+# Flags files
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[1]", b"null", b"\xff", b"[" * 100_000])
@@ -189,12 +131,12 @@ def test_a_flags_file_that_is_none(tmp_path, raw):
     ],
 )
 def test_a_difference_in_words(a, b, words):
-    (said,) = explain(a, b)
+    (said,) = flag_lists(a, b)
     assert words in said
 
 
 def test_several_differences_are_all_told_the_target_first():
-    said = explain(["--target=trn1", "-O1", "--logfile=/a"], ["--target=trn2", "-O2", "--logfile=/b"])
+    said = flag_lists(["--target=trn1", "-O1", "--logfile=/a"], ["--target=trn2", "-O2", "--logfile=/b"])
     assert [("target" in line, "-O1" in line, "--logfile" in line) for line in said] == [
         (True, False, False),
         (False, True, False),
@@ -211,20 +153,8 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6))
 def test_lists_are_equal_or_there_is_a_reason(a, b):
-    assert bool(explain(a, b)) == (a != b)
-    assert explain(a, a) == []
-
-
-@given(st.lists(st.text(max_size=8), max_size=5))
-def test_the_formulas_are_what_the_facts_say(words):
-    words = [word for word in words if not word.startswith("--target=")]
-    texts = {
-        "joined": " ".join(words),
-        "json": json.dumps(words),
-        "json+target": json.dumps(["--target=trn9", *words]),
-    }
-    for era, text in texts.items():
-        assert flags_hash(words, era, "trn9") == hashlib.md5(text.encode()).hexdigest()[:8]
+    assert bool(flag_lists(a, b)) == (a != b)
+    assert flag_lists(a, a) == []
 
 
 def test_the_wrappers_own_options_are_passed_on_as_they_are_spelled():

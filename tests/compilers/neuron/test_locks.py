@@ -9,10 +9,10 @@ import pytest
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import scan
-from cachekit.compilers.neuron.locks import clear, examine, excerpt, find, forget, judge, poisoned
-from cachekit.compilers.neuron.mounts import FileSystem
+from cachekit.compilers.neuron.locks import clear, examine, find, judge
 from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Host, Process, look
-from tests.compilers.neuron.neuron_trees import COMPILER, contents, entry_of, make, module_name
+from cachekit.disk import FileSystem
+from tests.compilers.neuron.neuron_trees import COMPILER, entry_of, make, module_name
 
 LOCAL, NFS = FileSystem("ext4", "/", "/dev/sda"), FileSystem("nfs4", "/", "efs:/")
 ON_DISK, ON_NFS = "/dev/sda / ext4 rw 0 0\n", "efs:/ / nfs4 rw 0 0\n"
@@ -280,55 +280,3 @@ def test_this_host_is_read(tmp_path):
     assert found.verdict == "live"
     assert [item.pid for item in found.holders] == [holder.pid]
     assert seen.boot < time.time()
-
-
-# Remembered failures
-
-
-def test_remembered_failures_are_found_explained_and_forgotten(tmp_path):
-    folder = make(tmp_path, "failed", 1)
-    make(tmp_path, "success", 2)
-    make(tmp_path, "empty", 3)
-    (found,) = poisoned(scan(tmp_path).entries, lambda text: "device-oom" if "NCC_EOOM" in text else "")
-    assert (found.log, found.failure) == (folder / "model.log", "device-oom")
-    assert found.excerpt == ("2026 [ERROR] [NCC_EOOM002] too big",)
-    assert found.age < 3600
-    assert forget(found) == ""
-    assert entry_of(folder).state == "empty"
-    assert forget(found) == ""
-
-
-def test_a_failure_is_not_forgotten_while_somebody_tries_again(tmp_path):
-    folder = make(tmp_path, "failed")
-    (found,) = poisoned(scan(tmp_path).entries)
-    assert found.failure == ""
-    (folder / LOCK).touch()
-    assert "locked" in forget(found)
-    assert (folder / "model.log").exists()
-
-
-def test_a_newer_failure_is_not_forgotten(tmp_path):
-    folder = make(tmp_path, "failed")
-    (found,) = poisoned(scan(tmp_path).entries)
-    (folder / "model.log").write_text("another failure")
-    os.utime(folder / "model.log", (1, 1))
-    assert forget(found)
-    assert (folder / "model.log").read_text() == "another failure"
-
-
-def test_excerpts_tell_and_are_short():
-    text = "Failed compilation\n" + "noise\n" * 1000 + contents("model.log", 0).decode() + "\n" + "x" * 10_000
-    assert excerpt(text) == ("2026 [ERROR] [NCC_EOOM002] too big",)
-    assert excerpt("a\n\nb\n") == ("a", "b")
-    assert excerpt("") == ()
-    assert len(excerpt("\n".join(f"[ERROR] {n}" for n in range(100)))) == 8
-    assert all(len(line) <= 300 for line in excerpt("[ERROR]" + "x" * 10_000))
-    command = f"Failed compilation with ['neuronx-cc', '{'x' * 900}']: "
-    assert excerpt(f"{command}[ERROR] [NCC_EOOM002] too big") == ("[ERROR] [NCC_EOOM002] too big",)
-
-
-def test_of_a_huge_log_both_ends_are_read(tmp_path):
-    folder = make(tmp_path, "failed")
-    (folder / "model.log").write_text("[ERROR] first\n" + "noise\n" * 200_000 + "[ERROR] last\n")
-    (found,) = poisoned(scan(tmp_path).entries)
-    assert found.excerpt == ("[ERROR] first", "[ERROR] last")

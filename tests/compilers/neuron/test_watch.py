@@ -12,9 +12,9 @@ import pytest
 
 from cachekit.compilers.neuron import fit, locks, processes
 from cachekit.compilers.neuron.entries import scan
-from cachekit.compilers.neuron.mounts import FileSystem
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Node
+from cachekit.disk import FileSystem
 from cachekit.errors import MissError
 from cachekit.leash import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host, recipe, watch  # noqa: F401 - fixtures

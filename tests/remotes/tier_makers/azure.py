@@ -1,4 +1,4 @@
-"""Azure Blob Storage: Azurite, Microsoft's emulator, a package of npm. Run by `make test-objectstore`."""
+"""Azure Blob Storage: Azurite, Microsoft's emulator, a package of npm. Run by `make test-s3`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ TOOLS = {
     "neuronx-cc": ("neuronxcc.driver", "main"),
     "neuron_parallel_compile": ("torch_neuronx.parallel_compile.neuron_parallel_compile", "main"),
     "neuron-ls": ("neuronxcc.tools", "neuron_ls"),
-    "neuron-monitor": ("neuronxcc.tools", "neuron_monitor"),
 }
 
 

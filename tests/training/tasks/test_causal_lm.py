@@ -7,14 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import architecture, ingredients
+from cachekit.recipe import architecture
 from tests.support.places import real_dir
 from tests.support.real_machine import Machine, assert_compiled_nothing
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 DECODERS = sorted(set(CONFIGS) - {"bert"})
 
 
@@ -131,7 +132,7 @@ def test_lines_of_a_text_file_go_on(tmp_path):
     """No end of text between them, and what validates is the end of the text: no lines from its middle."""
     lines = [f"{word} {word}\n" for word in WORDS] + ["\n"]
     made = job(tmp_path, "causal-lm", {"train": "".join(lines)}, max_seq_length=4, data={"validation_fraction": 0.25})
-    ingredients.check_data(made.recipe)
+    shapes.check_data(made.recipe)
     work, _ = ready(made)
     validation = [int(t) for block in work.features["validation"] for t in block["input_ids"][block["judged"]]]
     held = lines[-round(len(lines) / 4) :]
@@ -143,7 +144,7 @@ def test_lines_of_a_text_file_go_on(tmp_path):
 def test_a_text_file_with_a_delimiter_is_a_table(tmp_path):
     table = "text\tnote\n" + "the sea\tx\n" * 20
     made = job(tmp_path, "causal-lm", {"train": table}, data={"delimiter": "\t", "validation_fraction": 0.5})
-    ingredients.check_data(made.recipe)
+    shapes.check_data(made.recipe)
     work, _ = ready(made)
     assert work.features["validation"][0]["input_ids"].tolist() == [2, 5, 6, 3, 5, 6, 3, 5]
 
@@ -185,9 +186,9 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path, uncompiled):
         train_here(job(tmp_path / "column", "causal-lm", {"train": [{"content": "the sea"}]}))
     assert "data.text_column" in refused.value.hint
     with pytest.raises(DataError, match="text is a list"):
-        ingredients.check_data(job(tmp_path / "list", "causal-lm", {"train": [{"text": ["the"]}]}).recipe)
+        shapes.check_data(job(tmp_path / "list", "causal-lm", {"train": [{"text": ["the"]}]}).recipe)
     with pytest.raises(DataError, match="has no rows"):
-        ingredients.check_data(job(tmp_path / "nothing", "causal-lm", {"train": ""}).recipe)
+        shapes.check_data(job(tmp_path / "nothing", "causal-lm", {"train": ""}).recipe)
 
 
 def test_a_model_or_a_tokenizer_that_does_not_fit_is_refused(tmp_path):

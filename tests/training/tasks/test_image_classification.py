@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
@@ -17,7 +18,7 @@ from tests.support.real_machine import Machine
 from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "image-classification"
 TINY = Path(__file__).parents[3] / "recipes" / "tiny" / TASK
 SHAPES = ("bars", "cross", "disc", "square")
@@ -95,7 +96,7 @@ def image_job(place: Path, data: Data, kind="vit", processor="vit", **training):
         job,
         mode="train",
         recipe=recipe,
-        labels=tuple(ingredients.labels_of(recipe)),
+        labels=tuple(shapes.labels_of(recipe)),
         config=json.loads((folder / "config.json").read_text()),
         weights=str(folder),
         tokenizer=str(folder),
@@ -212,12 +213,12 @@ def test_folders_name_their_classes_without_torch(tmp_path):
     assert {name: len(split) for name, split in work.features.items()} == {"train": 7, "validation": 3}
     assert [row["label"] for row in work.features["train"]] == [0, 0, 0, 0, 1, 1, 1]
     assert tuple(work.collate(list(work.features["train"]))["pixel_values"].shape) == (7, 3, 16, 16)
-    ingredients.check_data(job.recipe)
+    shapes.check_data(job.recipe)
 
 
 def test_folders_that_are_numbers_are_numbered_by_value(tmp_path):
     place = folders(tmp_path / "data", train={str(number): 1 for number in range(12)})
-    assert ingredients.labels_of(image_job(tmp_path, Data(path=str(place))).recipe) == [str(n) for n in range(12)]
+    assert shapes.labels_of(image_job(tmp_path, Data(path=str(place))).recipe) == [str(n) for n in range(12)]
 
 
 def test_paths_in_a_text_file_start_there(tmp_path):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import ingredients
 from tests.support.real_machine import Machine, assert_compiled_nothing
 from tests.training.language_models import WORDS, dumped, graphs, job, notes, ready, tiny_machine, tokenizer_folder
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 NUMBER = {word: 5 + number for number, word in enumerate(WORDS)}
 TEMPLATE = (
     "{% for m in messages %}{{ '<s> ' + ('question' if m.role == 'user' else 'answer') + ' ' + m.content + ' </s> ' }}"
@@ -158,11 +158,11 @@ def test_other_rows_that_cannot_be_used_are_refused(tmp_path):
         ready(chat_job(tmp_path / "c", [CHAT], "{{ raise_exception('no system here') }}"))
     assert refused.value.cause == "no system here"
     with pytest.raises(DataError, match="messages is one value"):
-        ingredients.check_data(
+        shapes.check_data(
             sft(tmp_path / "d", {"train": [{"messages": "hi"}]}, data={"messages_column": "messages"}).recipe
         )
     with pytest.raises(DataError, match="no column 'response'"):
-        ingredients.check_data(sft(tmp_path / "e", {"train": [{"prompt": "hi"}]}).recipe)
+        shapes.check_data(sft(tmp_path / "e", {"train": [{"prompt": "hi"}]}).recipe)
 
 
 def test_prompt_and_response_are_parted(tmp_path):

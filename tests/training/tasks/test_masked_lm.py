@@ -13,7 +13,7 @@ from tests.training.language_models import dumped, graphs, job, ready, tiny_mach
 from tests.training.tasks.test_causal_lm import ROWS, texts
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
 
 def masked_job(folder, rows=ROWS, **given):

@@ -8,13 +8,14 @@ import random
 import pytest
 from msgspec import structs
 
+from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients, load_text
 from tests.support.real_machine import Machine
 from tests.training.task_jobs import Watched, job_of, write
 from tests.training.test_training_model import minilm
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "multiple-choice"
 WORDS = ["sea", "wind", "stone", "moss", "cloud", "Ångström", "東京"]
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")
@@ -125,7 +126,7 @@ def test_choices_that_have_names(tmp_path):
     ]
     job = job_of(tmp_path, TASK, {"train": made, "test": made}, data={"label_column": "answerKey"})
     assert [(row["choices"], row["label"]) for row in read(job)["test"]] == [(["x", "y", "z"], n) for n in (1, 2, 0)]
-    assert ingredients.choices_of(job.recipe) == 3
+    assert shapes.choices_of(job.recipe) == 3
     made[1]["answerKey"] = "B"
     write(tmp_path / "data", train=made)
     with pytest.raises(DataError, match="train row 2: the label 'B' is none of the choices") as refused:
@@ -135,34 +136,33 @@ def test_choices_that_have_names(tmp_path):
 
 @pytest.mark.feature("P1")
 def test_the_number_of_choices_is_in_the_key(tmp_path):
-    def shapes(**data):
-        return ingredients._of_task(job_of(tmp_path, TASK, {"train": race(4, choices=3)}, data=data).recipe, 0)
+    def in_key(**data):
+        recipe = job_of(tmp_path, TASK, {"train": race(4, choices=3)}, data=data).recipe
+        return ingredients._of_task(recipe, shapes.shapes_of(recipe))
 
-    assert shapes() == {"data.num_choices": 3}
-    assert shapes(num_choices=5) == {"data.num_choices": 5}
-    assert shapes(choices_columns=ENDINGS) == {"data.num_choices": 4}
+    assert in_key() == {"data.num_choices": 3}
+    assert in_key(num_choices=5) == {"data.num_choices": 5}
+    assert in_key(choices_columns=ENDINGS) == {"data.num_choices": 4}
     recipe = job_of(tmp_path, TASK, {}).recipe
     hub = structs.replace(recipe, data=structs.replace(recipe.data, path=None, id="nobody/nothing"))
     with pytest.raises(DataError, match="does not say how many choices") as refused:
-        ingredients.choices_of(hub)
+        shapes.choices_of(hub)
     assert "data.num_choices" in refused.value.hint
 
 
 def test_local_files_are_looked_at_before_a_worker_starts(tmp_path):
-    ingredients.check_data(job_of(tmp_path / "a", TASK, {"train": race(4)}).recipe)
-    ingredients.check_data(job_of(tmp_path / "b", TASK, {"train": swag(4)}, data=SWAG).recipe)
+    shapes.check_data(job_of(tmp_path / "a", TASK, {"train": race(4)}).recipe)
+    shapes.check_data(job_of(tmp_path / "b", TASK, {"train": swag(4)}, data=SWAG).recipe)
     with pytest.raises(DataError, match="choices is one value"):
-        ingredients.check_data(job_of(tmp_path / "c", TASK, {"train": [{**race(1)[0], "choices": "a"}]}).recipe)
+        shapes.check_data(job_of(tmp_path / "c", TASK, {"train": [{**race(1)[0], "choices": "a"}]}).recipe)
     with pytest.raises(DataError, match="no column 'ending3'"):
-        ingredients.check_data(
+        shapes.check_data(
             job_of(
                 tmp_path / "d", TASK, {"train": [{k: v for k, v in swag(1)[0].items() if k != "ending3"}]}, data=SWAG
             ).recipe
         )
     with pytest.raises(DataError, match="ending1 is a list"):
-        ingredients.check_data(
-            job_of(tmp_path / "e", TASK, {"train": [{**swag(1)[0], "ending1": ["a"]}]}, data=SWAG).recipe
-        )
+        shapes.check_data(job_of(tmp_path / "e", TASK, {"train": [{**swag(1)[0], "ending1": ["a"]}]}, data=SWAG).recipe)
 
 
 @pytest.mark.parametrize(

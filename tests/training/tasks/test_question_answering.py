@@ -19,7 +19,7 @@ from tests.training.squad_questions import TASK, questions
 from tests.training.task_jobs import Watched, job_of, write
 from tests.training.test_training_model import minilm
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
 
 class Official:

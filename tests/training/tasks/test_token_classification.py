@@ -6,14 +6,14 @@ import random
 
 import pytest
 
+from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
-from cachekit.recipe import ingredients
 from cachekit.training.tasks.port import FILLER
 from tests.support.real_machine import Machine
 from tests.training.task_jobs import Watched, job_of, write
 from tests.training.test_training_model import minilm
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "token-classification"
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = {
@@ -130,10 +130,10 @@ def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
 
 def test_labels_are_read_from_a_local_file(tmp_path):
     wanted = job_of(tmp_path, TASK, {"train": [*rows(30), {"tokens": [], "ner_tags": []}]}).recipe
-    assert ingredients.labels_of(wanted) == sorted(LABELS)
+    assert shapes.labels_of(wanted) == sorted(LABELS)
     write(tmp_path / "data", train=rows(30, named=False))
-    assert ingredients.labels_of(wanted) == ["0", "1", "2", "3", "4"]
-    ingredients.check_data(wanted)
+    assert shapes.labels_of(wanted) == ["0", "1", "2", "3", "4"]
+    shapes.check_data(wanted)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_words_that_the_tokenizer_makes_nothing_of_are_refused_before_training(t
 def test_labels_of_rows_without_words_are_told_as_such(tmp_path):
     wanted = job_of(tmp_path, TASK, {"train": [EMPTY] * 3}).recipe
     with pytest.raises(DataError, match=r"train.jsonl has no labels: every list in 'ner_tags' is empty") as refused:
-        ingredients.labels_of(wanted)
+        shapes.labels_of(wanted)
     assert "data.label_column" in refused.value.hint
 
 

@@ -13,7 +13,7 @@ from tests.support.real_machine import Machine
 from tests.training.seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
+pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "translation"
 LANGUAGES = {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
 

@@ -6,7 +6,10 @@ Invented: all of it. What is compiled is a text that names the operation and the
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+# torch.distributed.run, which starts workers.
+__path__.append(str(Path(__file__).resolve().parents[2] / "launcher" / "torch"))
 __version__ = "2.14.0"
 
 

@@ -14,7 +14,7 @@ Knobs:
     trial_zeros: Whether values from the device are zeros while graphs are only extracted.
     trial_hangs: Whether a script never ends after graph extraction, as AWS documents for several workers.
     parallel_compile_hangs: Whether `neuron_parallel_compile` never ends after its summary.
-    cores, devices, instance_type: What neuron-ls and neuron-monitor show; `neuron_ls` replaces its whole answer.
+    cores, devices, instance_type: What neuron-ls shows; `neuron_ls` replaces its whole answer.
 """
 
 from __future__ import annotations

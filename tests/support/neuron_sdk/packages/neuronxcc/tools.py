@@ -1,14 +1,13 @@
-"""`neuron-ls` and `neuron-monitor`: the system tools that tell what devices there are.
+"""`neuron-ls`: the system tool that tells what devices there are.
 
-Follows: a real `neuron-ls -j` of a trn1.2xlarge (tools 2.31.13.0) and a real idle line of `neuron-monitor`, field by
-field. Invented: how many devices and cores there are (knobs `devices`, `cores`, `instance_type`).
+Follows: a real `neuron-ls -j` of a trn1.2xlarge (tools 2.31.13.0), field by field.
+Invented: how many devices and cores there are (knobs `devices`, `cores`, `instance_type`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any
 
 from neuronxcc import knobs
@@ -55,42 +54,3 @@ def devices(wanted: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for number in range(count)
     ]
-
-
-def neuron_monitor() -> int:
-    """Print a line a second, of an idle host."""
-    wanted = knobs.read()
-    found = devices(wanted)
-    record = {
-        "neuron_runtime_data": [],
-        "system_data": {
-            "memory_info": {
-                "period": 1.0,
-                "memory_total_bytes": 33107333120,
-                "memory_used_bytes": 20591788032,
-                "swap_total_bytes": 0,
-                "swap_used_bytes": 0,
-                "error": "",
-            }
-        },
-        "instance_info": {
-            "instance_name": "",
-            "instance_id": "i-0cb9e758143a745d5",
-            "instance_type": wanted.get("instance_type", "trn1.2xlarge"),
-            "instance_availability_zone": "us-west-2b",
-            "instance_region": "us-west-2",
-            "error": "",
-        },
-        "neuron_hardware_info": {
-            "neuron_device_type": "trainium",
-            "neuroncore_version": "v2",
-            "neuron_device_count": len(found),
-            "neuron_device_memory_size": 34359738368,
-            "neuroncore_per_device_count": found[0]["nc_count"] if found else 0,
-            "logical_neuroncore_config": 1,
-            "error": "",
-        },
-    }
-    while True:
-        print(json.dumps(record), flush=True)
-        time.sleep(1)

@@ -1,0 +1,205 @@
+"""What is assumed of a compiler that nobody can read, and what one experiment shows of it.
+
+`experiment` makes it: a warm, trainings, and commands, each a child process of the command line. An
+adapter has a table of assumptions, each with a look at what the experiment left. What could not be looked at is
+unknown, never ok.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+State = Literal["ok", "differs", "unknown"]
+STATES: tuple[State, ...] = ("ok", "differs", "unknown")
+_log = logging.getLogger(__name__)
+
+
+class UnknownError(Exception):
+    """Something could not be looked at; the text says why."""
+
+
+class Step(Struct, frozen=True):
+    """A part of the experiment: one or several commands, of which the last one counts.
+
+    Attributes:
+        code: Its exit code, negative for a signal; None where it did not end in time.
+        said: What it printed, both streams.
+        answer: What it answered as JSON.
+        log: What its training worker printed.
+        cache: The compiler cache dir.
+        left: A copy of that folder as the command left it, or the one that was killed; None where none was made.
+        new: Finished graphs that the command added to the folder.
+    """
+
+    code: int | None
+    said: str
+    answer: Mapping[str, Any]
+    log: str
+    cache: Path
+    left: Path | None = None
+    new: frozenset[str] = frozenset()
+
+    @property
+    def end(self) -> str:
+        """How it ended, in words."""
+        if self.code is None:
+            return "it did not end in time"
+        error = self.answer.get("error")
+        if isinstance(error, Mapping):
+            words = "; ".join(str(error[part]) for part in ("message", "cause") if error.get(part))
+            return f"exit code {self.code}: {words}"
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        return f"exit code {self.code}{f': {lines[-1][:200]}' if lines and self.code else ''}"
+
+
+class Evidence(Struct, frozen=True):
+    """What the experiment left, by the names of its steps.
+
+    Attributes:
+        steps: Those that were made.
+        lacking: Why the others were not.
+    """
+
+    steps: dict[str, Step] = field(default_factory=dict)
+    lacking: dict[str, str] = field(default_factory=dict)
+
+    def step(self, name: str) -> Step:
+        """A step that was made.
+
+        Raises:
+            UnknownError: It was not.
+        """
+        if name not in self.steps:
+            raise UnknownError(self.lacking.get(name, f"the step {name} was not made"))
+        return self.steps[name]
+
+    def good(self, name: str) -> Step:
+        """A step that ended well.
+
+        Raises:
+            UnknownError: It failed, or was not made.
+        """
+        found = self.step(name)
+        if found.code:
+            raise UnknownError(f"the step {name} failed: {found.end}")
+        return found
+
+
+class Seen(Struct, frozen=True):
+    """What was seen, and whether it is what was assumed."""
+
+    fits: bool
+    words: str
+
+
+class Assumption(Struct, frozen=True):
+    """One thing that is assumed of a compiler.
+
+    Attributes:
+        name: For people and programs.
+        text: In words; `{NAME}` stands for the value of a fact.
+        where: What to correct where it is wrong: names of facts, or `module.name` beside them.
+        look: Looks at the evidence; raises `UnknownError` where that does not tell. None where no experiment proves it.
+        unproven: Why none does.
+    """
+
+    name: str
+    text: str
+    where: tuple[str, ...]
+    look: Callable[[Evidence], Seen] | None = None
+    unproven: str = ""
+
+
+class Outcome(Struct, frozen=True):
+    """What came of one promise or assumption.
+
+    Attributes:
+        name: Its name.
+        state: `ok`, `differs`, or `unknown` where it could not be looked at.
+        assumed: In words.
+        seen: What was seen, or why nothing was.
+        edit: What to correct where it differs; empty where no fact would mend it.
+    """
+
+    name: str
+    state: State
+    assumed: str
+    seen: str
+    edit: str = ""
+
+
+class Subject(Struct, frozen=True):
+    """A compiler that an experiment can be made with.
+
+    Attributes:
+        compiler: Its name.
+        probe: A Python program of a few lines that has one graph compiled.
+        refused: Changes to a recipe, as `--set` takes them, that the compiler must refuse.
+        another: Variables with which the probe's graph must be compiled anew.
+        cleared: Variables of the user's own that would change the experiment.
+        place: The variables that have the compiler, without cachekit, keep its graphs in a folder.
+        contents: The finished graphs in such a folder.
+        compiling: Whether something compiles below a process.
+        rows: What is assumed of it.
+        facts: Facts by name, for the words of the assumptions.
+        source: The file that has them.
+    """
+
+    compiler: str
+    probe: str
+    place: Callable[[Path], Mapping[str, str]]
+    contents: Callable[[Path], frozenset[str]]
+    compiling: Callable[[int], bool]
+    refused: tuple[str, ...] = ()
+    another: Mapping[str, str] = field(default_factory=dict)
+    cleared: frozenset[str] = frozenset()
+    rows: tuple[Assumption, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    def check(self, seen: Evidence) -> Iterator[Outcome]:
+        """Compare each assumption with the evidence, whatever happens in a look."""
+        for row in self.rows:
+            yield self._outcome(row, seen)
+
+    def _outcome(self, row: Assumption, seen: Evidence) -> Outcome:
+        state: State = "unknown"
+        try:
+            if row.look is None:
+                words = f"assumed, and not proven: {row.unproven}"
+            else:
+                found = row.look(seen)
+                state, words = "ok" if found.fits else "differs", found.words
+        except UnknownError as error:
+            words = str(error)
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
+            _log.exception("the look at %s failed", row.name)
+            words = f"this look failed itself: {type(error).__name__}: {error}"
+        return Outcome(row.name, state, row.text.format_map(self.facts), one_line(words), self._edit(row.where))
+
+    def _edit(self, where: tuple[str, ...]) -> str:
+        own = [name for name in where if "." not in name]
+        folder = self.source.rpartition("/")[0]
+        places = [f"{', '.join(own)} in {self.source}"] if own else []
+        for name in where:
+            module, dot, rest = name.rpartition(".")
+            if dot:
+                places.append(f"{rest} in {folder}/{module}.py")
+        return "; ".join(places)
+
+
+def count(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
+    """How many outcomes there are of each state."""
+    counts = Counter(outcome.state for outcome in outcomes)
+    return {state: counts[state] for state in STATES}
+
+
+def one_line(words: str) -> str:
+    """A text on one line, without what a terminal would take for a command: tools of others printed it."""
+    return " ".join("".join(char if char.isprintable() else " " for char in words).split())

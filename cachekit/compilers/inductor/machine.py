@@ -1,0 +1,59 @@
+"""What Inductor needs of this machine, found without importing torch: a C++ compiler, and bfloat16."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX
+from cachekit.config import Config
+from cachekit.errors import CompilerUnavailableError
+from cachekit.health import Finding
+from cachekit.host import cpu_features
+
+
+def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
+    """The compiler that Inductor will call, and the path to look it up on: `CXX`, or the system's default."""
+    return environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++"), environ.get("PATH")
+
+
+@cache
+def cxx_version(compiler: str, path: str | None = None) -> str:
+    """The first line of the C++ compiler's `--version`: Inductor builds its CPU kernels with it.
+
+    Args:
+        compiler: Its name or path.
+        path: Where names are looked up; this process's PATH by default.
+
+    Raises:
+        CompilerUnavailableError: There is none, or it does not run.
+    """
+    hint = "apt-get install g++ (or set CXX to a C++ compiler)"
+    found = shutil.which(compiler, path=path)
+    if found is None:
+        raise CompilerUnavailableError(
+            f"no C++ compiler: {compiler!r} is not on PATH", cause="Inductor builds its CPU kernels with one", hint=hint
+        )
+    try:
+        run = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerUnavailableError(
+            f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
+        ) from error
+    # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by: the same compiler has several.
+    return run.stdout.splitlines()[0].partition(" ")[2].strip() if run.stdout else ""
+
+
+def has_bf16() -> bool:
+    """The CPU computes in bfloat16."""
+    return bool(BF16_FLAGS.intersection(cpu_features()))
+
+
+def look(_: Config) -> Iterator[Finding]:
+    """A check of `cachekit doctor`: Inductor builds its CPU kernels with a C++ compiler."""
+    name, path = cxx()
+    yield Finding("ok", f"{name} {cxx_version(name, path)}")

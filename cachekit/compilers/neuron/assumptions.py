@@ -1,0 +1,321 @@
+"""What cachekit assumes of Neuron on XLA, each with a look at what an experiment left: `doctor --neuron-contract`.
+
+`compilers.experiment` makes it. An assumption that does not hold is corrected where its row says, in most cases
+by one edit of `facts.py`. What no experiment of these can prove stands in the table as well, and says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from cachekit.compilers.evidence import Assumption, Evidence, Seen, Step, Subject, UnknownError
+from cachekit.compilers.neuron import facts, flags, neff, processes
+from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.failures import USER_ERROR, classify
+from cachekit.compilers.neuron.host import public
+from cachekit.compilers.neuron.log.event import Event
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import Log
+
+FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
+WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
+PROGRAM = """\
+import torch, torch_xla
+rows = torch.ones(3, 3).to(torch_xla.device())
+print((rows * 2 + 1).sum().item())
+"""
+CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
+
+
+def _entries(folder: Path) -> list[Entry]:
+    try:
+        found = [entry for entry in scan(folder).entries if entry.names]
+    except FileNotFoundError:
+        found = []
+    if not found:
+        raise UnknownError(f"no module is in {folder}")
+    return found
+
+
+def _warmed(seen: Evidence) -> list[Entry]:
+    """The modules that a warm left."""
+    step = seen.good("warm")
+    return _entries(step.left or step.cache)
+
+
+def _names(step: Step) -> set[str]:
+    """The modules of a command's record, without their compiler's folder."""
+    found = step.answer.get("modules") or []
+    names = {one["name"] if isinstance(one, Mapping) else str(one) for one in found}
+    return {name.rpartition("/")[2] for name in names}
+
+
+@cache
+def _events(text: str) -> tuple[Event, ...]:
+    reader = LogReader()
+    return (*reader.feed(text), *reader.close())
+
+
+def _log(step: Step) -> Log:
+    return Log().add_all(_events(f"{step.log}\n{step.said}"))
+
+
+def read_neff(path: Path) -> neff.Neff:
+    """A NEFF; what cannot be read is unknown."""
+    try:
+        return neff.read(path, leaks=False)
+    except (neff.NeffError, OSError) as error:
+        raise UnknownError(f"{path} cannot be read: {error}") from error
+
+
+def hard(step: Step, name: str) -> str:
+    """An ingredient of a warm's key."""
+    ingredients = step.answer.get("ingredients")
+    if not isinstance(ingredients, Mapping) or name not in ingredients.get("hard", {}):
+        raise UnknownError(f"the warm's answer does not tell {name}")
+    return str(ingredients["hard"][name])
+
+
+def _target(entry: Entry) -> str:
+    words = flags.read_flags(entry.path / facts.FLAGS_FILE) or [""]
+    front = f"{facts.TARGET_OPTION}="
+    if not words[0].startswith(front):
+        raise UnknownError("its flags name no target")
+    return words[0].removeprefix(front)
+
+
+def _compiler_directory(seen: Evidence) -> Seen:
+    found = {entry.compiler for entry in _warmed(seen)}
+    wanted = str(seen.good("warm").answer.get("directory"))
+    return Seen({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
+
+
+def _module_name(seen: Evidence) -> Seen:
+    names = [entry.name for entry in _warmed(seen)]
+    matches = [facts.MODULE_DIRECTORY.fullmatch(name) for name in names]
+    fits = all(m and m["graph"].isdecimal() and int(m["graph"]) < 1 << 64 and m["flags"] for m in matches)
+    return Seen(fits, names[0])
+
+
+def _module_files(seen: Evidence) -> Seen:
+    wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
+    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted]
+    one = (odd or found)[0]
+    return Seen(not odd, listed((*one.names, *one.odd)))
+
+
+def _done_mark(seen: Evidence) -> Seen:
+    sizes = {file.size for entry in _warmed(seen) for file in entry.files() if file.name == facts.DONE}
+    return Seen(sizes == {0}, f"{listed(map(str, sizes)) or 'no'} bytes")
+
+
+def _flags_file(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    words = flags.read_flags(entry.path / facts.FLAGS_FILE) or []
+    return Seen(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "no list of words")
+
+
+def _flags_hash(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    made = flags.flags_hash(flags.read_flags(entry.path / facts.FLAGS_FILE) or [])
+    return Seen(entry.name.endswith(f"+{made}"), f"{made}, and the module is {entry.name}")
+
+
+def _target_is_known(seen: Evidence) -> Seen:
+    said, wanted = _target(_warmed(seen)[0]), hard(seen.good("warm"), "target.chip")
+    return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
+
+
+def _neff_digest(seen: Evidence) -> Seen:
+    return digests(entry.path / facts.NEFF for entry in _warmed(seen))
+
+
+def digests(paths: Iterable[Path]) -> Seen:
+    """Whether our reader takes every NEFF for whole."""
+    forms = set()
+    for path in paths:
+        try:
+            forms.add(neff.read(path, leaks=False).digest)
+        except neff.NeffError as error:
+            return Seen(fits=False, words=f"{path.name}: {error.reason}")
+        except OSError as error:
+            return Seen(fits=False, words=f"{path.name}: {error.strerror}")
+    return Seen(bool(forms), listed(forms) or "there is none")
+
+
+def _neff_contents(seen: Evidence) -> Seen:
+    entry = _warmed(seen)[0]
+    found, chip = read_neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(hard(seen.good("warm"), "target.chip"))
+    fits = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}" == entry.compiler and found.chip == chip
+    return Seen(fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})")
+
+
+def _neff_name(seen: Evidence) -> Seen:
+    found = [(entry.name, read_neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
+    wrong = [one for name, one in found if one.module != name]
+    return Seen(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
+
+
+def _extraction_line(seen: Evidence) -> Seen:
+    step = seen.good("warm")
+    return _told(set(_log(step).extracted), step)
+
+
+def _log_compiled(seen: Evidence) -> Seen:
+    step = seen.good("run")
+    return _told(set(_log(step).compiled), step)
+
+
+def _log_hit(seen: Evidence) -> Seen:
+    step = seen.good("train")
+    return _told(set(_log(step).hits), step, wanted=_names(seen.good("warm")))
+
+
+def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Seen:
+    """Every module of a record is told."""
+    wanted = _names(step) if wanted is None else wanted
+    lines = [line for line in f"{step.log}\n{step.said}".splitlines() if facts.MODULE_PREFIX in line]
+    sample = "" if told >= wanted else f"; a line that names one: {lines[0][:300]}" if lines else "; no line names one"
+    return Seen(bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules told{sample}")
+
+
+def _log_header(seen: Evidence) -> Seen:
+    hits = [event for event in _events(seen.good("train").log) if event.kind == "hit"]
+    if not hits:
+        raise UnknownError("no hit was told")
+    return Seen(all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}")
+
+
+def _workers_share(seen: Evidence) -> Seen:
+    used = _log(seen.good("train")).by_process
+    if len(used) < 2:  # noqa: PLR2004 - one has nothing to share
+        raise UnknownError("one worker alone was seen")
+    shared = set.intersection(*map(set, used.values()))
+    counts = ", ".join(f"{name} {len(modules)}" for name, modules in sorted(used.items()))
+    return Seen(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
+
+
+def compiler_process(seen: Evidence) -> Seen:
+    """What seconds of compiling are told by, and --require-warm stops at."""
+    if "killed" in seen.steps:
+        return Seen(fits=True, words="seen while a graph compiled")
+    seen.good("run")
+    if "killed" not in seen.lacking:
+        raise UnknownError("no command was killed")
+    return Seen(fits=False, words=seen.lacking["killed"])
+
+
+def _lock_left(seen: Evidence) -> Seen:
+    left = seen.step("killed").left
+    locked = [entry for entry in _entries(left) if entry.locks] if left else []
+    if not locked:
+        return Seen(fits=False, words="no module has a lock")
+    entry = locked[0]
+    sizes = {file.size for file in entry.files() if file.name in entry.locks}
+    fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
+    return Seen(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
+
+
+def _failure_log(seen: Evidence) -> Seen:
+    found = _entries(seen.step("refused").cache)
+    odd = [entry for entry in found if entry.state != "failed" or entry.locks]
+    return Seen(not odd, listed((odd or found)[0].names))
+
+
+def _failure_class(seen: Evidence) -> Seen:
+    logs = [entry.path / facts.FAILURE_LOG for entry in _entries(seen.step("refused").cache)]
+    if not (there := [path for path in logs if path.is_file()]):
+        raise UnknownError("no failure is remembered")
+    found = classify(there[0].read_text("utf-8", "replace"))
+    return Seen(found.kind is USER_ERROR, f"{found.kind.name}: {found.message}")
+
+
+ROWS = (
+    Assumption("compiler-directory", "modules lie in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
+               ("COMPILER_DIRECTORY_PREFIX", "COMPILER_DIRECTORY"), _compiler_directory),
+    Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
+               ("MODULE_DIRECTORY", "FLAGS_HASH_DIGITS"), _module_name),
+    Assumption("module-files", "a finished module is {NEFF}, {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, and nothing else",
+               ("NEFF", "DONE", "FLAGS_FILE", "HLO_FILES"), _module_files),
+    Assumption("done-mark", "{DONE} is empty", ("DONE",), _done_mark),
+    Assumption("flags-file", "{FLAGS_FILE} lists {TARGET_OPTION}=<target>, then the flags without the wrapper's own",
+               ("FLAGS_FILE", "TARGET_OPTION", "WRAPPER_OPTIONS"), _flags_file),
+    Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
+               ("FLAGS_HASH_DIGITS", "flags.flags_hash"), _flags_hash),
+    Assumption("target", "the target is one of {TARGETS}, and the one of this instance",
+               ("TARGETS", "TARGET_FAMILIES", "host.target_of"), _target_is_known),
+    Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
+               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
+    Assumption("neff-contents", "a NEFF tells its compiler, with commit, and its chip by the names of NEFF_TARGETS",
+               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS"), _neff_contents),
+    Assumption("neff-name", "a NEFF's name is a path with the name of its module", ("NEFF_MODULE",), _neff_name),
+    Assumption("extraction-line", "a trial tells every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
+               _extraction_line),
+    Assumption("log-compiled", "a compile in the run itself is told", ("LOG_WORDS",), _log_compiled),
+    Assumption("log-hit", "every module that is found is told", ("LOG_WORDS",), _log_hit),
+    Assumption("log-header", "lines of the log begin with their time and process",
+               ("LOG_HEADER", "LOG_FRACTION_IS_MILLISECONDS"), _log_header),
+    Assumption("workers-share", "the workers of one training use the same modules: no name depends on RANK", (),
+               _workers_share),
+    Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",
+               ("COMPILER_PROCESSES", "processes.compiles_below"), compiler_process),
+    Assumption("lock-left", "a compile that is killed leaves one empty lock, {HLO_FILES[0]}{LOCK_SUFFIX}",
+               ("LOCK_SUFFIX", "HLO_FILES"), _lock_left),
+    Assumption("failure-log", "a compile that fails leaves {FAILURE_LOG}, neither {NEFF} nor {DONE} nor a lock",
+               ("FAILURE_LOG",), _failure_log),
+    Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error", ("FAILURE_WORDS",),
+               _failure_class),
+    # What the experiment does not prove.
+    Assumption("cache-dir-flag", "{CACHE_DIR_FLAG} in {CC_FLAGS} wins over {CACHE_URL}",
+               ("CACHE_DIR_FLAG", "root.resolve"), unproven="cachekit sets both to one folder"),
+    Assumption("default-root", "with neither the cache is in {DEFAULT_ROOT}", ("DEFAULT_ROOT",),
+               unproven="to try it would write into a folder that others use"),
+    Assumption("no-done-no-hit", "a module without {DONE} is no hit", ("DONE", "entries.classify"),
+               unproven="cachekit never leaves one"),
+    Assumption("no-graph-still-hit", "a module without {HLO_FILES[0]} is a hit", ("HLO_FILES", "entries.classify"),
+               unproven="cachekit restores modules whole"),
+    Assumption("waiting-line", "who waits for a lock says so once a minute", ("LOG_WORDS",),
+               unproven="locks that nobody holds are cleared before anybody waits"),
+    Assumption("cache-libraries", "a process that uses the cache has one of {CACHE_LIBRARIES} mapped",
+               ("CACHE_LIBRARIES",), unproven="it matters between two compiles of one process alone"),
+    Assumption("failure-remembered", "a remembered failure is told, and not compiled again", ("LOG_WORDS",),
+               unproven="cachekit's own memory of a failure comes first"),
+    Assumption("npc-hides-failures", "{PARALLEL_COMPILE} ends with 0 where a failure is remembered", ("LOG_WORDS",),
+               unproven="a warm is judged by its files"),
+    Assumption("cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores", ("NUM_CORES", "VISIBLE_CORES"),
+               unproven="a run that gets none of its cores fails as a whole"),
+)  # fmt: skip
+
+
+def _place(folder: Path) -> dict[str, str]:
+    return {facts.CACHE_URL: str(folder), facts.CC_FLAGS: shlex.join(FLAGS)}
+
+
+def _contents(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(entry.module for entry in scan(folder).entries if entry.finished)
+    except FileNotFoundError:
+        return frozenset()
+
+
+def compiling(pid: int) -> bool:
+    """Whether the compiler runs below a process."""
+    return bool(processes.compiles_below(pid))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in their order."""
+    return ", ".join(sorted(names))
+
+
+SOURCE = "cachekit/compilers/neuron/facts.py"
+XLA = Subject(
+    "neuron", PROGRAM, _place, _contents, compiling,
+    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
+    another={facts.CC_FLAGS: shlex.join([*FLAGS, "--optlevel", "1"])},
+    cleared=frozenset(CLEARED),
+    rows=ROWS, facts=vars(facts), source=SOURCE,
+)  # fmt: skip

@@ -1,0 +1,255 @@
+"""What `cachekit doctor` looks at of Neuron: packages, releases, flags, the cache on disk."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
+from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
+from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.native import contents, split
+from cachekit.compilers.neuron.neff import NeffError, read
+from cachekit.compilers.neuron.root import Root, resolve, resolve_native
+from cachekit.config import Config
+from cachekit.errors import CachekitError, UsageError
+from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
+from cachekit.recipe import zoo
+
+LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
+
+
+def packages(config: Config) -> Iterator[Finding]:
+    """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
+    found = host.versions()
+    if wrong := host.placeholders(found):
+        names = ", ".join(f"{name} {found[name]}" for name in wrong)
+        run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
+        yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
+    elif half := host.half_installed():
+        run = f"{host.INSTALL} --force-reinstall"
+        yield Finding("problem", f"{', '.join(half)}: half-installed, its metadata tells no version", run=run)
+    elif empty := host.without_code(found):
+        run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
+        yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
+    elif host.native_available():
+        yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.NATIVE) + ", which is TorchNeuron")
+    elif host.available():
+        yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
+    elif some := [name for name in host.REQUIRED if name in found]:
+        missing = [name for name in host.REQUIRED if name not in found]
+        yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
+    elif config.compiler != "inductor" and (error := host.unusable_devices()):
+        yield Finding("problem", f"{error.message}; {error.cause}", host.INSTEAD, host.INSTALL)
+    else:
+        yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
+
+
+def release(_: Config) -> Iterator[Finding]:
+    """Releases whose keys depend on what they must not depend on."""
+    version = host.public(host.versions().get(facts.COMPILER_PACKAGE, ""))
+    if sdk := facts.KEY_BUGS.get(version):
+        said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
+        yield Finding("problem", said, "other environments miss; install a later release:", f"{host.INSTALL} --upgrade")
+    else:
+        yield Finding("ok", "no release with a known bug of its keys")
+
+
+def path(_: Config) -> Iterator[Finding]:
+    """The compiler is a program that is looked up on PATH; another environment's has another version."""
+    if not (host.available() or host.native_available()):
+        yield Finding("ok", "not needed: no Neuron packages")
+        return
+    wanted = Path(sys.executable).parent
+    found = shutil.which(facts.COMPILER_PACKAGE)
+    run = f"export PATH={shlex.quote(str(wanted))}:$PATH"
+    if found is None:
+        yield Finding("problem", f"{facts.COMPILER_PACKAGE} is not on PATH", run=run)
+    elif not of_this_environment(Path(found)):
+        said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, that of another environment than {sys.executable}"
+        yield Finding("problem", said, run=run)
+    else:
+        yield Finding("ok", found)
+
+
+def devices(_: Config) -> Iterator[Finding]:
+    """What neuron-ls lists must be understood, and be the machine that the registry describes."""
+    if not (host.available() or host.native_available()):
+        yield Finding("ok", "not needed: no Neuron packages")
+        return
+    try:
+        found = list_devices()
+    except DeviceListError as error:
+        yield Finding("problem", str(error), f"see {facts.ISSUES}; without it cores and chip are the registry's")
+        return
+    if found is None or not found.count:
+        yield Finding("ok", "no Neuron device: this machine can compile, and not train")
+        return
+    name = found.instance_type or host_instance_type()
+    known = zoo.instances().get(name)
+    words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
+    if known is None:
+        yield Finding(
+            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo instances` lists those"
+        )
+    elif found.cores and found.cores != known.cores:
+        yield Finding("problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: tell us")
+    else:
+        yield Finding("ok", words)
+
+
+def options(_: Config) -> Iterator[Finding]:
+    """Options in the environment that every run then has."""
+    words, _problem = flags.split(os.environ.get(facts.CC_FLAGS, ""))
+    if facts.RETRY_FLAG in words:
+        said = f"{facts.CC_FLAGS} has {facts.RETRY_FLAG}: every run compiles again what cannot be compiled"
+        rest = shlex.join(word for word in words if word != facts.RETRY_FLAG)
+        yield Finding("problem", said, run=f"export {facts.CC_FLAGS}={shlex.quote(rest)}")
+    elif wrong := _wrong_cores():
+        yield Finding("problem", f"{wrong.message}; {wrong.cause}", wrong.hint or "")
+    else:
+        yield Finding("ok", f"{facts.CC_FLAGS}={' '.join(words)}" if words else f"{facts.CC_FLAGS} is not set")
+
+
+def _wrong_cores() -> UsageError | None:
+    """What is wrong with this shell's list or number of cores, where it is known how many there are."""
+    if not (host.available() or host.native_available()):
+        return None
+    try:
+        machine = host.native_host() if host.native_available() else host.this_host()
+    except CachekitError:  # other checks say so
+        return None
+    try:
+        cores.of_run(machine, None)
+    except UsageError as error:
+        return error
+    return None
+
+
+def root(_: Config) -> Iterator[Finding]:
+    """Where Neuron's cache is, and what is wrong with the place."""
+    found = resolve()
+    if found.origin == "default" and not host.available() and not _is_folder(found):
+        yield Finding("ok", "no Neuron cache on this host")
+        return
+    wrong = trouble(found.path, "neuron") if found.path is not None and _is_folder(found) else None
+    if not found.warnings and wrong is None:
+        yield Finding("ok", f"{found.path or found.url} ({found.origin})")
+    mend = f"see `cachekit env`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    for warning in found.warnings:
+        yield Finding("problem", warning, mend)
+    if wrong is not None:
+        yield wrong
+
+
+def stale(_: Config) -> Iterator[Finding]:
+    """Locks without an owner: whoever meets one waits for ever."""
+    entries = _entries()
+    findings = locks.examine(entries)
+    live = sum(finding.verdict == "live" for finding in findings)
+    if live == len(findings):
+        yield Finding("ok", f"{len(entries)} modules, {live} compiling" if live else f"{len(entries)} modules, no lock")
+    for finding in findings:
+        lock = finding.lock
+        words = f"{lock.entry.name}: lock of {age(lock.age)}"
+        if finding.verdict == "stale":
+            yield Finding("problem", f"{words}, stale: {finding.reason}", run=_remove(lock.path))
+        elif finding.verdict == "maybe":
+            yield Finding("problem", f"{words}, perhaps stale: {finding.reason}", finding.advice)
+
+
+def failures(_: Config) -> Iterator[Finding]:
+    """Failures that Neuron remembers: such a graph is never compiled again."""
+    entries = _entries()
+    found = remembered.by_neuron(entries)
+    if not found:
+        yield Finding("ok", f"{len(entries)} modules, no remembered failure")
+    for one in found:
+        failure = one.failure
+        said = failure.message or next(iter(one.excerpt), "its log is empty")
+        mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
+        words = f"{one.entry.name}: failed {age(one.age)} ago, {failure.kind.name}: {said}"
+        yield Finding("problem", words, mend, _remove(one.log))
+
+
+def foreign(_: Config) -> Iterator[Finding]:
+    """Modules that another user made: neither their locks nor their failures can be cleared."""
+    found = resolve()
+    others = of_others(found.path) if found.path is not None and _is_folder(found) else 0
+    if others and found.path is not None:
+        who = f"{os.geteuid()}:{os.getegid()}"
+        run = f"sudo chown -R {who} {shlex.quote(str(found.path))}"
+        yield Finding("problem", f"{others} folders in {found.path} belong to another user", run=run)
+    else:
+        yield Finding("ok", "all of it is this user's" if _is_folder(found) else "no Neuron cache on this host")
+
+
+def native(_: Config) -> Iterator[Finding]:
+    """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
+    found = resolve_native()
+    there = found.path is not None and found.path.is_dir()
+    mend = f"see `cachekit env`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    for warning in found.warnings:
+        yield Finding("problem", warning, mend)
+    if not there or found.path is None:
+        if not found.warnings:
+            yield Finding("ok", "no cache of TorchNeuron's on this host")
+        return
+    names = sorted(contents(found.path))
+    versions: dict[str, int] = {}
+    damaged: list[str] = []
+    for name in names[:: max(1, len(names) // LOOKED_AT)]:
+        above, _inside = split(name)
+        try:
+            version = read(found.path / name, leaks=False).compiler
+            versions[f"{above} {version}".strip()] = versions.get(f"{above} {version}".strip(), 0) + 1
+        except NeffError as error:
+            if error.damaged:
+                damaged.append(f"{name}: {error.reason}")
+        except OSError:
+            continue  # gone meanwhile
+    for said in damaged[:3]:
+        yield Finding(
+            "problem", f"{found.path}/{said}", run=f"rm {shlex.quote(str(found.path / said.partition(': ')[0]))}"
+        )
+    mixed = [version for version in versions if " " not in version]
+    if len(mixed) > 1:
+        said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
+        mend = f"`cachekit import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
+        yield Finding("problem", said, mend)
+    elif not damaged and not found.warnings:
+        yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")
+
+
+def _entries() -> Sequence[Entry]:
+    place = resolve().path
+    try:
+        return scan(place).entries if place else ()
+    except FileNotFoundError:
+        return ()
+
+
+def _is_folder(found: Root) -> bool:
+    return found.path is not None and found.path.is_dir()
+
+
+def _remove(path: Path) -> str:
+    return f"rm {shlex.quote(str(path))}"
+
+
+CHECKS = (
+    Check("neuron-packages", packages, installed=True),
+    Check("neuron-release", release, installed=True),
+    Check("neuron-path", path, installed=True),
+    Check("neuron-devices", devices, installed=True),
+    Check("neuron-flags", options),
+    Check("neuron-root", root),
+    Check("neuron-owner", foreign),
+    Check("neuron-locks", stale),
+    Check("neuron-failures", failures),
+    Check("torchneuron-cache", native),
+)

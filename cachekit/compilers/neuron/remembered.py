@@ -1,0 +1,248 @@
+"""Failures that are remembered: by Neuron for ever, in the folder of the module, and by cachekit for a week.
+
+Neuron never compiles such a graph again, and its run goes on without it. cachekit writes down only what would fail
+again: one JSON document a module and compiler version, in one folder. What was interrupted, killed for memory or
+stopped by a full disk may end well next time. Another compiler version knows nothing of a failure. A document that is
+damaged, from another schema, or not about what it is named after counts as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cachekit.compilers.neuron import facts, locks
+from cachekit.compilers.neuron.entries import Entry, read_entry
+from cachekit.compilers.neuron.failures import CLASSES, Failure, classify
+from cachekit.compilers.port import Failed
+
+EXCERPT_LINES = 8
+LONGEST_LINE = 300  # characters of each of them
+HEAD, TAIL = 4 << 10, 64 << 10  # bytes of Neuron's log that are looked at
+SCHEMA = 1
+DAYS = 7.0  # after that the compile is tried again, once: the world around a "deterministic" failure changes too
+_KEPT = 16_000  # characters of a log that are kept: its end, where the reason stands
+_LARGEST = 1 << 20  # bytes of a document
+
+
+class FailedModule(Struct, frozen=True):
+    """A module whose failure Neuron remembers.
+
+    Attributes:
+        entry: The module.
+        log: The file that remembers.
+        age: Seconds since it was written.
+        inode: With `modified`, what tells the log from a later one.
+        modified: When it was written, in nanoseconds since 1970.
+        text: The log, of a long one its beginning and its end.
+    """
+
+    entry: Entry
+    log: Path
+    age: float
+    inode: int
+    modified: int
+    text: str
+
+    @property
+    def failure(self) -> Failure:
+        """What the log tells of the reason."""
+        return classify(self.text)
+
+    @property
+    def excerpt(self) -> tuple[str, ...]:
+        """The lines of the log that tell why: those with errors, else the last ones; each cut to 300."""
+        lines = [_cut(line.strip()) for line in self.text.splitlines() if line.strip()]
+        telling = [line for line in lines if any(mark in line for mark in facts.ERROR_MARKS)]
+        return tuple(dict.fromkeys(telling or lines[-EXCERPT_LINES:]))[:EXCERPT_LINES]
+
+
+def by_neuron(entries: Iterable[Entry]) -> list[FailedModule]:
+    """The failures that Neuron remembers among some modules."""
+    found = []
+    for entry in entries:
+        log = entry.path / facts.FAILURE_LOG
+        if entry.state == "failed":
+            with suppress(OSError):  # it is gone, or somebody else's
+                status, text = log.stat(), _ends(log)
+                age = time.time() - status.st_mtime
+                found.append(FailedModule(entry, log, age, status.st_ino, status.st_mtime_ns, text))
+    return found
+
+
+def clear(failed: FailedModule) -> str:
+    """Remove what Neuron remembers of a failure, so that its graph is compiled again.
+
+    Returns:
+        Why it was left: somebody works on the module, or the failure is a newer one; empty where it is gone.
+    """
+    try:
+        entry = read_entry(failed.entry.place, failed.entry.compiler, failed.entry.name)
+    except OSError:
+        return ""
+    if entry.locks:
+        return "its module is locked"
+    return locks.remove(failed.log, failed.inode, failed.modified)
+
+
+def _ends(log: Path) -> str:
+    with log.open("rb") as source:
+        size = source.seek(0, os.SEEK_END)
+        source.seek(0)
+        if size <= HEAD + TAIL:
+            return source.read().decode("utf-8", "replace")
+        head = source.read(HEAD)
+        source.seek(size - TAIL)
+        return head.decode("utf-8", "replace") + "\n…\n" + source.read(TAIL).decode("utf-8", "replace")
+
+
+def _cut(line: str) -> str:
+    """The first line quotes the whole command before it says what went wrong."""
+    places = [place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0]
+    start = min(places, default=0)
+    return line[start if start > LONGEST_LINE // 2 else 0 :][:LONGEST_LINE]
+
+
+class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
+    """A failure that is expected to come again.
+
+    Attributes:
+        module: `MODULE_<graph>+<flags>`.
+        compiler: The compiler's full version, or its directory's name.
+        kind: The class's name, as in `failures.CLASSES`.
+        code: The compiler's error code, or empty.
+        message: The line that told the class.
+        log: The end of the log.
+        when: UTC, ISO 8601.
+    """
+
+    module: str
+    compiler: str
+    kind: str
+    code: str
+    message: str
+    log: str
+    when: str
+    schema: int = SCHEMA
+
+    @property
+    def failure(self) -> Failure:
+        """What it was."""
+        return Failure(CLASSES[self.kind], self.code, self.message)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class FailureMemory:
+    """The failures that cachekit remembers in a folder, which is made when the first one is written.
+
+    Args:
+        folder: One folder of a host's store; several processes may use it at once.
+        clock: Gives the time, in UTC.
+    """
+
+    def __init__(self, folder: Path, *, clock: Callable[[], datetime] = _now) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    def remember(self, module: str, failure: Failure, *, compiler: str, log: str = "") -> None:
+        """Write a failure down, over an older one of the same module. Of one that may not come again nothing is kept.
+
+        Raises:
+            OSError: The folder cannot be written; the failure itself is no less known for that.
+        """
+        if not failure.deterministic:
+            return
+        entry = Remembered(
+            module=module,
+            compiler=compiler,
+            kind=failure.kind.name,
+            code=failure.code,
+            message=failure.message,
+            log=log[-_KEPT:].encode("utf-8", "replace").decode(),
+            when=self._clock().isoformat(timespec="seconds"),
+        )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        _publish(self.path(module, compiler), msgspec.json.encode(entry))
+
+    def recall(self, module: str, *, compiler: str) -> Remembered | None:
+        """The failure of a module under a compiler version, if one is known and its time is not over."""
+        entry = _read(self.path(module, compiler))
+        if entry is None or (entry.module, entry.compiler) != (module, compiler):
+            return None
+        try:
+            age = self._clock() - datetime.fromisoformat(entry.when)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        # A clock that was wrong may have written a time that is still to come.
+        return entry if timedelta(days=-1) < age < timedelta(days=DAYS) else None
+
+    def path(self, module: str, compiler: str) -> Path:
+        """Where the failure of a module is written down."""
+        # Readable for people, and distinct whatever the names are made of.
+        digest = hashlib.sha256(f"{compiler}\n{module}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = re.sub(r"[^A-Za-z0-9_+-]", "_", module)[:80]
+        return self._folder / f"{name}.{digest}.json"
+
+
+def _read(path: Path) -> Remembered | None:
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        entry = msgspec.json.decode(path.read_bytes(), type=Remembered)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return entry if entry.schema == SCHEMA and entry.kind in CLASSES and CLASSES[entry.kind].deterministic else None
+
+
+def _publish(path: Path, data: bytes) -> None:
+    """Whole or not at all. A power cut may lose it, which costs one more failing compile and no more."""
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def by_any(entries: Iterable[Entry], folder: Path) -> dict[str, Failed]:
+    """The failures that cachekit or Neuron remembers, by module.
+
+    Args:
+        entries: Modules that are not finished.
+        folder: The one of `FailureMemory`.
+    """
+    entries = list(entries)
+    memory = FailureMemory(folder)
+    found: dict[str, Failed] = {}
+    for entry in entries:
+        if ours := memory.recall(entry.name, compiler=entry.compiler):
+            log = memory.path(entry.name, entry.compiler)
+            found[entry.module] = _failed(ours.failure, ours.message, log, ours.when)
+    for one in by_neuron(entries):
+        if one.entry.module not in found:
+            failure = one.failure
+            when = datetime.fromtimestamp(one.modified / 1e9, timezone.utc).isoformat(timespec="seconds")
+            message = failure.message or next(iter(one.excerpt), "")
+            found[one.entry.module] = _failed(failure, message, one.log, when)
+    return found
+
+
+def _failed(failure: Failure, message: str, log: Path, when: str) -> Failed:
+    return Failed(failure.kind.name, message, str(log), when, failure.advice, remembered=True)

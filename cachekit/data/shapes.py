@@ -1,0 +1,166 @@
+"""What a recipe's local rows say of its shapes, and whether they can be read at all; without torch, on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cachekit.data import images, rows, saved_rows
+from cachekit.errors import DataError
+from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.ingredients import Shapes
+
+
+def shapes_of(recipe: Recipe) -> Shapes:
+    """What of a recipe's rows shapes its graphs.
+
+    Raises:
+        DataError: The recipe does not say it, and no local row does.
+    """
+    choices = choices_of(recipe) if recipe.task == "multiple-choice" else 0
+    return Shapes(tuple(labels_of(recipe)), choices)
+
+
+def labels_of(recipe: Recipe) -> list[str]:
+    """The names of the classes, in the order of their numbers; none for a task without classes.
+
+    From the recipe where it says them, else from the local training file, or from what was saved with a data set.
+
+    Raises:
+        DataError: They can be had from neither.
+    """
+    data = recipe.data
+    if not tasks.fields(recipe).has_classes:
+        return []
+    if data.labels:
+        return list(data.labels)
+    if data.num_labels:
+        return [str(number) for number in range(data.num_labels)]
+    if folders := images.of(recipe):
+        return images.classes(folders["train"])
+    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
+    if (saved := saved_rows.of(data.path)) and (names := saved_rows.classes(saved["train"], column)):
+        return list(names)
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say its labels",
+            cause="their number shapes the model's head, and can be read from local text files only",
+            hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
+        )
+    options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
+    values = [row[column] for row in rows.read(path, {column: "label_column"}, **options)]
+    if "label_column" in fields.nested:  # one for each word
+        if values and not any(values):
+            raise DataError(
+                f"{path} has no labels: every list in {column!r} is empty",
+                hint="is it another column? say data.label_column",
+            )
+        values = [value for row in values for value in row]
+    return rows.label_names(values, str(path))
+
+
+def choices_of(recipe: Recipe) -> int:
+    """How many choices each row of a multiple-choice recipe has: it shapes the batch.
+
+    From the recipe where it says so, else from the first row of the local training file.
+
+    Raises:
+        DataError: It can be had from neither.
+    """
+    data = recipe.data
+    if data.choices_columns and len(data.choices_columns) > 1:
+        return len(data.choices_columns)
+    if data.num_choices:
+        return data.num_choices
+    path = train_file(recipe)
+    if path is None or path.suffix.lower() == ".parquet":
+        raise DataError(
+            "the recipe does not say how many choices a row has",
+            cause="their number shapes the batch, and can be read from local text files only",
+            hint="add data.num_choices, or name a column each with data.choices_columns",
+        )
+    (column,) = data.choices_columns or ("choices",)
+    nested = tasks.nested(recipe)
+    first = next(rows.read(path, {column: "choices_columns"}, nested=nested, encoding=data.encoding), None)
+    if first is None:
+        raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+    return len(rows.choices(first[column], column, f"{path}, row 1")[0])
+
+
+def train_file(recipe: Recipe) -> Path | None:
+    """The local training file; None where the data comes from the Hub, or from a data set that was saved on disk.
+
+    Raises:
+        DataError: The folder has none, or the recipe names no data at all.
+    """
+    data = recipe.data
+    if data.train_file:
+        return Path(data.train_file)
+    if data.id or saved_rows.of(data.path):
+        return None
+    if data.path:
+        return rows.split_files(Path(data.path))["train"]
+    raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
+
+
+def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
+    """Look whether local data can be read at all, before a worker spends its start-up on finding out.
+
+    Args:
+        recipe: The recipe.
+        absent_ok: Say nothing of data that is not here: a plan may be made on another machine.
+
+    Raises:
+        DataError: A file is missing, empty, not of its format, or lacks a column.
+    """
+    if absent_ok:
+        named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
+        if not all(Path(name).exists() for name in named if name):
+            return
+    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
+    if folders := images.of(recipe):
+        _check_read(recipe, folders)
+        images.classes(folders["train"])
+        return
+    if saved := saved_rows.of(data.path):
+        _check_read(recipe, saved)
+        for folder in saved.values():
+            saved_rows.check(folder, columns)
+        return
+    if train_file(recipe) is None:
+        return
+    if data.path:
+        files = rows.split_files(Path(data.path))
+        _check_read(recipe, files)
+    else:
+        given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+        files = {name: Path(path) for name, path in given.items() if path}
+    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
+    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
+    for split, path in files.items():
+        field = "data.path" if data.path else f"data.{split}_file"
+        if not path.exists():
+            raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
+        if path.suffix.lower() != ".parquet":
+            table = rows.read(path, columns, **options)
+            if next(table, None) is None:
+                raise DataError(f"{path} has no rows", hint=f"check {field}")
+
+
+def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:
+    """Refuse what a recipe says of its rows and what lies in `data.path` puts out of use.
+
+    `recipe.checks` knows what the recipe alone tells; what is in a folder is known where the folder is.
+    """
+    data, suffixes = recipe.data, {path.suffix.lower() for path in found.values()}
+    unread = {
+        "validation_fraction": data.validation_fraction if "validation" in found else None,
+        "delimiter": data.delimiter if not suffixes & rows.DELIMITED else None,
+        "encoding": data.encoding if data.encoding != "utf-8" and not suffixes - {"", ".parquet"} else None,
+    }
+    why = f"the rows come from {', '.join(path.name for path in found.values())} of data.path"
+    for name, value in unread.items():
+        if value is not None:
+            raise DataError(f"data.{name} is {value!r}, and means nothing here", cause=why, hint=f"remove data.{name}")

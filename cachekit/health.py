@@ -1,0 +1,132 @@
+"""What a check of `cachekit doctor` is and says, and what several checks ask of a folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from cachekit import disk
+from cachekit.config import Config
+
+HOUR, DAY = 3600.0, 86400.0
+SMALL = 1 << 30  # bytes: less than this is not enough for one compile
+FEW = 5000  # files: an Inductor cache is hundreds of them
+VARIABLES = {"store": "CACHEKIT_HOME", "live": "CACHEKIT_LIVE_DIR", "temporary": "TMPDIR"}
+
+State = Literal["ok", "problem", "unknown"]
+STATES: tuple[State, ...] = ("ok", "problem", "unknown")
+
+
+class Finding(Struct, frozen=True):
+    """One thing that was looked at.
+
+    Attributes:
+        state: `unknown` where it could not be looked at.
+        said: What it is, one line.
+        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
+        run: The command that mends it, to be copied whole.
+    """
+
+    state: State
+    said: str
+    mend: str = ""
+    run: str = ""
+
+
+class Check(Struct, frozen=True):
+    """A check of the set-up.
+
+    Attributes:
+        name: For people and programs: `neuron-locks`.
+        look: Looks, and changes nothing. Findings come in the order in which people should see them.
+        chosen: Of a compiler's: it matters only where that compiler is the one that compiles here.
+        installed: Of a compiler's: whether it is installed as it should be, which a proof of it begins with.
+    """
+
+    name: str
+    look: Callable[[Config], Iterable[Finding]]
+    chosen: bool = False
+    installed: bool = False
+
+
+def trouble(path: Path, kind: str) -> Finding | None:
+    """Why a folder that must be written to cannot be; None where it can.
+
+    Args:
+        path: The folder; where it is not there yet, what is above it counts.
+        kind: `store`, `live`, `temporary` or `neuron`: what says where it is.
+    """
+    place = disk.existing(path)
+    mend = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
+    if not place.is_dir():
+        return Finding("problem", f"{place} is no folder", mend or "remove it, or name another folder")
+    if not disk.may_write(place):
+        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
+        return Finding("problem", f"{place} cannot be written by this user", mend and f"{mend}, or:", run)
+    return None
+
+
+def full(path: Path, kind: str) -> list[Finding]:
+    """What is short on the disk of a folder: bytes, or room for files."""
+    place = disk.existing(path)
+    state = os.statvfs(place)
+    mend = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"
+    found = []
+    if (free := state.f_bavail * state.f_frsize) < SMALL:
+        found.append(Finding("problem", f"{free / 1e6:,.0f} MB are free for {path}", mend, _usage("-h", place)))
+    if state.f_files and state.f_favail < FEW:
+        said = f"the file system of {path} has room for {state.f_favail:,} more files"
+        found.append(Finding("problem", said, mend, _usage("-i", place)))
+    return found
+
+
+def _usage(how: str, place: Path) -> str:
+    return f"df {how} {shlex.quote(str(place))}"
+
+
+def age(seconds: float) -> str:
+    """A time that is past, for people."""
+    if seconds < HOUR:
+        return f"{max(seconds, 0) / 60:.0f} minutes"
+    return f"{seconds / HOUR:.0f} hours" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
+
+
+def of_others(path: Path, depth: int = 2) -> int:
+    """How many folders, down to a depth, belong to another user; root may do what it wants."""
+    me = os.geteuid()
+    if not me:
+        return 0
+    count = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    count += entry.stat(follow_symlinks=False).st_uid != me
+                    count += of_others(Path(entry.path), depth - 1) if depth > 1 else 0
+    return count
+
+
+def of_this_environment(program: Path) -> bool:
+    """Whether a program on PATH is one of this Python's: beside it, linked to there, or run by it."""
+    ours = {Path(sys.executable).parent.resolve()}
+    for scheme in {sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")}:
+        ours.add(Path(sysconfig.get_path("scripts", scheme)).resolve())
+    try:
+        with program.open("rb") as source:
+            first = source.readline(4096)
+    except OSError:
+        first = b""
+    runner = Path(os.fsdecode(first[2:].strip())).parent.resolve() if first.startswith(b"#!/") else None
+    if runner in ours:
+        return True
+    if runner is not None and b"python" in first:
+        return False  # where it lies says less than who runs it
+    return program.parent.resolve() in ours or program.resolve().parent in ours

@@ -1,0 +1,87 @@
+"""The lease of a key, on the shared cache where a run would find its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cachekit.errors import AuthError, RemoteError
+from cachekit.events import Journal
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.layout import Place
+from cachekit.remotes.lease.claim import Claim
+from cachekit.remotes.lease.lease import Lease, lease
+from cachekit.remotes.remote import Found, Remote
+from cachekit.store.record import DamagedRecordError
+
+LEASE = 60.0  # seconds; a holder that lives says so every third of it
+# Where commits are too scarce for signs of life, a lease must be longer than the whole warm:
+SCARCE_LEASE = 1800.0  # where nobody knows how long that takes
+SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other machines' hours, the push
+
+
+@contextmanager
+def fleet_lease(
+    chain: Chain,
+    journal: Journal,
+    place: Place,
+    what: str,
+    *,
+    wait: float,
+    seconds: float = 0.0,
+    expected: float | None = None,
+) -> Iterator[Lease[Found]]:
+    """Wait until nobody else of the fleet compiles this key; without a shared cache that is at once.
+
+    Args:
+        chain: The shared caches; the lease lies on the first that is read and written.
+        journal: Told for whom this process waits.
+        place: Of the record that is to be compiled.
+        what: What is compiled, for those who wait.
+        wait: Seconds to wait for another machine.
+        seconds: Length of the lease; 0 chooses.
+        expected: Seconds that the compile takes, where that is known.
+
+    Yields:
+        The lease; `found` is what another machine published meanwhile.
+
+    Raises:
+        WaitedTooLongError: Another machine compiles it beyond the deadline.
+    """
+    remote = next((one for one in chain.writable if one.readable and one.usable()), None)
+    if remote is None or not _is_private(chain, remote):
+        yield Lease()
+        return
+    if remote.tier.scarce and not seconds:
+        seconds = SCARCE_LEASE if expected is None else 2 * expected + SCARCE_EXTRA
+    told = ""
+
+    def waiting(holder: Claim | None, waited: float) -> None:
+        nonlocal told
+        name = str(holder or "an unknown machine")
+        if holder is not None and holder.owner.id != told:
+            told = holder.owner.id
+            journal.emit("flight.wait", key=place.key, holder=name)
+        journal.show("flight.waiting", holder=name, waited=waited)
+
+    def published() -> Found | None:
+        remote.refresh()
+        try:
+            return remote.find(place.directory, place.model_type, place.key, anew=True)
+        except DamagedRecordError:
+            return None
+
+    with lease(remote.tier, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
+        if isinstance(mine.trouble, RemoteError | AuthError):
+            chain.failed(remote, mine.trouble)
+        yield mine
+
+
+def _is_private(chain: Chain, remote: Remote) -> bool:
+    """Whether a lease there tells nobody else who compiles, and on which machine: in a repo for ever."""
+    try:
+        remote.revision()  # known since the plan, mostly
+    except (RemoteError, AuthError) as error:
+        chain.failed(remote, error)
+        return False
+    return not remote.public

@@ -1,0 +1,123 @@
+"""Whether this host's Neuron does what cachekit promises, and is what cachekit takes it for: one experiment."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from cachekit.compilers.evidence import Outcome, Subject, count
+from cachekit.compilers.experiment import COMMAND, Proof, kept
+from cachekit.compilers.registry import every
+from cachekit.config import defaults
+from cachekit.errors import CompilerUnavailableError, StoreError
+from cachekit.health import Finding
+from cachekit.verbs import doctor
+
+
+class Contract(Struct, frozen=True):
+    """What cachekit promises and assumes of Neuron, and what this host's Neuron does.
+
+    Attributes:
+        compiler: Which of Neuron's two it is; empty where there is none.
+        problem: Why there is none to compare with; empty where there is.
+        hint: What helps then.
+        seconds: Wall time.
+        findings: What `doctor` finds of Neuron's packages, tools, devices and cache, each with the name of its check.
+        promises: What the experiment shows of each promise.
+        assumptions: What it shows of each assumption.
+    """
+
+    compiler: str = ""
+    problem: str = ""
+    hint: str = ""
+    seconds: float = 0.0
+    findings: tuple[tuple[str, Finding], ...] = ()
+    promises: tuple[Outcome, ...] = ()
+    assumptions: tuple[Outcome, ...] = ()
+
+    @property
+    def differing(self) -> tuple[Outcome, ...]:
+        """What is not as it was promised or assumed."""
+        return tuple(one for one in (*self.promises, *self.assumptions) if one.state == "differs")
+
+    @property
+    def good(self) -> bool:
+        """There is a Neuron, doctor finds nothing wrong with it, and nothing that was looked at differs."""
+        broken = any(finding.state == "problem" for _, finding in self.findings)
+        return not self.problem and not self.differing and not broken
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        findings = [{"check": name, **to_builtins(finding)} for name, finding in self.findings]
+        counts = count((*self.promises, *self.assumptions))
+        return {**to_builtins(self), "findings": findings, "counts": counts, "good": self.good}
+
+
+def neuron_contract(
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    command: Sequence[str] = COMMAND,
+) -> Contract:
+    """Make the experiment, in a temporary folder that is gone afterwards; the user's own cache is never touched.
+
+    Args:
+        tell: Told what begins, as it may take minutes.
+        command: The command line of cachekit.
+
+    Raises:
+        StoreError: No temporary folder can be made.
+    """
+    start = time.monotonic()
+    installed = [check for adapter in every() for check in adapter.checks() if check.installed]
+    findings = doctor.doctor(defaults(), installed).findings[1:]  # the first is of settings
+    try:
+        subject = assumed()
+    except CompilerUnavailableError as error:
+        problem = "; ".join(filter(None, (error.message, error.cause)))
+        return Contract(problem=problem, hint=error.hint or "", findings=findings)
+    with _folder() as folder:
+        promises, assumptions = prove(subject, Proof(subject, folder, command=command, tell=tell))
+    seconds = round(time.monotonic() - start, 1)
+    return Contract(subject.compiler, "", "", seconds, findings, promises, assumptions)
+
+
+def assumed() -> Subject:
+    """The first compiler of this machine of which anything is assumed.
+
+    Raises:
+        CompilerUnavailableError: It is not there, or has no device.
+    """
+    found = next(filter(None, (adapter.assumed() for adapter in every())), None)
+    if found is None:
+        raise CompilerUnavailableError("nothing is assumed of any compiler that is here")
+    return found
+
+
+def prove(subject: Subject, proof: Proof) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+    """What an experiment shows of the promises, and of what is assumed."""
+    seen = proof.make()
+    return tuple(kept(seen)), tuple(subject.check(seen))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        # With no dot in its name: optimum-neuron would cut such a path off.
+        folder = Path(tempfile.mkdtemp(prefix="cachekit-contract-"))
+    except OSError as error:
+        raise StoreError(
+            "no temporary folder can be made",
+            cause=error.strerror or str(error),
+            hint="make room in it, or set TMPDIR to a folder on a local disk",
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,204 @@
+"""What is remembered of failures: by Neuron for ever, by cachekit for a time."""
+
+import os
+import threading
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from cachekit.compilers.neuron.entries import scan
+from cachekit.compilers.neuron.failures import DEVICE_OOM, classify
+from cachekit.compilers.neuron.remembered import DAYS, FailedModule, FailureMemory, by_neuron, clear
+from tests.compilers.neuron.neuron_trees import contents, entry_of, make
+
+LOCK = "model.hlo_module.pb.lock"
+
+# By Neuron
+
+
+def test_remembered_failures_are_found_explained_and_forgotten(tmp_path):
+    folder = make(tmp_path, "failed", 1)
+    make(tmp_path, "success", 2)
+    make(tmp_path, "empty", 3)
+    (found,) = by_neuron(scan(tmp_path).entries)
+    assert (found.log, found.failure.kind) == (folder / "model.log", DEVICE_OOM)
+    assert found.excerpt == ("2026 [ERROR] [NCC_EOOM002] too big",)
+    assert found.age < 3600
+    assert clear(found) == ""
+    assert entry_of(folder).state == "empty"
+    assert clear(found) == ""
+
+
+def test_a_failure_is_not_forgotten_while_somebody_tries_again(tmp_path):
+    folder = make(tmp_path, "failed")
+    (found,) = by_neuron(scan(tmp_path).entries)
+    (folder / LOCK).touch()
+    assert "locked" in clear(found)
+    assert (folder / "model.log").exists()
+
+
+def test_a_newer_failure_is_not_forgotten(tmp_path):
+    folder = make(tmp_path, "failed")
+    (found,) = by_neuron(scan(tmp_path).entries)
+    (folder / "model.log").write_text("another failure")
+    os.utime(folder / "model.log", (1, 1))
+    assert clear(found)
+    assert (folder / "model.log").read_text() == "another failure"
+
+
+def excerpt(text):
+    return FailedModule(None, None, 0.0, 0, 0, text).excerpt
+
+
+def test_excerpts_tell_and_are_short():
+    text = "Failed compilation\n" + "noise\n" * 1000 + contents("model.log", 0).decode() + "\n" + "x" * 10_000
+    assert excerpt(text) == ("2026 [ERROR] [NCC_EOOM002] too big",)
+    assert excerpt("a\n\nb\n") == ("a", "b")
+    assert excerpt("") == ()
+    assert len(excerpt("\n".join(f"[ERROR] {n}" for n in range(100)))) == 8
+    assert all(len(line) <= 300 for line in excerpt("[ERROR]" + "x" * 10_000))
+    command = f"Failed compilation with ['neuronx-cc', '{'x' * 900}']: "
+    assert excerpt(f"{command}[ERROR] [NCC_EOOM002] too big") == ("[ERROR] [NCC_EOOM002] too big",)
+
+
+def test_of_a_huge_log_both_ends_are_read(tmp_path):
+    folder = make(tmp_path, "failed")
+    (folder / "model.log").write_text("[ERROR] first\n" + "noise\n" * 200_000 + "[ERROR] last\n")
+    (found,) = by_neuron(scan(tmp_path).entries)
+    assert found.excerpt == ("[ERROR] first", "[ERROR] last")
+
+
+# By cachekit
+
+OOM = classify("[ERROR] [NCC_EOOM002] too large")
+NAME, NCC = "MODULE_7+f7f529f3", "2.26.6360.0+6f180f47"
+
+
+class Clock:
+    def __init__(self):
+        self.now = datetime(2026, 7, 29, tzinfo=timezone.utc)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def memory(tmp_path, clock):
+    return FailureMemory(tmp_path / "failures", clock=clock)
+
+
+@pytest.mark.feature("N2")
+def test_a_deterministic_failure_is_remembered_for_a_time(memory, clock):
+    memory.remember(NAME, OOM, compiler=NCC, log="the log")
+    clock.now += timedelta(days=DAYS, seconds=-1)
+    known = memory.recall(NAME, compiler=NCC)
+    assert (known.code, known.log, known.failure.kind) == ("NCC_EOOM002", "the log", DEVICE_OOM)
+    clock.now += timedelta(seconds=2)
+    assert memory.recall(NAME, compiler=NCC) is None
+
+
+@pytest.mark.feature("N3")
+def test_what_may_end_well_next_time_is_not_remembered(memory, tmp_path):
+    memory.remember(NAME, classify("[F137] neuronx-cc was forcibly killed"), compiler=NCC)
+    memory.remember(NAME, classify("", exit_code=70), compiler=NCC)
+    assert memory.recall(NAME, compiler=NCC) is None
+    assert not (tmp_path / "failures").exists()
+
+
+@pytest.mark.feature("N2")
+def test_another_compiler_knows_nothing(memory):
+    memory.remember(NAME, OOM, compiler=NCC)
+    assert memory.recall(NAME, compiler="2.27.5334.0") is None
+    assert memory.recall("MODULE_8+f7f529f3", compiler=NCC) is None
+
+
+def test_a_clock_that_was_wrong_does_not_block_for_years(memory, clock):
+    clock.now += timedelta(days=3650)
+    memory.remember(NAME, OOM, compiler=NCC)
+    clock.now -= timedelta(days=3650)
+    assert memory.recall(NAME, compiler=NCC) is None
+
+
+def test_the_last_failure_counts_and_its_log_is_cut(memory):
+    memory.remember(NAME, OOM, compiler=NCC, log="first")
+    memory.remember(NAME, OOM, compiler=NCC, log="x" * 100_000 + "\ud800 the reason")
+    known = memory.recall(NAME, compiler=NCC)
+    assert known.log.endswith("the reason")
+    assert len(known.log) < 20_000
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: b"[]",
+        lambda data: data.replace(b'"schema":1', b'"schema":2'),
+        lambda data: data.replace(b"device-oom", b"host-oom"),
+        lambda data: data.replace(b"device-oom", b"no-such-class"),
+        lambda data: data.replace(b"MODULE_7", b"MODULE_8"),
+        lambda data: data.replace(b'"when":"2026', b'"when":"1926'),
+        lambda data: data.replace(b"+00:00", b""),
+        lambda data: data.replace(b'"code"', b'"other"'),
+        lambda data: b"\xff" + data,
+        lambda data: b"[" * 100_000,
+    ],
+)
+def test_damaged_documents_are_none(tmp_path, memory, damage):
+    memory.remember(NAME, OOM, compiler=NCC)
+    (path,) = (tmp_path / "failures").iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert memory.recall(NAME, compiler=NCC) is None
+
+
+def test_strange_names_stay_inside_the_folder(tmp_path, memory):
+    for name in ("../../x", "a/b", "", "\x00", "x" * 5000, "MODULE_7+f7f529f3"):
+        memory.remember(name, OOM, compiler=NCC)
+        assert memory.recall(name, compiler=NCC).module == name
+    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "failures"}
+    assert len(list(tmp_path.rglob("*.json"))) == 6
+
+
+def test_nothing_is_known_where_there_is_no_folder(memory):
+    assert memory.recall(NAME, compiler=NCC) is None
+
+
+def test_a_full_disk_leaves_the_old_document(tmp_path, memory, monkeypatch):
+    memory.remember(NAME, OOM, compiler=NCC, log="old")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        memory.remember(NAME, OOM, compiler=NCC, log="new")
+    assert memory.recall(NAME, compiler=NCC).log == "old"
+    assert len(list((tmp_path / "failures").iterdir())) == 1
+
+
+def test_writers_at_once_leave_whole_documents(memory, tmp_path):
+    def write(number):
+        for _ in range(20):
+            memory.remember(NAME, OOM, compiler=NCC, log=f"{number}" * 1000)
+            assert memory.recall(NAME, compiler=NCC) is not None
+
+    failed = []
+
+    def guarded(number):
+        try:
+            write(number)
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert len(list(tmp_path.rglob("*.json"))) == 1
