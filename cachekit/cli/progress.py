@@ -99,9 +99,6 @@ class Progress:
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
-    def _on_store_reindexed(self, event: dict[str, Any]) -> None:
-        self._line(f"the index was lost; {event['records']} records were rebuilt from their copies")
-
     def _on_store_waiting(self, event: dict[str, Any]) -> None:
         waited = out.duration(event["waited"])
         self._now(f"waiting: {event['holder']} removes from the store, {waited} so far", rarely=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -185,6 +186,16 @@ def _differing(one: Module, other: Module) -> tuple[str, ...]:
 
 def _named_by_digest(name: str) -> bool:
     return name.endswith(".tar")
+
+
+def is_archive(module: Module) -> bool:
+    """Whether the module is one file under its own name, and not a folder of files."""
+    return len(module.files) == 1 and PurePosixPath(module.name).name == module.files[0].path
+
+
+def file_path(module: Module, file: File) -> str:
+    """The path of a module's file among the modules."""
+    return module.name if is_archive(module) else f"{module.name}/{file.path}"
 
 
 # The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.

@@ -91,7 +91,7 @@ def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]
 
 
 def _some(store: Store, beginning: str) -> bool:
-    return any(one.key.startswith(beginning.lower()) for one in store.summaries(glance=True))
+    return any(row.usable for row in store.refresh().by_prefix(beginning.lower()))
 
 
 def _side(known: Known, record: Record | None, tier: str) -> Side:

@@ -10,7 +10,6 @@ side by side, and the bytes that a store gives back.
 
 import hashlib
 import os
-import re
 import shutil
 import signal
 import sys
@@ -342,8 +341,8 @@ def leftovers_of(home):
     """Where something lies that no finished run leaves, and what."""
     root = Path(home) / "v1"
     passing = [path for kind in ("tmp", "live", "quarantine") for path in (root / kind).rglob("*")]
-    notes = [path for path in (root / "verified").rglob("*") if not re.fullmatch("[0-9a-f]{64}", path.name)]
-    return {path.relative_to(root).as_posix() for path in [*passing, *notes]}
+    passing += root.glob("index.sqlite-*")
+    return {path.relative_to(root).as_posix() for path in passing}
 
 
 # Damage

@@ -147,7 +147,7 @@ def test_the_other_verbs_know_it(machine, tmp_path):
     assert (row["compiler"], row["graphs"], row["modules"]) == ("neuron-native", 3, 1)
     shown = machine("show", key[:12])
     assert (shown["whole"], [module["neffs"] for module in shown["modules"]]) == (True, [3])
-    assert machine("verify")["bad"] == []
+    assert machine("verify")["problems"] == []
     assert {one["status"] for one in machine("coverage", "tiny.yaml")["recipes"]} == {"covered"}
     seen = machine("env")
     assert (seen["available"], seen["compiler"], seen["directory"]) == (
