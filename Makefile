@@ -58,8 +58,8 @@ team: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/team.sh $(CURDIR)/$(RECIPE) $(CURDIR)/.demo/team
 
-# Each module in one process: its tests share servers. More processes than this gain nothing.
-SIDE_BY_SIDE = --numprocesses auto --maxprocesses 4 --dist loadfile
+# Each module in one process: its tests share servers (tests/conftest.py says more). More processes gain nothing.
+SIDE_BY_SIDE = --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed

@@ -29,8 +29,9 @@ from measure import limit, process
 
 from cachekit import recipe
 from cachekit.compilers import select
-from cachekit.key.canonical import difference, distance
+from cachekit.key.canonical import difference
 from cachekit.key.cost import Timed, expected
+from cachekit.key.nearest import distance
 from cachekit.recipe import tiny, zoo
 from cachekit.verbs.prepare import Prepared, prepare
 

@@ -18,11 +18,11 @@ __version__ = "0.1.0"
 _WHERE = {
     "cachekit.verbs.attach": ("Attached", "Attachment"),
     "cachekit.verbs.check_build": ("CheckedBuild",),
-    "cachekit.verbs.checkup": ("Checkup",),
+    "cachekit.store.verify": ("Verified",),
     "cachekit.verbs.coverage": ("Coverage",),
     "cachekit.verbs.doctor": ("Diagnosis",),
     "cachekit.verbs.export_bundle": ("Bundled",),
-    "cachekit.verbs.gc": ("Collected",),
+    "cachekit.store.gc": ("Collected",),
     "cachekit.verbs.import_bundle": ("Unbundled",),
     "cachekit.verbs.lock_file": ("CheckedLock", "LockFile"),
     "cachekit.verbs.prove": ("Contract",),

@@ -165,9 +165,9 @@ class Config(Struct, frozen=True):
         Declared("how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0),
     ]
     push_seconds: Annotated[float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0)]
-    neighbour_bytes: Annotated[
+    reuse_bytes: Annotated[
         int,
-        Declared("the largest record of another key that a warm starts from; 0 is none", parse_size, 2_000_000_000),
+        Declared("the largest record of another key that a warm begins with; 0 is none", parse_size, 2_000_000_000),
     ]
     gc_max_size: Annotated[
         int | None,

@@ -17,7 +17,7 @@ VALUES = {
     "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
-    "neighbour_bytes": (0, "2", 300, "4"),
+    "reuse_bytes": (0, "2", 300, "4"),
     "gc_max_size": (1, "2", 3, 4),
     "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
 }

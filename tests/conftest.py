@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -16,6 +17,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
 SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/tier_makers
+# What one process runs, one test after another; else a module. Importing torch and its libraries takes each process ten
+# seconds, and there may be one Neuron host at a time: whose lock is stale is judged by all processes of a machine.
+TOGETHER = {
+    "torch": (
+        "training/", "data/test_hostile", "data/test_labels", "data/test_question", "data/test_saved",
+    ),
+    "neuron": ("compilers/neuron/",),
+}  # fmt: skip
 
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -52,9 +61,13 @@ def _clean_environment(monkeypatch, tmp_path):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Mark what is tested on a kind of remote whose server comes in a package of its own."""
+def pytest_collection_modifyitems(config, items):
+    """Say which tests want a server from a package, and which one process runs where several share the work."""
     for item in items:
+        if config.pluginmanager.hasplugin("xdist"):
+            module = item.path.relative_to(ROOT / "tests").as_posix()
+            group = next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
+            item.add_marker(pytest.mark.xdist_group(group))
         given = getattr(item, "callspec", None)
         if given and SERVERS & {value for value in given.params.values() if isinstance(value, str)}:
             item.add_marker("servers")
@@ -78,7 +91,7 @@ class _Outcomes:
     def pytest_runtest_logreport(self, report):
         for name, rows in report.user_properties:
             if name == "rows" and (report.when == "call" or report.failed):
-                self._outcomes[report.nodeid] = {"rows": rows, "outcome": report.outcome}
+                self._outcomes[re.sub(r"@[^\[\]@]*$", "", report.nodeid)] = {"rows": rows, "outcome": report.outcome}
 
     def pytest_sessionfinish(self):
         if self._outcomes:

@@ -42,7 +42,7 @@ def test_why_is_what_the_verb_says(command, stored):
     found = cachekit.why("tiny.yaml", LONGER)
     told = command("why", "tiny.yaml", *LONGER_WORDS, "--format", "json").json
     assert builtin(found) == {**told, "source": "tiny.yaml"}
-    assert found.neighbour.known.key == stored.key
+    assert found.plan.near.known.key == stored.key
     assert [(change.change.name, change.change.old, change.change.new) for change in found.changes] == [
         ("training.max_seq_length", 8, 16)
     ]
@@ -129,7 +129,7 @@ def test_verify_tells_what_is_bad_and_repairs_it_from_a_shared_cache(stored, hom
     cache = cachekit.Cache(cache=f"local:rw,file://{tmp_path / 'shared'}:rw")
     cache.push([stored])
     good = cachekit.verify()
-    assert (good.good, good.error(), good.found.records) == (True, None, 1)
+    assert (good.good, good.error(), good.records) == (True, None, 1)
 
     raw = blob(home, stored).read_bytes()
     blob(home, stored).chmod(0o600)
@@ -138,12 +138,12 @@ def test_verify_tells_what_is_bad_and_repairs_it_from_a_shared_cache(stored, hom
     bad = cachekit.verify()
     assert [problem.keys for problem in bad.bad] == [(stored.key,)]
     assert isinstance(bad.error(), IntegrityError)
-    assert builtin(bad)["bad"][0]["keys"] == [stored.key]
+    assert builtin(bad)["problems"][0]["keys"] == [stored.key]
 
     alone = cachekit.verify(repair=True)
     assert not alone.good, "nobody else has it"
     mended = cache.verify(repair=True)
-    assert (mended.good, len(mended.repaired.mended), mended.error()) == (True, 1, None)
+    assert (mended.good, [bool(one.mended) for one in mended.problems], mended.error()) == (True, [True], None)
     assert blob(home, stored).read_bytes() == raw
     assert cachekit.verify(repair=True).good
 
@@ -151,7 +151,7 @@ def test_verify_tells_what_is_bad_and_repairs_it_from_a_shared_cache(stored, hom
 @pytest.mark.feature("G4")
 def test_gc_within_limits_as_numbers_and_as_words(command, stored, home):
     told = cachekit.gc(max_size="0", dry_run=True)
-    assert [victim.entry.key for victim, _ in told.records] == [stored.key]
+    assert [record.key for record in told.records] == [stored.key]
     assert builtin(told)["records"] == command("gc", "--max-size", "0", "--dry-run", "--format", "json").json["records"]
     assert cachekit.gc(max_size=10**12, max_age=10**9).records == ()
     assert cachekit.gc(of_compiler="neuronxcc-*").records == ()
@@ -159,7 +159,7 @@ def test_gc_within_limits_as_numbers_and_as_words(command, stored, home):
         with pytest.raises(cachekit.UsageError):
             cachekit.gc(**bad)
     assert cachekit.records() == [stored]
-    assert cachekit.gc(of_compiler="inductor-*").size >= told.size
+    assert cachekit.gc(of_compiler="inductor-*").bytes >= told.bytes
     assert cachekit.records() == []
     assert not blob(home, stored).exists()
 
@@ -179,10 +179,10 @@ def test_pins_hold_until_they_are_let_go(stored, home, name):
     assert cachekit.records() == [stored]
     (let,) = cachekit.unpin(entry)
     assert let.changed
-    assert cachekit.rm(entry, dry_run=True)[0].entry.key == stored.key
+    assert cachekit.rm(entry, dry_run=True)[0].key == stored.key
     assert cachekit.records() == [stored]
     (gone,) = cachekit.rm(entry)
-    assert gone.entry.key == stored.key
+    assert gone.key == stored.key
     assert cachekit.records() == []
     with pytest.raises(cachekit.UnknownNameError):
         cachekit.rm(stored)

@@ -72,7 +72,7 @@ def test_each_setting_has_its_own_origin(place):
         "compiler": str(project),
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
-        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "neighbour_bytes"), "default"),
+        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "reuse_bytes"), "default"),
         **dict.fromkeys(("gc_max_size", "gc_max_age"), "default"),
     }
     assert loaded.live_dir == Path("/x/v1/live").absolute()
@@ -82,13 +82,13 @@ def test_each_setting_has_its_own_origin(place):
     "said, meant", [("0", 0), (7, 7), ("12B", 12), ("4k", 4000), ("1.5 GB", 1_500_000_000), ("500MiB", 524_288_000)]
 )
 def test_bytes_may_be_said_with_a_unit_which_means_the_same_in_each_setting(place, said, meant):
-    loaded = place.load({"neighbour_bytes": said, "gc_max_size": said})
-    assert (loaded.neighbour_bytes, loaded.gc_max_size) == (meant, meant)
+    loaded = place.load({"reuse_bytes": said, "gc_max_size": said})
+    assert (loaded.reuse_bytes, loaded.gc_max_size) == (meant, meant)
 
 
 @pytest.mark.parametrize("said", ["-1", "much", "1 GBB", "GB", True, "1e9", ""])
 def test_bytes_that_are_none_are_refused(place, said):
-    assert "bytes" in refused(place, {"neighbour_bytes": said}).cause
+    assert "bytes" in refused(place, {"reuse_bytes": said}).cause
 
 
 def test_a_flag_of_nothing_still_wins(place):

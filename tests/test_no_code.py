@@ -21,7 +21,7 @@ import sys
 for name in {barred!r}:
     sys.modules[name] = None  # importing it raises
 
-import builtins, concurrent.futures.thread, marshal  # a restore loads some modules late
+import builtins, concurrent.futures.thread, marshal, sqlite3, xxhash  # a restore loads some modules late
 from pathlib import Path
 from cachekit.store import archive
 from cachekit.events import Journal

@@ -43,14 +43,14 @@ class Asking(Options):
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
         from cachekit.data.shapes import check_data
-        from cachekit.verbs.plan import plan
-        from cachekit.verbs.plan_shared import with_shared
+        from cachekit.verbs.plan import Searching, plan
 
         with self._prepared(
             recipe, overrides, "plan", tiny=tiny, toolchain=toolchain, target=target, instance=instance
         ) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            return with_shared(opened, plan(prepared, opened.store, opened.chain))
+            searching = Searching.as_warm(opened.config)
+            return plan(prepared, opened.store, opened.chain, searching=searching)
 
     def why(
         self,

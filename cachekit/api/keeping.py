@@ -9,8 +9,8 @@ from cachekit.api.options import AnyEntry, AnyRecipe, Options, Overrides, listed
 from cachekit.verbs import open_session as _opening
 
 if TYPE_CHECKING:
-    from cachekit.verbs.checkup import Checkup
-    from cachekit.verbs.gc import Collected
+    from cachekit.store.gc import Collected
+    from cachekit.store.verify import Verified
     from cachekit.verbs.pins import Pinned
     from cachekit.verbs.pull_recipes import Outcome
     from cachekit.verbs.push_records import Reported
@@ -85,12 +85,12 @@ class Keeping(Options):
             records = chosen(opened, keys, pending=pending)
             return push_records(opened, records, public=public, replaces=replace, dry_run=dry_run)
 
-    def verify(self, *, quick: bool = False, repair: bool = False) -> Checkup:
+    def verify(self, *, quick: bool = False, repair: bool = False) -> Verified:
         """Check every record and every file of the store. `cachekit verify`.
 
         Args:
             quick: Only look which files there are, and how large they are; hash nothing.
-            repair: Bring back what is bad, from copies in the store and from the shared caches.
+            repair: Bring back what is bad from the shared caches.
 
         Returns:
             What was looked at, what is bad, and what became of it. Nothing is raised for what is bad: see `good` and
@@ -99,10 +99,10 @@ class Keeping(Options):
         Raises:
             StoreError: The store cannot be read; or written, to repair.
         """
-        from cachekit.verbs.checkup import checkup
+        from cachekit.verbs.verify import verify
 
         with self.session(verb="verify" if repair else "") as opened:
-            return checkup(opened, quick=quick, repair=repair)
+            return verify(opened, quick=quick, repair=repair)
 
     def gc(
         self,
@@ -132,10 +132,10 @@ class Keeping(Options):
             WaitedTooLongError: Somebody writes to the store all the time.
             StoreError: The store cannot be read or written.
         """
-        from cachekit.verbs.gc import Limits, gc
+        from cachekit.verbs.gc import gc, keep
 
         with self.session(verb="" if dry_run else "gc") as opened:
-            return gc(opened, Limits.given(self.home, max_size, max_age, of_compiler), dry_run=dry_run)
+            return gc(opened, keep(self.home, max_size, max_age, of_compiler), dry_run=dry_run)
 
     def rm(self, *entries: AnyEntry, force: bool = False, dry_run: bool = False) -> list[Deleted]:
         """Remove records from the store, with what only they name. Shared caches keep theirs. `cachekit rm`.

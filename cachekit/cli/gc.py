@@ -44,10 +44,10 @@ def command(
 
     Example:  cachekit gc --compiler 'neuronxcc-2.2*'
     """
-    from cachekit.verbs.gc import Limits, gc
+    from cachekit.verbs.gc import gc, keep
 
     out.setup(format, quiet=quiet, verbose=verbose)
-    limits = Limits.given(home, max_size, max_age, compiler or "")
+    limits = keep(home, max_size, max_age, compiler or "")
     with options.session(options.load_config(home), None, "" if dry_run else NAME) as session:
         done = gc(session, limits, dry_run=dry_run)
     out.data(

@@ -89,8 +89,7 @@ def command(
     """
     from cachekit.recipe import price as prices
     from cachekit.verbs.elsewhere import Elsewhere
-    from cachekit.verbs.plan import plan
-    from cachekit.verbs.plan_shared import with_shared
+    from cachekit.verbs.plan import Searching, plan
 
     out.setup(format, quiet=quiet, verbose=verbose)
     priced = prices.read(price or [])
@@ -108,7 +107,8 @@ def command(
         toolchain, instance = where.toolchain, where.machine(loaded, guess=False)
     with options.session(config, loaded, NAME, offline=offline, toolchain=toolchain, instance=instance) as session:
         prepared = reader.prepare(names[0], loaded, session.compiler)
-        planned = with_shared(session, plan(prepared, session.store, session.chain))
+        searching = Searching.as_warm(session.config)
+        planned = plan(prepared, session.store, session.chain, searching=searching)
     hourly = priced.of(prepared.fingerprint.instance)
     return show(planned, require_warm=require_warm, price=hourly, modules=verbose > 0)
 

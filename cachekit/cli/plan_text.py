@@ -53,7 +53,7 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
             lines += [f"      {words}" for words in change.get("words", ())]
         if len(near["changes"]) > CHANGES:
             lines.append(f"    ... and {len(near['changes']) - CHANGES} more (--format json)")
-    lines += [*_time(document), *_helper(document), *layout]
+    lines += [*_time(document), *_reuse(document), *layout]
     where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
     lines.append(f"  next{where}: cachekit warm {document['source']}")
     return lines
@@ -96,15 +96,15 @@ def _time(document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _helper(document: dict[str, Any]) -> list[str]:
+def _reuse(document: dict[str, Any]) -> list[str]:
     """What a warm begins with: how much of it fits, only the compiler knows."""
-    helper, near = document["neighbour"], document["nearest"]
-    if helper is None:
+    reuse, near = document["reuse"], document["nearest"]
+    if reuse is None:
         return []
-    nearest = near is not None and near["key"] == helper["key"]
-    whose = "the nearest's" if nearest else f"{helper['key'][:16]}'s ({helper['recipe']})"
-    there = f", {out.size(helper['fetch_bytes'])} to fetch" if helper["fetch_bytes"] else ""
-    graphs = out.count(helper["graphs"], "graph")
+    nearest = near is not None and near["key"] == reuse["key"]
+    whose = "the nearest's" if nearest else f"{reuse['key'][:16]}'s ({reuse['recipe']})"
+    there = f", {out.size(reuse['fetch_bytes'])} to fetch" if reuse["fetch_bytes"] else ""
+    graphs = out.count(reuse["graphs"], "graph")
     words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"
     return out.labelled("", words, 4)
 

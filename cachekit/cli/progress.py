@@ -99,9 +99,6 @@ class Progress:
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
-    def _on_store_reindexed(self, event: dict[str, Any]) -> None:
-        self._line(f"the index was lost; {event['records']} records were rebuilt from their copies")
-
     def _on_store_waiting(self, event: dict[str, Any]) -> None:
         waited = out.duration(event["waited"])
         self._now(f"waiting: {event['holder']} removes from the store, {waited} so far", rarely=True)
@@ -231,17 +228,17 @@ class Progress:
         out.warning(f"{event['key'][:16]} was built twice, with other bytes: {first['name']}{more}")
         out.warning(f"  here {made[0]}; {place} {made[1]}")
 
-    def _on_neighbour_restored(self, event: dict[str, Any]) -> None:
+    def _on_reuse_restored(self, event: dict[str, Any]) -> None:
         differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
-        what = f"{event['neighbour'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
+        what = f"{event['nearest'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
         self._line(f"beginning with the nearest record, {what}")
         self._line(f"  it differs in {differs}")
 
-    def _on_neighbour_helped(self, event: dict[str, Any]) -> None:
+    def _on_reuse_end(self, event: dict[str, Any]) -> None:
         kernels = f" and {out.count(event['kernels'], 'kernel')}" if event["kernels"] else ""
-        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')}{kernels} came from a neighbour")
+        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')}{kernels} came from the nearest record")
 
-    def _on_neighbour_failed(self, event: dict[str, Any]) -> None:
+    def _on_reuse_failed(self, event: dict[str, Any]) -> None:
         self._line(f"the nearest record was of no use, and everything compiles: {event['reason']}")
 
     def _on_restore_left(self, event: dict[str, Any]) -> None:

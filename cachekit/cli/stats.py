@@ -169,7 +169,7 @@ _LINES: list[tuple[str, Any]] = [
     ("keys found", lambda f: (f["hits"] or f["misses"]) and _share(f["hits"], f["hits"] + f["misses"])),
     ("keys missed", lambda f: f["misses"] and str(f["misses"])),
     ("graphs found", lambda f: f["graphs_found"] and str(f["graphs_found"])),
-    ("of a near record", lambda f: f["graphs_from_neighbours"] and str(f["graphs_from_neighbours"])),
+    ("of these reused", lambda f: f["graphs_reused"] and str(f["graphs_reused"])),
     ("graphs compiled", lambda f: f["graphs_compiled"] and str(f["graphs_compiled"])),
     ("compiling took", lambda f: f["compile_seconds"] and out.duration(f["compile_seconds"])),
     ("waits for others", lambda f: f["waits"] and f"{f['waits']}, {out.duration(f['waited_seconds'])}"),

@@ -66,7 +66,7 @@ def command(
     from cachekit.events import Journal
     from cachekit.store import Store
     from cachekit.verbs.last import recall
-    from cachekit.verbs.plan import plan
+    from cachekit.verbs.plan import Searching, plan
     from cachekit.verbs.prepare import prepare
     from cachekit.verbs.train import train
 
@@ -86,7 +86,9 @@ def command(
         prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))
         if dry_run:
             check_data(loaded, absent_ok=True)
-            return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
+            searching = Searching.as_warm(session.config)
+            planned = plan(prepared, session.store, session.chain, searching=searching)
+            return plan_verb.show(planned, require_warm=require_warm)
         options.check_output(target)
         done = train(
             session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm

@@ -28,21 +28,20 @@ def command(
 ) -> int:
     """Check every record and every file of the store. Exit 5 names what is bad.
 
-    Digests, compiled graphs, and the copies that a lost index is rebuilt from. --repair takes good bytes from those
-    copies and from the shared caches, and exits 0 when all is good again.
+    Digests, and compiled graphs. --repair takes good bytes from the shared caches, and exits 0 when all is good again.
 
     Example:  cachekit verify --quick
 
     Example:  cachekit verify --repair --cache local:rw,hf://team/cache:r
     """
-    from cachekit.verbs.checkup import checkup
+    from cachekit.verbs.verify import verify
 
     out.setup(format, quiet=quiet, verbose=verbose)
     config = options.load_config(home, cache=cache, trust_all=trust_all)
     with options.session(config, None, NAME if repair else "", offline=offline) as session:
-        done = checkup(session, quick=quick, repair=repair)
+        done = verify(session, quick=quick, repair=repair)
     error = done.error()
-    out.data(done.as_dict(), lambda one: human(one, repair=repair), quiet_lines, fails=error is not None)
+    out.data(done.as_dict(), human, quiet_lines, fails=error is not None)
     if error is not None:
         raise error
     return 0
@@ -50,31 +49,32 @@ def command(
 
 def quiet_lines(document: dict[str, Any]) -> str:
     """Keys of records that are bad still, for scripts."""
-    bad = document["not_repaired"] if document["repaired"] or document["not_repaired"] else document["bad"]
-    return "\n".join(sorted({key for one in bad for key in one["keys"]}))
+    return "\n".join(sorted({key for one in document["problems"] if not one["mended"] for key in one["keys"]}))
 
 
-def human(document: dict[str, Any], *, repair: bool) -> list[str]:
+def human(document: dict[str, Any]) -> list[str]:
     """A check for people."""
     looked = "looked at" if document["quick"] else "hashed"
+    problems = document["problems"]
     lines = [
         f"{out.count(document['records'], 'record')}, {out.count(document['blobs'], 'file')}, "
         f"{out.size(document['bytes'])} {looked} in {out.duration(document['seconds'])}: "
-        + (f"{len(document['bad'])} bad" if document["bad"] else "all good")
+        + (f"{len(problems)} bad" if problems else "all good")
     ]
-    bad = document["not_repaired"] if repair else document["bad"]
-    for one in document["repaired"][:SHOWN]:
-        lines += out.labelled("repaired  ", f"{_name(one)}: from {one['from']}")
+    repaired = [one for one in problems if one["mended"]]
+    bad = [one for one in problems if not one["mended"]]
+    for one in repaired[:SHOWN]:
+        lines += out.labelled("repaired  ", f"{_name(one)}: from {one['mended']}")
     for one in bad[:SHOWN]:
-        why = f"; not repaired: {one['why']}" if repair else ""
+        why = f"; not repaired: {one['left']}" if one["left"] else ""
         lines += out.labelled("bad       ", f"{_name(one)}: {one['reason']}{why}")
-    if more := max(len(bad) - SHOWN, 0) + max(len(document["repaired"]) - SHOWN, 0):
+    if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
         lines.append(f"          … and {more} more (--format json)")
     for note in document["notes"][:SHOWN]:
         lines += out.labelled("odd       ", note)
     if document["of_later_versions"]:
         lines.append(f"unknown   {out.count(document['of_later_versions'], 'record')} of a later cachekit")
-    for name, words in (("orphans", "of no record"), ("leftovers", "left by processes that are gone")):
+    for name, words in (("orphans", "of no record"), ("garbage", "left by processes that are gone")):
         if document[name]["files"]:
             size = out.size(document[name]["bytes"])
             lines.append(f"spare     {out.count(document[name]['files'], 'file')}, {size}, {words}: cachekit gc")

@@ -72,7 +72,7 @@ def command(
     from cachekit.data.shapes import check_data
     from cachekit.errors import UsageError
     from cachekit.verbs.last import Last, remember
-    from cachekit.verbs.plan import plan
+    from cachekit.verbs.plan import Searching, plan
     from cachekit.verbs.prepare import prepare
     from cachekit.verbs.warm import warm
 
@@ -111,7 +111,9 @@ def command(
         prepared = prepare(loaded, session.compiler, options.named(recipe, overrides, home, compiler, tiny=tiny))
         if dry_run:
             check_data(loaded, absent_ok=True)
-            return plan_verb.show(plan(prepared, session.store, session.chain), require_warm=require_warm)
+            searching = Searching.as_warm(session.config)
+            planned = plan(prepared, session.store, session.chain, searching=searching)
+            return plan_verb.show(planned, require_warm=require_warm)
         if check_build:
             return _checked(session, prepared)
         done = warm(session, prepared, recache=recache, require_warm=require_warm)
@@ -202,7 +204,7 @@ def human(document: dict[str, Any]) -> list[str]:
             head,
             f"  compiled {graphs} in {out.duration(document['compile_seconds'])}; stored {stored}",
         ]
-    elif document["neighbour"]:
+    elif document["reused"]:
         lines = [head, f"  compiled nothing; stored {stored}"]
     else:
         lines = [
@@ -210,10 +212,10 @@ def human(document: dict[str, Any]) -> list[str]:
             f"  compiled nothing: all {document['graphs']} graphs were stored already ({stored})",
             f"  saved about {out.duration(document['saved_seconds'])}",
         ]
-    if near := document["neighbour"]:
+    if near := document["reused"]:
         kernels = f" and {out.count(near['kernels'], 'kernel')}" if near["kernels"] else ""
         what = f"{near['graphs']} of {out.count(near['of'], 'graph')}{kernels}"
-        lines.append(f"  {what} came from a neighbour, {near['key'][:16]}")
+        lines.append(f"  {what} came from the nearest record, {near['key'][:16]}")
     waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
     lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
     return [*lines, *why_text.bypassed(document)]

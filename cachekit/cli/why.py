@@ -115,7 +115,7 @@ def _recipe(
     named = {"toolchain": machine.toolchain, "instance": machine.machine(loaded, guess=False)}
     with options.session(config, loaded, NAME, offline=offline, **named) as session:
         found = why(session, prepare(loaded, session.compiler, source))
-    for one in found.looked:
+    for one in found.plan.looked:
         if one.records and one.problem:  # one that was never reached has been told of
             out.note(f"{one.tier} was not searched to the end: {one.problem}")
     out.data(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -112,11 +112,6 @@ class _Absent:
 
 ABSENT = _Absent()
 
-# What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
-# share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
-# perhaps the small ones. `nearest` sorts by it.
-WEIGHTS = {"compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
-
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """What changed from one set of hard ingredients to another, sorted by name."""
@@ -132,52 +127,3 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
 def canonical_or_absent(value: Any) -> bytes:
     """Bytes to compare two values by; `True` and `1` differ, `1` and `1.0` do not."""
     return b"" if value is ABSENT else canonical_json(value)
-
-
-def weight(name: str) -> int:
-    """What a change of an ingredient counts for."""
-    return WEIGHTS.get(name.split(".", 1)[0], 10)
-
-
-def distance(changes: Iterable[Change]) -> int:
-    """How far apart two sets are: the sum of their changes' weights."""
-    return sum(weight(change.name) for change in changes)
-
-
-def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
-    """The candidate with the least difference to `wanted`.
-
-    Args:
-        wanted: Hard ingredients.
-        candidates: Hard ingredients by name (a key, a path).
-
-    Returns:
-        Its name and the changes from it to `wanted`; None without candidates. Equal distances go to the smaller name,
-        so that the answer does not depend on reading order.
-    """
-    best: tuple[int, int, str] | None = None
-    for name, hard in candidates.items():
-        gap = _gap(hard, wanted, best[0] if best else None)
-        if gap is not None and (best is None or (*gap, name) < best):
-            best = (*gap, name)
-    return (best[2], difference(candidates[best[2]], wanted)) if best else None
-
-
-def _gap(old: Mapping[str, Any], new: Mapping[str, Any], most: int | None) -> tuple[int, int] | None:
-    """Distance and number of the changes between two sets, which need not be made for it; None beyond `most`."""
-    far = count = 0
-    for name, value in old.items():
-        if name not in new or not _alike(value, new[name]):
-            far, count = far + weight(name), count + 1
-            if most is not None and far > most:
-                return None
-    for name in new.keys() - old.keys():
-        far, count = far + weight(name), count + 1
-    return far, count
-
-
-def _alike(one: Any, other: Any) -> bool:
-    kind = type(one)
-    if kind in _FLAT and type(other) in _FLAT:
-        return kind is type(other) and one == other  # True and 1 differ
-    return canonical_json(one) == canonical_json(other)

@@ -10,10 +10,11 @@ cachekit/v1/leases/<key>.json                               who compiles a key n
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from cachekit.store.record import File, Module, Record
+from cachekit.store.record import Record, file_path, is_archive
+
+__all__ = ["file_path", "is_archive"]
 
 ROOT = "cachekit/v1"
 LOCAL = "local"  # the store's name in a chain, and in answers
@@ -49,13 +50,3 @@ def lease_path(key: str) -> str:
 def blob_path(sha256: str) -> str:
     """The place of a file whose own is taken."""
     return f"{BLOBS}/{sha256[:2]}/{sha256}"
-
-
-def is_archive(module: Module) -> bool:
-    """Whether the module is one file under its own name, and not a folder of files."""
-    return len(module.files) == 1 and PurePosixPath(module.name).name == module.files[0].path
-
-
-def file_path(module: Module, file: File) -> str:
-    """The path of a module's file, where that is free."""
-    return module.name if is_archive(module) else f"{module.name}/{file.path}"

@@ -6,14 +6,13 @@ taken by other bytes (another build of the same module) goes to a place named by
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes import card, layout
+from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.draft import Draft, Known, Offer, draft, look
 from cachekit.remotes.port import (
     ABSENT,
@@ -71,7 +70,8 @@ def publish(
     release: Callable[[str], Write | None] | None = None,
     seconds: float = 900.0,
     tell: Tell = lambda _: None,
-    wait: Wait = lambda seconds, _: time.sleep(seconds),
+    wait: Wait = lambda seconds, _: CLOCK.sleep(seconds),
+    clock: Clock = CLOCK,
     public: bool = False,
     dry_run: bool = False,
     recheck: bool = False,
@@ -86,6 +86,7 @@ def publish(
         seconds: The deadline: busy tiers are waited for, races are run again.
         tell: Called with bytes sent.
         wait: Sleeps, and tells why.
+        clock: For the deadline.
         public: Put it there also where anybody can read it.
         dry_run: Only find out what would be written.
         recheck: Look at all files of records that are there already; read those of which the tier knows no digest.
@@ -99,13 +100,13 @@ def publish(
         AuthError: The token may not write.
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
-    deadline = time.monotonic() + seconds
+    began = clock.now()
     known = Known(spoiled, recheck, set(spoiled), set())
     if offers and release is None and look(tier, offers, known):
         return Published("", unchanged=len(offers))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     for attempt in range(1, 10_000):
-        pause, reason = 0.0, ""
+        last: RemoteError
         try:
             revision = tier.revision()
             if offers and tier.public and not (public or dry_run):
@@ -130,23 +131,23 @@ def publish(
             writes = [*todo.records, *page, *([freed] if freed else [])]
             return replace(done, revision=tier.commit(Change(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
-            pause, reason = min(0.05 * 1.6**attempt, 15.0) * random.uniform(0.5, 1.5), error.message  # noqa: S311
-            last: RemoteError = error
+            retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
         except BusyError as error:
-            pause = max(error.wait, min(0.5 * 1.8**attempt, 60.0)) * random.uniform(1.0, 1.3)  # noqa: S311
-            reason, last = error.message, error
+            retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
-            wait(min(2.0, max(0.0, deadline - time.monotonic())), "the answer to a commit was lost; looking for it")
+            left = max(0.0, seconds - (clock.now() - began))
+            wait(min(2.0, left), "the answer to a commit was lost; looking for it")
             if landed := tier.happened(title):
                 return replace(done, revision=landed)
-            pause, reason, last = random.uniform(0.2, 2.0), error.message, error  # noqa: S311
-        if time.monotonic() + pause > deadline:
+            retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
+        pause = retry.pause(last, attempt, clock.now() - began)
+        if pause is None:
             raise BusyError(  # no outage: it can still be read
                 f"{tier.name} could not take the push within {seconds:.0f} s",
                 cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
                 hint="cachekit push --pending, later",
             ) from last
-        wait(pause, reason)
+        wait(pause, last.message)
     raise AssertionError("unreachable")
 
 

@@ -1,7 +1,7 @@
 """The local store: content-addressed blobs, records that point to them, and the guarantees about both."""
 
-from cachekit.store.ranking import Summaries
+from cachekit.store.index_rows import Row
+from cachekit.store.nearest import Near
 from cachekit.store.store import Store
-from cachekit.store.summary import Summary
 
-__all__ = ["Store", "Summaries", "Summary"]
+__all__ = ["Near", "Row", "Store"]

@@ -1,85 +1,374 @@
-"""The index, from keys to records, and how it is made again from the copies of the records among the blobs."""
+"""The index of a store: what its records say and which blobs they name, in one SQLite file that may be deleted.
+
+The record files are the truth. The index has a row for each, with the state of the file that the row was made of, and
+every question begins with a look at what has changed since: one `stat` for each folder of records, and one for each
+record where the answer must be exact (`gc`, `verify`). So a change is seen whoever made it, and an index that is lost,
+damaged or old costs the time of reading records, and nothing else.
+
+Where SQLite cannot work with the file (a store that others own, a file system without locks, a process that holds the
+file for seconds) the index is built in memory, from a copy of the file where that can be read.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cachekit.errors import StoreError
-from cachekit.events import Journal
-from cachekit.ordinary import opened
-from cachekit.store.gate import Gate
+import msgspec
+from msgspec import Struct
+
+from cachekit.store.index_file import IndexFile, LostIndexError
+from cachekit.store.index_rows import Place, Row, Whole, drop, job_of, note_whole, put_all, read_file, state_of
 from cachekit.store.layout import Layout
-from cachekit.store.record import DamagedRecordError, Record, decode
+from cachekit.store.nearest import Folder, Near, Nearest
+
+if TYPE_CHECKING:
+    import sqlite3
+
+SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
+TOLD = 100  # records from one word about how far the reading is to the next
+ATTEMPTS = 3  # to find an index that stays good
+BATCH = 1_000  # records that are read between two commits: a killed process loses no more
+_COLUMNS = (
+    "record.id, folder.directory, folder.model_type, record.key, state, published, size, flaw, usable, compiler, "
+    "recipe, graphs, modules, bytes, compile_seconds, cold_seconds, created, user, host, instance"
+)
+_ROWS = f"SELECT {_COLUMNS} FROM record JOIN folder ON folder.id = record.folder"  # noqa: S608 - no stranger's text
+_IN_ORDER = "ORDER BY folder.directory, folder.model_type, record.key"
+
+
+class _Look(Struct, frozen=True):
+    """A folder of records that changed: what is to be done about its rows.
+
+    Attributes:
+        path: Empty for a folder that is not there any more.
+        changed: When it did, by its status before it was listed; 0 where a later change might have the same time.
+        fresh: Names of the records to read.
+        gone: Rows whose files are not there any more.
+    """
+
+    directory: str
+    model_type: str
+    path: str
+    changed: int
+    fresh: list[str]
+    gone: list[int]
 
 
 class Index:
-    """The index of a store.
+    """The index of one store, for all threads of a process; each question opens the file and closes it again.
 
     Args:
         layout: The store's paths.
-        gate: Kept while it is rebuilt.
-        write: Writes bytes to a path of the store, all or nothing.
-        journal: Told when it was rebuilt (`store.reindexed`).
     """
 
-    def __init__(self, layout: Layout, gate: Gate, write: Callable[[bytes, Path], None], journal: Journal) -> None:
+    def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._gate = gate
-        self._write = write
-        self._journal = journal
+        self._file = IndexFile(layout)
 
-    def paths(self) -> list[Path]:
-        """Of all records, in order."""
-        return sorted(self._layout.records.glob("*/*/*.json"))
+    # Questions: answered as of the last `refresh`
 
-    @property
-    def complete(self) -> Path:
-        """Marks an index that has every record: it is written before the first record, and after a rebuild."""
-        return self._layout.records / ".complete"
+    def rows(self, *, flawed: bool = False) -> Iterator[Row]:
+        """Every record that can be used, in the order of their paths.
 
-    def restore(self) -> None:
-        """Rebuild it where it was lost."""
-        if not self.complete.exists() and self._layout.blobs.exists():
-            with suppress(StoreError):
-                self.rebuild()
+        Args:
+            flawed: All others, too.
+        """
+        where = "" if flawed else "WHERE usable"
+        return self._rows(f"{_ROWS} {where} {_IN_ORDER}")
 
-    def rebuild(self) -> int:
-        """Write the records again from their copies among the blobs; of several for a key, the youngest.
+    def row(self, place: Place) -> Row | None:
+        """The record that lies there."""
+        found = self._rows(f"{_ROWS} WHERE directory = ? AND model_type = ? AND record.key = ?", place)
+        return next(found, None)
 
-        Returns:
-            How many records the index then has.
+    def by_prefix(self, digits: str) -> list[Row]:
+        """All records whose keys begin so, those that cannot be used among them."""
+        return list(self._rows(f"{_ROWS} WHERE record.key >= ? AND record.key < ? {_IN_ORDER}", (digits, digits + "g")))
+
+    def flawed(self) -> list[Row]:
+        """The records with a flaw."""
+        return list(self._rows(f"{_ROWS} WHERE flaw <> '' {_IN_ORDER}"))
+
+    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[Near]:
+        """The records that can be used by their distance from some hard ingredients, nearest first; see `key.nearest`.
+
+        As many are looked at as the caller takes.
+
+        Args:
+            hard: What is wanted.
+            compiler: Only records of this compiler.
+            directory: Only records of this directory.
+        """
+        nearest = Nearest(hard)
+        folders = [
+            Folder(number, json.loads(common or "{}"))
+            for number, common in self._file.ask(
+                "SELECT id, common FROM folder WHERE directory = ? OR ? = ''", (directory, directory)
+            )
+        ]
+
+        def records(folder: int) -> list[tuple[int, str, list[int]]]:
+            asked = (folder, compiler, compiler)
+            found = self._file.ask(
+                "SELECT id, key, parts FROM record WHERE folder = ? AND usable AND (compiler = ? OR ? = '')", asked
+            )
+            return [(number, key, msgspec.json.decode(parts, type=list[int])) for number, key, parts in found]
+
+        for number, far in nearest.search(folders, records, self._parts):
+            row = next(self._rows(f"{_ROWS} WHERE record.id = ?", (number,)), None)
+            if row is not None:
+                yield Near(row, self.hard(row), far)
+
+    def same_job(self, hard: Mapping[str, Any]) -> list[Row]:
+        """The records that can be used with these hard ingredients, whatever their toolchains are."""
+        return list(self._rows(f"{_ROWS} WHERE job = ? {_IN_ORDER}", (job_of(hard),)))
+
+    def hard(self, row: Row) -> dict[str, Any]:
+        """The hard ingredients of a record that can be used; numbers in their canonical form."""
+        (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
+        bodies = self._parts(msgspec.json.decode(parts, type=list[int]))
+        return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
+
+    def named(self, row: Row) -> dict[str, int]:
+        """Sizes of the blobs that a record names, by digest; -1 where only the digest can be told."""
+        found = self._file.ask("SELECT digest, size FROM named WHERE record = ?", (row.id,))
+        return {digest.hex(): size for digest, size in found}
+
+    def named_by(self, rows: Iterable[int]) -> dict[int, list[str]]:
+        """The digests that each of some records names, by the numbers of their rows."""
+        named: dict[int, list[str]] = {}
+        for record, digest in self._file.ask_for("SELECT record, digest FROM named WHERE record IN", rows):
+            named.setdefault(record, []).append(digest.hex())
+        return named
+
+    def named_all(self, rows: Iterable[int]) -> Iterator[tuple[str, int, int]]:
+        """Each digest that some records name, its size, and the number of the record's row."""
+        for digest, size, record in self._file.ask_for("SELECT digest, size, record FROM named WHERE record IN", rows):
+            yield digest.hex(), size, record
+
+    def shared(self) -> dict[str, int]:
+        """How many records name each blob that more than one names."""
+        found = self._file.ask("SELECT digest, count(*) FROM named GROUP BY digest HAVING count(*) > 1")
+        return {digest.hex(): count for digest, count in found}
+
+    def named_below(self, first: str) -> set[str]:
+        """The digests with this first byte, two hex digits, that any record names."""
+        low = bytes.fromhex(first)
+        found = self._file.ask(
+            "SELECT DISTINCT digest FROM named WHERE digest BETWEEN ? AND ?", (low, low + b"\xff" * 32)
+        )
+        return {digest.hex() for (digest,) in found}
+
+    # Blobs that were found whole
+
+    def whole(self, digest: str) -> Whole | None:
+        """What is known of a blob that was found whole."""
+        for state, pieces in self._file.ask_any(
+            "SELECT state, pieces FROM whole WHERE digest = ?", (bytes.fromhex(digest),)
+        ):
+            text = pieces.hex()
+            return Whole(state, tuple(text[at : at + 32] for at in range(0, len(text), 32)))
+        return None
+
+    def note_whole(self, found: Mapping[str, Whole | None]) -> None:
+        """Note by digest which blobs were found whole; None is that a blob was not."""
+        self._file.change_any(lambda database: note_whole(database, found))
+
+    # Changes
+
+    def published(self, place: Place, whole: Mapping[str, Whole]) -> None:
+        """Take in a record that was just written, and which of its blobs were found whole, by digest."""
+        with suppress(FileNotFoundError):  # removed already
+            read = read_file(place, self._layout.record(*place))
+
+            def work(database: sqlite3.Connection) -> None:
+                put_all(database, [(place, read)])
+                note_whole(database, whole)
+
+            self._file.change_any(work)
+
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Forget records that were removed."""
+
+        def work(database: sqlite3.Connection) -> None:
+            for row in rows:
+                drop(database, row.id)
+
+        self._file.change(work)
+
+    def tidy(self) -> None:
+        """Give back the room of what no record needs any more."""
+
+        def work(database: sqlite3.Connection) -> None:
+            used = set[int]()
+            for (parts,) in database.execute("SELECT parts FROM record"):
+                used.update(msgspec.json.decode(parts, type=list[int]))
+            unused = [(number,) for (number,) in database.execute("SELECT id FROM part") if number not in used]
+            database.executemany("DELETE FROM part WHERE id = ?", unused)
+            database.execute("DELETE FROM whole WHERE digest NOT IN (SELECT digest FROM named)")
+
+        self._file.change(work)
+
+    def refresh(self, *, exact: bool = False, tell: Callable[[int, int], object] = lambda *_: None) -> None:
+        """Look what has changed in the store, and read it.
+
+        Args:
+            exact: Look at each record's file, and not only whether others came to a folder or went.
+            tell: Told how many of how many records were read.
 
         Raises:
-            StoreError: The store cannot be written.
+            OSError: A folder cannot be read, and it is to be exact.
+            LostIndexError: The index goes bad again and again.
         """
-        with self._gate.shared():
-            return self._rebuild()
-
-    def _rebuild(self) -> int:
-        newest: dict[Path, tuple[str, bytes]] = {}
-        for path in sorted(self._layout.blobs.glob("*/*")):
+        if not self._layout.records.is_dir() and not self._layout.index.exists():
+            return
+        for attempt in range(ATTEMPTS):
             try:
-                with opened(path) as source:
-                    if not source.read(10).startswith(b'{"record":'):
-                        continue
-                    source.seek(0)
-                    raw = source.read()
-                record = decode(raw)
-            except (OSError, DamagedRecordError):
-                continue
-            # One whose blobs are gone was removed, and the machine went down before its copy was.
-            if record is not None and hashlib.sha256(raw).hexdigest() == path.name and self._is_here(record):
-                place = self._layout.record(record.directory, record.model_type, record.key)
-                newest[place] = max(newest.get(place, ("", b"")), (record.provenance.created, raw))
-        for place, (_, raw) in newest.items():
-            self._write(raw, place)
-        self._write(b"", self.complete)
-        if newest:
-            self._journal.emit("store.reindexed", records=len(newest))
-        return len(newest)
+                self._file.begin()
+                self._refresh(exact=exact, tell=tell)
+            except LostIndexError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
-    def _is_here(self, record: Record) -> bool:
-        return all(self._layout.blob(file.sha256).exists() for file in record.files)
+    def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
+        looks = self._looks(exact=exact)
+        fresh = [(one, name) for one in looks for name in one.fresh]
+        for start in range(0, len(fresh), BATCH):
+            part = []
+            for number, (one, name) in enumerate(fresh[start : start + BATCH], start):
+                if number % TOLD == 0:
+                    tell(number, len(fresh))
+                place = (one.directory, one.model_type, name.removesuffix(".json"))
+                with suppress(FileNotFoundError):  # gone since it was listed
+                    part.append((place, read_file(place, Path(one.path, name))))
+            self._file.change(partial(put_all, found=part))
+        if fresh:
+            tell(len(fresh), len(fresh))
+        if looks:
+            self._file.change(lambda database: _settle(database, looks))
+
+    def _looks(self, *, exact: bool) -> list[_Look]:
+        known: dict[tuple[str, str], tuple[int, int]] = {}
+        for number, directory, model_type, changed in self._file.ask(
+            "SELECT id, directory, model_type, changed FROM folder"
+        ):
+            known[directory, model_type] = number, changed
+        looks = []
+        there = _folders(self._layout.records, strict=exact)
+        for place, path in there.items():
+            number, changed = known.get(place, (0, 0))
+            now, state = time.time_ns(), _changed(path)
+            if state == changed and not exact:
+                continue
+            fresh, gone = self._compare(path, number, exact=exact)
+            settled = state if now - state > SETTLED else 0
+            if fresh or gone or (settled and settled != changed):
+                looks.append(_Look(*place, path, settled, fresh, gone))
+        for place in known.keys() - there.keys():
+            rows = [row for (row,) in self._file.ask("SELECT id FROM record WHERE folder = ?", (known[place][0],))]
+            looks.append(_Look(*place, "", 0, [], rows))
+        return looks
+
+    def _compare(self, path: str, folder: int, *, exact: bool) -> tuple[list[str], list[int]]:
+        """Names of the records of a folder that are to be read, and rows whose files are gone."""
+        known = {
+            f"{key}.json": (number, inode, state, seen)
+            for key, number, inode, state, seen in self._file.ask(
+                "SELECT key, id, inode, state, seen FROM record WHERE folder = ?", (folder,)
+            )
+        }
+        fresh = []
+        try:
+            with os.scandir(path) as listing:
+                for item in listing:
+                    if not item.name.endswith(".json") or not item.name.isascii():
+                        continue
+                    _, inode, state, seen = known.pop(item.name, (0, 0, "", 0))
+                    if inode != item.inode() or not state or (exact and not _is_as(item, state, seen)):
+                        fresh.append(item.name)
+        except FileNotFoundError:  # and so are its records
+            fresh = []
+        except OSError:
+            if exact:
+                raise
+            return [], []
+        return sorted(fresh), [number for number, *_ in known.values()]
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[Row]:
+        same: dict[Any, Any] = {}  # most texts are those of many records
+        for values_of in self._file.ask(query, values):
+            row = [same.setdefault(value, value) if type(value) is str else value for value in values_of]
+            row[8] = bool(row[8])
+            yield Row(*row)
+
+    def _parts(self, numbers: Iterable[int]) -> dict[int, dict[str, str]]:
+        """Hard ingredients by part: names, and values as canonical JSON."""
+        found = self._file.ask_for("SELECT id, body FROM part WHERE id IN", numbers)
+        return {number: msgspec.json.decode(body, type=dict[str, str]) for number, body in found}
+
+
+def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
+    """All folders of records."""
+    found = {}
+    for directory in _subfolders(str(records), strict=strict):
+        for model_type in _subfolders(f"{records}/{directory}", strict=strict):
+            found[directory, model_type] = f"{records}/{directory}/{model_type}"
+    return found
+
+
+def _subfolders(path: str, *, strict: bool) -> list[str]:
+    try:
+        with os.scandir(path) as listing:
+            return sorted(item.name for item in listing if item.is_dir() and _is_text(item.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        if strict:
+            raise
+        return []
+
+
+def _is_as(item: os.DirEntry[str], state: str, seen: int) -> bool:
+    """Whether a record's file is in the state in which it was read, and was not changed since in the same moment."""
+    try:
+        status = item.stat()
+    except OSError:
+        return False
+    return state == state_of(status) and seen - status.st_ctime_ns > SETTLED
+
+
+def _is_text(name: str) -> bool:
+    return name == name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _changed(folder: str) -> int:
+    """When a folder was changed last, ns; now where that cannot be told."""
+    try:
+        return os.stat(folder).st_ctime_ns  # noqa: PTH116 - of hundreds of folders
+    except OSError:
+        return time.time_ns()
+
+
+def _settle(database: sqlite3.Connection, looks: Iterable[_Look]) -> None:
+    """Forget the records that are gone, and write down until when each folder's rows are its records."""
+    for look in looks:
+        for row in look.gone:
+            drop(database, row)
+        if not look.path:
+            database.execute(
+                "DELETE FROM folder WHERE directory = ? AND model_type = ?", (look.directory, look.model_type)
+            )
+        else:
+            database.execute(
+                "UPDATE folder SET changed = ? WHERE directory = ? AND model_type = ?",
+                (look.changed, look.directory, look.model_type),
+            )

@@ -2,12 +2,11 @@
 
     <home>/v1/
       blobs/ab/<sha256>                                  bytes under their digest, read-only
-      records/<compiler dir>/<model type>/<key>.json     the index: key to record
-      catalogue                                          what the records say, in short; only saves reading them
+      records/<compiler dir>/<model type>/<key>.json     what exists for a key
+      index.sqlite                                       what the records say and name; only saves reading them
       used/<key>                                         its time says when the record was used last
       pins/<key>.json                                    the record stays, whatever limits are set
       holds/<pid>-<random>                               what a running process uses: stays as long as it runs
-      verified/<sha256>                                  a note that the blob was hashed, in which state, piece by piece
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
       locks/<key>.record.lock                            one change of a record at a time
@@ -47,13 +46,13 @@ class Layout(Struct, frozen=True):
 
     @property
     def records(self) -> Path:
-        """The index from keys to records."""
+        """One document for each key."""
         return self.root / "records"
 
     @property
-    def catalogue(self) -> Path:
-        """The records in few words; see `store.catalogue`."""
-        return self.root / "catalogue"
+    def index(self) -> Path:
+        """What the records say and name; see `store.index`."""
+        return self.root / "index.sqlite"
 
     @property
     def used(self) -> Path:
@@ -69,11 +68,6 @@ class Layout(Struct, frozen=True):
     def holds(self) -> Path:
         """What running processes use."""
         return self.root / "holds"
-
-    @property
-    def verified(self) -> Path:
-        """Notes of which blobs were hashed, and in which state."""
-        return self.root / "verified"
 
     @property
     def quarantine(self) -> Path:

@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Queue
 
+from cachekit.store.blobs import Digester, read_into
 from cachekit.store.layout import Layout
 from cachekit.store.scratch import hold
-from cachekit.store.verify import Digester, read_into
 
 OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
 BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from cachekit.store import durable
 from cachekit.store.durable import store_error
 from cachekit.store.gate import Gate
+from cachekit.store.index_rows import DIGEST
 from cachekit.store.layout import Layout
-from cachekit.store.reach import DIGEST
 from cachekit.store.scratch import Scratch
 
 

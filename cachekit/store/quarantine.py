@@ -12,9 +12,9 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError
 from cachekit.events import Journal
+from cachekit.store.blobs import MISSING, Blobs
 from cachekit.store.layout import Layout
 from cachekit.store.record import File
-from cachekit.store.verify import MISSING, Verifier
 
 
 class Quarantine:
@@ -22,13 +22,13 @@ class Quarantine:
 
     Args:
         layout: The store's paths.
-        verifier: Knows what its blobs should be.
+        blobs: Know what they should be.
         journal: Told about damage (`store.damaged`), once for each piece.
     """
 
-    def __init__(self, layout: Layout, verifier: Verifier, journal: Journal) -> None:
+    def __init__(self, layout: Layout, blobs: Blobs, journal: Journal) -> None:
         self._layout = layout
-        self._verifier = verifier
+        self._blobs = blobs
         self._journal = journal
         self._told: set[Path] = set()
 
@@ -46,9 +46,9 @@ class Quarantine:
         path = self._layout.blob(file.sha256)
 
         def is_bad() -> bool:
-            return self._verifier.damage(structs.replace(file, size=path.stat().st_size), "nothing") != ""
+            return self._blobs.check(structs.replace(file, size=path.stat().st_size), "digest") != ""
 
-        return self.file(path, reason, is_bad) or self._verifier.damage(file, "state") != ""
+        return self.file(path, reason, is_bad) or self._blobs.check(file, "noted") != ""
 
     def file(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
         """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -73,13 +74,13 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True):
     instance: str = ""
 
 
-class Help(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a warm took over from the record of another key, its neighbour.
+class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a warm reused of the record of another key.
 
     Attributes:
-        key: The neighbour's.
+        key: Of that record.
         graphs: How many of the graphs came from there.
-        cold_seconds: What compiling all of them takes, as far as the neighbour knew.
+        cold_seconds: What compiling all of them takes, as far as that record knew.
     """
 
     key: Digest
@@ -97,7 +98,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         graphs: How many graphs the compiler built.
         compile_seconds: What the first training step and the first evaluation step of the cold trial run took beyond
             the later ones: what a hit saves.
-        helped: The trial run was not cold: a neighbour's graphs lay there. Records of cold ones do not have the field.
+        reused: The trial run was not cold: another record's graphs lay there. Records of cold ones do not have the
+            field.
     """
 
     key: Digest
@@ -112,14 +114,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
     schema: Annotated[int, Meta(ge=1)] = SCHEMA
-    helped: Help | UnsetType = UNSET
+    reused: Reuse | UnsetType = UNSET
 
     __hash__ = by_value
 
     @property
     def cold_seconds(self) -> float:
-        """What compiling takes where nothing helps: measured, or what the neighbour that helped knew."""
-        return self.compile_seconds if self.helped is UNSET else max(self.compile_seconds, self.helped.cold_seconds)
+        """What compiling takes where nothing is reused: measured, or what the record that was reused knew."""
+        return self.compile_seconds if self.reused is UNSET else max(self.compile_seconds, self.reused.cold_seconds)
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -184,6 +186,16 @@ def _differing(one: Module, other: Module) -> tuple[str, ...]:
 
 def _named_by_digest(name: str) -> bool:
     return name.endswith(".tar")
+
+
+def is_archive(module: Module) -> bool:
+    """Whether the module is one file under its own name, and not a folder of files."""
+    return len(module.files) == 1 and PurePosixPath(module.name).name == module.files[0].path
+
+
+def file_path(module: Module, file: File) -> str:
+    """The path of a module's file among the modules."""
+    return module.name if is_archive(module) else f"{module.name}/{file.path}"
 
 
 # The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.

@@ -1,9 +1,9 @@
 """Take records out of a store, with all that only they name, while others go on.
 
-The order is publishing's, turned round: the record first, then its copy, then the blobs that nobody names any more. A
-removal that dies leaves records that are whole, and blobs that nobody names: the next one takes those. Each slice is
-done at the gate's exclusive side, in a fraction of a second, after a look at what has been published, used, pinned and
-held meanwhile.
+The order is publishing's, turned round: the record first, then the blobs that nobody names any more. A removal that
+dies leaves records that are whole, and blobs that nobody names: the next one takes those. Each slice is done under the
+store's write lock, in a fraction of a second, after a look at what has been published, used, pinned and put to use
+meanwhile.
 """
 
 from __future__ import annotations
@@ -13,46 +13,50 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field, structs
 
 from cachekit.errors import StoreError
 from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
-from cachekit.store.gate import OFTEN, Gate, Held, held
+from cachekit.store.garbage import Garbage, is_free
+from cachekit.store.gate import OFTEN, Held, held
+from cachekit.store.index import Index
+from cachekit.store.index_rows import Row
 from cachekit.store.layout import Layout
-from cachekit.store.leftovers import Leftover, is_free
 from cachekit.store.pins import pinned
-from cachekit.store.reach import Entry, Reach
 from cachekit.store.scratch import hold
 
+if TYPE_CHECKING:
+    from cachekit.store.store import Store
+
+AHEAD = 500  # records whose blobs are asked for at once
 SLICE = 3_000  # files that are removed while others wait
 WAIT = 300.0  # seconds for a moment in which nobody publishes
 BREATH = 1.5 * OFTEN  # seconds between two slices, in which those who wait come in; without, they hardly ever do
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(Struct, frozen=True):
     """A record that is to go.
 
     Attributes:
-        entry: The record.
-        used: When it was used last; it stays where it is used after that.
+        row: The record.
+        used: When it was used last, seconds since the epoch; it stays where it is used after that.
         why: In words.
     """
 
-    entry: Entry
+    row: Row
     used: float
     why: str
 
 
-@dataclass(slots=True)
-class Removed:
+class Removed(Struct):
     """What went.
 
     Attributes:
-        records: Each with its files and their sizes: record, copy, blobs that nobody else names, notes.
+        records: Each with its files and their sizes: the record, small notes, blobs that nobody else names.
         files: Everything else, with sizes.
         kept: What was to go and stayed, with the reason.
     """
@@ -67,29 +71,56 @@ class Removed:
         return sum(self.files.values()) + sum(sum(files.values()) for _, files in self.records)
 
 
-class Remover:
-    """Removes from one store; see `remove` of each kind.
+class Going:
+    """Records that go one after the other, and the files that go with each: to be removed, or only to be told.
 
     Args:
         layout: The store's paths.
-        gate: The store's.
-        reach: What its records name; kept up to date.
+        index: What the records name.
+        in_use: Digests of blobs that stay all the same.
+        rows: The records that may go, in the order in which they do.
+    """
+
+    def __init__(self, layout: Layout, index: Index, in_use: Collection[str], rows: Sequence[Row]) -> None:
+        self._layout = layout
+        self._index = index
+        self._in_use = in_use
+        self._rows = rows
+        self._places = {row.id: place for place, row in enumerate(rows)}
+        self._named: dict[int, list[str]] = {}  # of some of them: as many as are asked for at once
+        self._shared = index.shared() if rows else {}
+
+    def take(self, row: Row) -> dict[Path, int]:
+        """Let a record go: its own file, small notes, and the blobs that no other record names by now, with sizes."""
+        if row.id not in self._named:
+            start = self._places[row.id]
+            self._named = self._index.named_by(one.id for one in self._rows[start : start + AHEAD])
+        last = [digest for digest in self._named.get(row.id, ()) if self._is_last(digest)]
+        paths = [self._layout.record(*row.place), *_notes(self._layout, row.key)]
+        paths += [self._layout.blob(digest) for digest in last if digest not in self._in_use]
+        return dict(_sized(paths))
+
+    def _is_last(self, digest: str) -> bool:
+        count = self._shared.get(digest, 1) - 1
+        if digest in self._shared:
+            self._shared[digest] = count
+        return count == 0
+
+
+class Remover:
+    """Removes from one store.
+
+    Args:
+        store: The store.
         wait_seconds: How long to wait for a moment in which nobody publishes.
         tell: Told how many files went so far.
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        gate: Gate,
-        reach: Reach,
-        *,
-        wait_seconds: float = WAIT,
-        tell: Callable[[int], object] = lambda _: None,
+        self, store: Store, *, wait_seconds: float = WAIT, tell: Callable[[int], object] = lambda _: None
     ) -> None:
-        self._layout = layout
-        self._gate = gate
-        self._reach = reach
+        self._store = store
+        self._layout = store.layout
         self._wait = wait_seconds
         self._tell = tell
         self._count = 0
@@ -100,26 +131,27 @@ class Remover:
 
         Args:
             victims: In the order in which they go.
-            force: Pinned ones too, and those in use: what is held of those stays until its holder is done.
+            force: Pinned ones too, and those in use: what a process uses of those stays until the process is done.
 
         Raises:
-            StoreError: The store cannot be written, or its index is not whole.
+            StoreError: The store cannot be written, or nobody knows what a record of it names.
             WaitedTooLongError: Others publish all the time.
         """
-        for part in _slices(victims, lambda victim: len(victim.entry.files) + 2):
+        for part in _slices(victims, lambda victim: 4 * victim.row.modules + 2):
             with self._alone() as now:
-                self._take([victim for victim in part if self._may_go(victim, now, force=force)], now)
+                self._take([one for victim in part if (one := self._may_go(victim, now, force=force))], now)
 
     def blobs(self, digests: Sequence[str]) -> None:
-        """Remove those of these blobs that nobody names or holds; raises as `records`."""
+        """Remove those of these blobs that nobody names or uses; raises as `records`."""
         for part in _slices(digests, lambda _: 1):
             with self._alone() as now:
-                free = (digest for digest in part if digest not in self._reach.named and digest not in now.held.blobs)
-                for digest in free:
-                    self._blob(digest, self.removed.files)
+                named = {digest for first in {one[:2] for one in part} for digest in now.index.named_below(first)}
+                for digest in part:
+                    if digest not in named and digest not in now.held.blobs:
+                        self._unlink(self._layout.blob(digest), self.removed.files)
 
-    def leftovers(self, found: Sequence[Leftover]) -> None:
-        """Remove what is left over; raises as `records`."""
+    def garbage(self, found: Sequence[Garbage]) -> None:
+        """Remove garbage; raises as `records`."""
         folders = [one for one in found if one.lock is not None and one.path != one.lock and one.path.suffix != ".json"]
         for one in folders:  # their owner's lock is enough, and there may be gigabytes
             self._locked(one)
@@ -139,63 +171,54 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._gate.exclusive(self._wait):
-                if not (self._layout.records / ".complete").exists():
-                    raise StoreError(
-                        "the index of the store is not whole",
-                        cause="some of it was lost, and nobody knows what it named",
-                        hint="`cachekit ls` rebuilds it",
-                    )
-                self._reach.refresh()
-                yield _Now(held(self._layout), frozenset(pinned(self._layout)))
+            with self._store.gate.exclusive(self._wait):
+                index = self._store.refresh()
+                check_readable(index, self._layout)
+                yield _Now(index, held(self._layout), frozenset(pinned(self._layout)))
             time.sleep(BREATH)
         except OSError as error:
             raise store_error(self._layout.home, error) from error
 
-    def _may_go(self, victim: Victim, now: _Now, *, force: bool) -> bool:
-        entry = victim.entry
-        current = self._reach.entries.get(entry.path)
+    def _may_go(self, victim: Victim, now: _Now, *, force: bool) -> Victim | None:
+        """The record as it is now, where it may go."""
+        row = victim.row
+        current = now.index.row(row.place)
         reason = ""
         if current is None:
-            return False  # another one was quicker
-        if current.stamp != entry.stamp:
+            return None  # another one was quicker
+        if current.state != row.state:
             reason = "it was published anew"
-        elif not force and entry.key in now.pins:
+        elif not force and row.key in now.pins:
             reason = "it was pinned"
-        elif not force and entry.key in now.held.keys:
+        elif not force and row.key in now.held.keys:
             reason = "it is in use"
-        elif not force and uses.last(self._layout, entry.key, entry.published) > victim.used:
+        elif not force and uses.last(self._layout, row.key, row.published) > victim.used:
             reason = "it was used"
         if reason:
             self.removed.kept.append((victim, reason))
-        return not reason
+            return None
+        return structs.replace(victim, row=current)
 
     def _take(self, victims: Sequence[Victim], now: _Now) -> None:
-        gone: list[tuple[Victim, dict[Path, int], list[str]]] = []
+        rows = [victim.row for victim in victims]
+        going = Going(self._layout, now.index, now.held.blobs, rows)
+        gone: list[tuple[dict[Path, int], dict[Path, int]]] = []
         for victim in victims:
-            files: dict[Path, int] = {}
-            self._unlink(victim.entry.path, files)
-            gone.append((victim, files, self._reach.drop(victim.entry)))
+            wanted, files = going.take(victim.row), dict[Path, int]()
+            self._unlink(self._layout.record(*victim.row.place), files)
             self.removed.records.append((victim, files))
+            gone.append((wanted, files))
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
-        for folder in {victim.entry.path.parent for victim in victims}:
+        for folder in {self._layout.record(*row.place).parent for row in rows}:
             durable.sync_folder(folder)
             for empty in (folder, folder.parent):
                 with suppress(OSError):
                     empty.rmdir()
-        for victim, files, freed in gone:
-            if victim.entry.copy in freed:  # a rebuilt index is made of those
-                self._blob(victim.entry.copy, files)
-            for note in _beside(self._layout, victim.entry.key):
-                self._unlink(note, files)
-        for victim, files, freed in gone:
-            for digest in freed:
-                if digest != victim.entry.copy and digest not in now.held.blobs:
-                    self._blob(digest, files)
-
-    def _blob(self, digest: str, files: dict[Path, int]) -> None:
-        for path in _blob_files(self._layout, digest):
-            self._unlink(path, files)
+        for wanted, files in gone:
+            for path in wanted:
+                if path not in files:
+                    self._unlink(path, files)
+        now.index.forget(rows)
 
     def _unlink(self, path: Path, files: dict[Path, int]) -> None:
         try:
@@ -207,7 +230,7 @@ class Remover:
         self._count += 1
         self._tell(self._count)
 
-    def _locked(self, one: Leftover) -> None:
+    def _locked(self, one: Garbage) -> None:
         """Remove what has an owner's lock, if nobody holds that."""
         assert one.lock is not None
         try:
@@ -235,35 +258,35 @@ class Remover:
         self._tell(self._count)
 
 
-def _beside(layout: Layout, key: str) -> list[Path]:
+def check_readable(index: Index, layout: Layout) -> None:
+    """See that of every record it is known what it names.
+
+    Raises:
+        StoreError: One cannot be read.
+    """
+    for row in index.flawed():
+        if not row.state:
+            raise StoreError(
+                f"a record cannot be read: {layout.record(*row.place)}",
+                cause=row.flaw,
+                hint="nobody knows what it names; make it readable, or remove it",
+            )
+
+
+def _notes(layout: Layout, key: str) -> list[Path]:
     """Small files that go with a record: of its last use, of pushes that were to be tried again, free locks."""
     locks = (layout.locks / f"{key}{ending}" for ending in (".lock", ".record.lock"))
     return [layout.used / key, *layout.remotes.glob(f"*/pending/{key}"), *filter(is_free, locks)]
 
 
-def files_of(layout: Layout, reach: Reach, entry: Entry, held_blobs: Collection[str] = ()) -> dict[Path, int]:
-    """What goes with a record, and how large it is, as `Remover.records` takes it; `reach` forgets the record."""
-    freed = reach.drop(entry)
-    paths = [entry.path]
-    if entry.copy in freed:
-        paths += _blob_files(layout, entry.copy)
-    paths += _beside(layout, entry.key)
-    for digest in freed:
-        if digest != entry.copy and digest not in held_blobs:
-            paths += _blob_files(layout, digest)
-    sizes = {}
+def _sized(paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
     for path in paths:
         with suppress(FileNotFoundError):
-            sizes[path] = path.lstat().st_size
-    return sizes
+            yield path, path.lstat().st_size
 
 
-def _blob_files(layout: Layout, digest: str) -> list[Path]:
-    return [layout.blob(digest), layout.verified / digest]
-
-
-@dataclass(frozen=True, slots=True)
-class _Now:
+class _Now(Struct, frozen=True):
+    index: Index
     held: Held
     pins: frozenset[str]
 

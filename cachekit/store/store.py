@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachekit import ordinary
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
 from cachekit.store import access, durable, uses
-from cachekit.store.blob import Blob, reading
-from cachekit.store.catalogue import Catalogue
+from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.gate import Gate, Holds
 from cachekit.store.index import Index
+from cachekit.store.index_file import LostIndexError
+from cachekit.store.index_rows import Place, Row, Whole
 from cachekit.store.layout import Layout
+from cachekit.store.nearest import Near
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.ranking import Summaries
-from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
+from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
 from cachekit.store.scratch import Scratch
-from cachekit.store.summary import Summary
-from cachekit.store.verify import MISSING, Verifier
 
 if TYPE_CHECKING:
     from filelock import FileLock
-
-    from cachekit.store.reach import Reach
 
 
 class Store:
@@ -37,17 +34,23 @@ class Store:
     Args:
         home: Its folder; made when first written to.
         journal: Told about damage (`store.damaged`), once for each piece.
+
+    Attributes:
+        layout: Its paths.
+        gate: Its lock.
+        index: What its records say and name, as of the last question.
+        blobs: Checks them.
+        journal: Told what happens.
     """
 
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
         self.gate = Gate(self.layout, self._tell_waiting)
+        self.index = Index(self.layout)
+        self.blobs = Blobs(self.layout, self.index)
         self._holds = Holds(self.layout, self.gate)
-        self._verifier = Verifier(self.layout)
-        self._quarantine = Quarantine(self.layout, self._verifier, journal)
-        self._catalogue = Catalogue(self.layout)
-        self._index = Index(self.layout, self.gate, self._write, journal)
-        self._journal = journal
+        self._quarantine = Quarantine(self.layout, self.blobs, journal)
+        self.journal = journal
         self._changes: dict[str, FileLock] = {}
         self._flaws: dict[str, str] = {}
 
@@ -59,7 +62,6 @@ class Store:
         Damage is reported to the journal, moved to quarantine, and a miss. Inside of `holding` that is a use of the
         record, and it is held.
         """
-        self._index.restore()
         self._flaws.pop(key, None)
         record = self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
         if record is not None and self._holds.active:
@@ -70,67 +72,75 @@ class Store:
         """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
         return self._flaws.get(key, "")
 
-    def records(self, without: str = "") -> Iterator[Record]:
-        """All readable records, in the order of their paths; their blobs are not checked.
-
-        Args:
-            without: A model type whose records are not even read.
-        """
-        self._index.restore()
-        for path in self._index.paths():
-            if path.parent.name == without:
-                continue
-            record = self._load(path, path.stem, check_blobs=False)
-            if record is not None:
-                yield record
-
-    def summaries(self, without: str = "", *, glance: bool = False) -> Summaries:
-        """All readable records in few words, in the order of their paths, as `records` would read them this moment.
-
-        Args:
-            without: A model type whose records are not even looked at.
-            glance: Look whether they are there, not whether they have changed: enough for finding one by its key or
-                its ingredients, which are what its name says, before it is read.
-        """
-        self._index.restore()
-        tell = lambda done, of: self._journal.show("store.reading", done=done, of=of)  # noqa: E731
-        return self._catalogue.summaries(self._read, without, glance=glance, tell=tell)
-
-    def chosen(self, where: Callable[[Summary], bool]) -> Iterator[Record]:
-        """Some of `records`; no others are read.
-
-        Args:
-            where: Chooses by what a record's place and key say: compiler, directory, model type, ingredients.
-        """
-        for one in self.summaries(glance=True):
-            if where(one) and (record := self.read(one.directory, one.model_type, one.key)) is not None:
-                yield record
-
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
         """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
-        self._index.restore()
         return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
 
-    def _read(self, path: Path) -> tuple[Record | None, bool]:
-        record = self._load(path, path.stem, check_blobs=False)
-        return record, record is not None or path.stem not in self._flaws
-
-    def reach(self, tell: Callable[[int, int], object] = lambda *_: None, *, strict: bool = True) -> Reach:
-        """What the records name, at this moment.
+    def refresh(self, *, exact: bool = False) -> Index:
+        """The index, as the records are at this moment.
 
         Args:
-            tell: Told how many of how many were read.
-            strict: See `Reach.refresh`.
+            exact: Look at each record's file; else only whether records came or went, which is enough to find one by
+                its key or its ingredients, as those are what its name says.
 
         Raises:
-            StoreError: One cannot be read.
+            StoreError: A folder of records cannot be read, and it is to be exact.
         """
-        from cachekit.store.reach import Reach
+        tell = lambda done, of: self.journal.show("store.reading", done=done, of=of)  # noqa: E731
+        try:
+            self.index.refresh(exact=exact, tell=tell)
+        except OSError as error:
+            raise StoreError(
+                f"the records of the store cannot be read: {error.filename}",
+                cause=error.strerror or str(error),
+                hint="make the folder readable: `cachekit doctor` says whose it is",
+            ) from error
+        return self.index
 
-        self._index.restore()
-        found = Reach(self.layout)
-        found.refresh(tell, strict=strict)
-        return found
+    def rows(self, where: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+        """Some of the records that can be used, in the order of their paths; damaged ones are set aside.
+
+        Args:
+            where: Chooses.
+        """
+        for _ in range(2):
+            with suppress(LostIndexError):
+                return self._rows(where)
+        return self._rows(where)
+
+    def _rows(self, where: Callable[[Row], bool]) -> list[Row]:
+        index = self.refresh()
+        for row in index.flawed():
+            self.read(*row.place)
+        return [row for row in index.rows() if where(row)]
+
+    def records(self, where: Callable[[Row], bool] = lambda _: True) -> Iterator[Record]:
+        """The records of `rows`; their blobs are not checked."""
+        for row in self.rows(where):
+            if (record := self.read(*row.place)) is not None:
+                yield record
+
+    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[Near]:
+        """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed.
+
+        Args:
+            hard: Hard ingredients.
+            compiler: Only records of this compiler.
+            directory: Only records of this compiler's directory.
+        """
+        told = set[Place]()
+        for _ in range(2):
+            with suppress(LostIndexError):
+                for near in self.refresh().nearest(hard, compiler=compiler, directory=directory):
+                    if near.row.model_type != IMPORTED and near.row.place not in told:
+                        told.add(near.row.place)
+                        yield near
+                return
+
+    def same_job(self, hard: Mapping[str, Any]) -> list[Near]:
+        """The records with these hard ingredients, whatever their toolchains are; no distance is told of them."""
+        index = self.refresh()
+        return [Near(row, index.hard(row)) for row in index.same_job(hard)]
 
     def holding(self) -> AbstractContextManager[None]:
         """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
@@ -154,7 +164,7 @@ class Store:
         """Files that the store lacks, as `missing` finds those of a record."""
         lacking = []
         for file in {file.sha256: file for file in files}.values():
-            reason = self._verifier.damage(file, "state")
+            reason = self.blobs.check(file, "noted")
             if reason and (reason == MISSING or self._quarantine.blob(file, reason)):
                 lacking.append(file)
         return lacking
@@ -167,16 +177,17 @@ class Store:
         Raises:
             IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
         """
-        return reading(file, self.layout.blob(file.sha256), self._verifier, self._quarantine.refuse)
+        return self.blobs.reading(file, self._quarantine.refuse)
 
     def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
         try:
-            raw = ordinary.read(path)
+            with ordinary.opened(path) as source:
+                raw, written = source.read(), os.fstat(source.fileno()).st_mtime_ns
         except FileNotFoundError:
             return None
         except OSError as error:
             self._flaws[key] = f"its record cannot be read: {error.strerror or error}"
-            self._journal.emit("store.damaged", path=str(path), reason=error.strerror or str(error), kept=True)
+            self.journal.emit("store.damaged", path=str(path), reason=error.strerror or str(error), kept=True)
             return None
         try:
             record = decode(raw)
@@ -186,7 +197,7 @@ class Store:
             return None
         if record is None:
             if check_blobs and self._quarantine.tell_once(path):
-                bypass(self._journal, "store-schema", key)
+                bypass(self.journal, "store-schema", key)
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
             self._flaws[key] = "its record is damaged: it is another key's"
@@ -198,7 +209,8 @@ class Store:
                 self._holds.add((file.sha256 for file in record.files), key)
                 if not _still(path, raw):
                     return self._load(path, key, check_blobs=True)
-            suspected = [(file, reason) for file in record.files if (reason := self._verifier.damage(file, "state"))]
+            checked = ((file, self.blobs.check(file, "noted", since=written)) for file in record.files)
+            suspected = [(file, reason) for file, reason in checked if reason]
             if suspected and not _still(path, raw):
                 return self._load(path, key, check_blobs=True)
             damaged = [(file, reason) for file, reason in suspected if self._quarantine.blob(file, reason)]
@@ -208,40 +220,13 @@ class Store:
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
                 self._quarantine.file(path, "a blob of it is damaged", lambda: ordinary.read(path) == raw, quiet=True)
                 return None
-            self._check_manifest(raw, path)
         return record
-
-    def _check_manifest(self, raw: bytes, record: Path) -> None:
-        """Renew the copy of a record among the blobs, from which a lost index is rebuilt."""
-        digest = hashlib.sha256(raw).hexdigest()
-        file = File("record.json", len(raw), digest)
-        reason = self._verifier.damage(file, "state")
-        if not reason or not _still(record, raw):  # removed meanwhile, with its copy
-            return
-        path = self.layout.blob(digest)
-        if path.exists():
-            self._quarantine.blob(file, reason)
-        else:
-            self._journal.emit("store.damaged", path=str(path), reason=reason, kept=False)
-        with suppress(StoreError):
-            self._write(raw, path)
-
-    def rebuild_index(self) -> int:
-        """Write the records again from their copies among the blobs; of several for a key, the youngest.
-
-        Returns:
-            How many records the index then has.
-
-        Raises:
-            StoreError: The store cannot be written.
-        """
-        return self._index.rebuild()
 
     def _tell_waiting(self, holder: str, waited: float, in_vain: bool) -> None:
         if in_vain:
-            self._journal.emit("store.unguarded", holder=holder, waited=round(waited, 1))
+            self.journal.emit("store.unguarded", holder=holder, waited=round(waited, 1))
         else:
-            self._journal.show("store.waiting", holder=holder, waited=waited)
+            self.journal.show("store.waiting", holder=holder, waited=waited)
 
     # Writing
 
@@ -328,10 +313,7 @@ class Store:
 
     def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
         files = {file.sha256: file for file in record.files}
-        if self.layout.blobs.exists():
-            self._index.restore()  # before this record makes a new index look like a whole one
-        else:
-            self._write(b"", self._index.complete)
+        whole: dict[str, Whole] = {}
         try:
             with durable.publishing(self.layout.home) as publishing:
                 # What two processes fetched into one file, the quicker one has moved by now. Whether it is here all the
@@ -340,20 +322,19 @@ class Store:
                 for sha256, path in finished.items():
                     if path in taken:
                         continue
-                    pieces = hashed.get(sha256) or self._verifier.accept(path, files[sha256])
+                    pieces = hashed.get(sha256) or self.blobs.accept(path, files[sha256])
                     if publishing.move(path, self.layout.blob(sha256)):
-                        self._verifier.remember(sha256, pieces)
+                        whole[sha256] = self.blobs.whole_now(sha256, pieces)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
-        for file in record.files:
-            reason = self._verifier.damage(file, "state")
+        for file in files.values():
+            reason = self.blobs.check(file, "there" if file.sha256 in whole else "noted")
             if reason:
                 raise self._quarantine.refuse(file, reason)
         self._compare(record)
-        raw = encode(record)
-        # A copy of the record among the blobs: the index can be rebuilt from those alone.
-        self._write(raw, self.layout.blob(hashlib.sha256(raw).hexdigest()))
-        self._write(raw, self.layout.record(record.directory, record.model_type, record.key))
+        place = (record.directory, record.model_type, record.key)
+        self._write(encode(record), self.layout.record(*place))
+        self.index.published(place, whole)
 
     def _compare(self, record: Record) -> None:
         """Tell where a record takes the place of another build of its key."""
@@ -362,7 +343,7 @@ class Store:
             if before is not None:
                 from cachekit.store import builds
 
-                builds.tell(self.layout, self._journal, record, before, builds.HERE)
+                builds.tell(self.layout, self.journal, record, before, builds.HERE)
 
     def _write(self, raw: bytes, target: Path) -> None:
         try:

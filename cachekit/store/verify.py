@@ -1,259 +1,328 @@
-"""Is a blob what its record says? Its SHA-256 is computed once; from then on checksums of its pieces are compared.
-
-SHA-256 takes longer than copying the same bytes, and one digest over one file can only be computed in order. So when a
-blob is found whole (it always is hashed on its way in) checksums of its pieces are noted, 128 bits of XXH3 each: they
-cost next to nothing beside reading the bytes. Whoever uses the blob compares those, which tells any decay of the disk.
-Who could forge a blob and its note could forge the record as well; `cachekit verify` computes the SHA-256 nevertheless.
-The notes are a cache: a lost, torn or wrong one costs the whole digest once more.
-"""
+"""Look at everything that a store holds, to a depth, and say what of it is bad."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs, to_builtins
 
+from cachekit import ordinary
 from cachekit.errors import IntegrityError
-from cachekit.ordinary import opened
-from cachekit.store.layout import Layout
-from cachekit.store.record import File
+from cachekit.store.blobs import Depth
+from cachekit.store.garbage import garbage, quarantined
+from cachekit.store.gc import scanned
+from cachekit.store.index_rows import Place, Row, judged, state_of
+from cachekit.store.record import File, Module, Record, file_path
 
 if TYPE_CHECKING:
-    import xxhash
+    from cachekit.store.store import Store
 
-CHUNK = 256 << 10  # bytes read at once; they stay in the cache of the processor
-PIECE = 8 << 20  # bytes of a piece
-LANES = 4  # pieces read at once, at most; from about three on, memory is the limit
-MISSING = "it is missing"
+LANES = 4  # blobs hashed at once, at most
+SHOWN = 5  # keys that an error names
 
-Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
-# What to believe of a blob: a note about the file in its present state; the noted checksums of its pieces, compared
-# with its bytes; nothing but its name.
-Trust = Literal["state", "pieces", "nothing"]
+# What is wrong with a compiled graph, and whether that is damage; the first is empty for a good one. It is asked of a
+# module, its file, and where that lies.
+Examine = Callable[[Module, File, Path], tuple[str, bool]]
 
 
-class _Note(Struct, frozen=True):
-    """What is known of a blob that was found whole: the file's state at that moment, and its pieces' checksums."""
+class Count(Struct, frozen=True):
+    """Some files and their bytes."""
 
-    state: str
-    pieces: tuple[str, ...]
-
-
-class Verifier:
-    """Compares blobs with their digests, and remembers what it found whole.
-
-    Args:
-        layout: The store's paths.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def damage(self, file: File, trust: Trust) -> str:
-        """Why a blob is not what its record says; empty where it is.
-
-        Args:
-            file: What the record says.
-            trust: Hashing gigabytes for every plan would be slow, and a change through the file system always moves
-                ctime: so the file's "state" will do there. Silent decay of the disk does not move it, which is why
-                whoever uses the bytes compares them with the checksums of its "pieces".
-        """
-        return self._examine(file, trust)[0]
-
-    def damage_of(self, source: BinaryIO, file: File, trust: Trust) -> str:
-        """As `damage`, of a blob that was opened before: another may lie in its place by now."""
-        try:
-            return self._judge(source.fileno(), file, trust)[0]
-        except OSError as error:
-            return reason_of(error)
-
-    def _examine(self, file: File, trust: Trust) -> tuple[str, tuple[str, ...]]:
-        """As `damage`; and the checksums of the pieces of what is whole and was read."""
-        try:
-            with opened(self._layout.blob(file.sha256), buffering=0) as source:
-                return self._judge(source.fileno(), file, trust)
-        except OSError as error:
-            return reason_of(error), ()
-
-    def _judge(self, handle: int, file: File, trust: Trust) -> tuple[str, tuple[str, ...]]:
-        before = os.fstat(handle)
-        if before.st_size != file.size:
-            return f"{before.st_size:,} bytes instead of {file.size:,}", ()
-        note = self._noted(file.sha256)
-        if trust == "state" and note and note.state == _state(before):
-            return "", note.pieces
-        pieces = self._compare(handle, file, None if trust == "nothing" else note)
-        if not pieces:
-            return "its digest does not fit", ()
-        after = os.fstat(handle)
-        # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
-        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            return "it changed while it was read", ()
-        found = _Note(_state(before), pieces)
-        if found != note and _state(after) == _state(before):
-            self._note(file.sha256, found)
-        return "", pieces
-
-    def pass_through(self, file: File, sink: Sink) -> str:
-        """Give a blob's bytes to `sink`, checked as they pass; why they aren't what the record says, empty if they are.
-
-        The checksums of the pieces have to be known: where they are not, or one is wrong, the blob is hashed whole
-        first.
-        """
-        note = self._noted(file.sha256)
-        pieces = note.pieces if note else ()
-        for _ in range(2):
-            try:
-                source = opened(self._layout.blob(file.sha256), buffering=0)
-            except OSError as error:  # the sink's own is the sink's
-                return reason_of(error)
-            with source:
-                whole = os.fstat(source.fileno()).st_size == file.size
-                if whole and _pieces_fit(source.fileno(), file.size, pieces, sink):
-                    return ""
-            reason, pieces = self._examine(file, "pieces")
-            if reason:
-                return reason
-        return "it changes while it is read"
-
-    def accept(self, path: Path, file: File) -> tuple[str, ...]:
-        """Check a file that is about to become a blob.
-
-        Returns:
-            The checksums of its pieces, for `remember`.
-
-        Raises:
-            IntegrityError: Its size or digest is not the record's.
-        """
-        with opened(path, buffering=0) as source:
-            whole, pieces = _digests(source.fileno())
-            if whole != file.sha256 or os.fstat(source.fileno()).st_size != file.size:
-                raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
-        return pieces
-
-    def remember(self, sha256: str, pieces: tuple[str, ...]) -> None:
-        """Note that a blob, in its present state, was found whole."""
-        self._note(sha256, _Note(_state(self._layout.blob(sha256).stat()), pieces))
-
-    def _compare(self, handle: int, file: File, note: _Note | None) -> tuple[str, ...]:
-        """The checksums of the pieces of what is whole; nothing where it is not."""
-        if note and _pieces_fit(handle, file.size, note.pieces):
-            return note.pieces
-        # No note, or one that does not fit: the whole digest has the last word.
-        whole, pieces = _digests(handle)
-        if whole == file.sha256:
-            return pieces
-        # A note that fits bytes which are wrong must not vouch for them any longer.
-        with suppress(OSError):
-            (self._layout.verified / file.sha256).unlink(missing_ok=True)
-        return ()
-
-    def _noted(self, sha256: str) -> _Note | None:
-        try:
-            name, state, *pieces = (self._layout.verified / sha256).read_text(encoding="ascii").splitlines()
-        except (OSError, ValueError):  # none, or no text, or too short
-            return None
-        return _Note(state, tuple(pieces)) if name == sha256 else None
-
-    def _note(self, sha256: str, note: _Note) -> None:
-        with suppress(OSError):  # a read-only store: hash again next time
-            self._layout.verified.mkdir(parents=True, exist_ok=True)
-            # In place: pieces that are torn off do not fit, and then the blob is hashed whole. The digest stands inside
-            # as well, so that a note and a blob that changed places together do not vouch for each other.
-            text = "\n".join((sha256, note.state, *note.pieces))
-            (self._layout.verified / sha256).write_text(text, encoding="ascii")
+    files: int = 0
+    bytes: int = 0
 
 
-def reason_of(error: OSError) -> str:
-    """Why a blob cannot be read, in words for whoever needs it."""
-    return MISSING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
-
-
-def _state(status: os.stat_result) -> str:
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-
-
-def _checksum() -> xxhash.xxh3_128:
-    import xxhash
-
-    return xxhash.xxh3_128()
-
-
-class Digester:
-    """SHA-256 of a file and the checksums of its pieces, while its bytes come by.
+class Problem(Struct, frozen=True):
+    """Something that is not what it should be, and what became of it where it was to be repaired.
 
     Attributes:
-        size: Bytes of the pieces so far.
+        kind: `record`; `blob`: a file of modules; `neff`: a compiled graph that is what its record says, and cannot be
+            used all the same, or an archive with such a graph in it.
+        place: The record that it is of, or the first of several.
+        keys: Of all of them.
+        recipe: Of the first.
+        file: The module and its file, or what it is.
+        path: Where it lies in the store.
+        sha256: Of the blob that should be there; empty for records.
+        reason: What is wrong.
+        mended: Where the good bytes came from.
+        left: Why it could not be repaired.
     """
 
-    def __init__(self) -> None:
-        self._whole = hashlib.sha256()
-        self._piece = _checksum()
-        self._pieces: list[str] = []
+    kind: str
+    place: Place
+    keys: tuple[str, ...]
+    recipe: str
+    file: str
+    path: str
+    sha256: str
+    reason: str
+    mended: str = ""
+    left: str = ""
+
+
+class Verified(Struct, frozen=True):
+    """What a check found.
+
+    Attributes:
+        quick: Nothing was hashed.
+        repair: What was bad was to be repaired.
+        records: That were looked at.
+        of_later_versions: Of those, a later cachekit's, of which nothing can be said.
+        blobs: Files that records name.
+        bytes: Of those.
+        problems: What was bad.
+        notes: What is odd, and no damage.
+        orphans: Blobs that no record names: `gc` removes them.
+        garbage: What dead processes left: `gc` removes that, too.
+        quarantined: Files that were set aside earlier.
+        seconds: Wall time.
+    """
+
+    quick: bool
+    repair: bool = False
+    records: int = 0
+    of_later_versions: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+    orphans: Count = Count()
+    garbage: Count = Count()
+    quarantined: Count = Count()
+    seconds: float = 0.0
+
+    @property
+    def bad(self) -> tuple[Problem, ...]:
+        """What is bad still."""
+        return tuple(problem for problem in self.problems if not problem.mended)
+
+    @property
+    def good(self) -> bool:
+        """Nothing is bad."""
+        return not self.bad
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return dict(to_builtins(self))
+
+    def error(self) -> IntegrityError | None:
+        """The error to end with, where something is bad still."""
+        if self.good:
+            return None
+        keys = sorted({key[:12] for problem in self.bad for key in problem.keys})
+        first = self.bad[0]
+        return IntegrityError(
+            f"{len(keys)} of {self.records} records cannot be used: {', '.join(keys[:SHOWN])}"
+            + (" and more" if len(keys) > SHOWN else ""),
+            cause=f"{first.file or first.path}: {first.reason}",
+            hint="warm them again, or `cachekit rm KEY`" if self.repair else "cachekit verify --repair",
+        )
+
+
+def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Examine | None]) -> Verified:
+    """Check records, blobs and compiled graphs; nothing is changed.
+
+    Args:
+        store: The store.
+        live: Where compiler cache dirs are made.
+        depth: To which blobs are checked; compiled graphs are looked into at `digest`.
+        examine: What looks into the graphs of a compiler's directory; None for a compiler of which nobody knows how.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    start = time.monotonic()
+    layout = store.layout
+    if not layout.root.exists():
+        return Verified(depth == "there")
+    index = store.refresh(exact=True)
+    rows = list(index.rows(flawed=True))
+    look = _Look(store, depth, examine)
+    problems, notes = look.at(rows)
+    left = garbage(layout, live, {row.key for row in rows})
+    aside = list(quarantined(layout))
+    store.refresh(exact=True)  # published meanwhile
+    orphans: list[int] = []
+    # What a record that cannot be read names is nobody's only as far as one can tell: `gc` removes nothing then.
+    told = all(row.state for row in index.flawed())
+    for first, found, strangers in scanned(layout):
+        named = index.named_below(first)
+        orphans += [size for digest, size in found.items() if digest not in named] if told else []
+        notes += [f"{path} is no blob, and lies among them" for path in sorted(strangers)]
+    done = Verified(
+        depth == "there",
+        records=len({row.key for row in rows}),
+        of_later_versions=sum(not row.usable and not row.flaw for row in rows),
+        blobs=look.seen,
+        bytes=look.size,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        orphans=Count(len(orphans), sum(orphans)),
+        garbage=Count(len(left), sum(one.size for one in left)),
+        quarantined=Count(len(aside), sum(size for _, _, size in aside)),
+        seconds=round(time.monotonic() - start, 3),
+    )
+    told_of = done.as_dict()
+    del told_of["notes"]
+    store.journal.emit("verify.end", **told_of)
+    return done
+
+
+def verify_record(store: Store, place: Place, examine: Callable[[str], Examine | None]) -> list[Problem]:
+    """What is wrong with the record that lies there now, and with all that it names."""
+    row = store.refresh(exact=True).row(place)
+    return _Look(store, "digest", examine).at([row])[0] if row else []
+
+
+class _Look:
+    """Looks at records and what they name.
+
+    Attributes:
+        seen: Files that were looked at.
+        size: Their bytes.
+    """
+
+    def __init__(self, store: Store, depth: Depth, examine: Callable[[str], Examine | None]) -> None:
+        self._store = store
+        self._layout = store.layout
+        self._index = store.index
+        self._depth = depth
+        self._examine = examine
+        self.seen = 0
         self.size = 0
 
-    def update(self, data: memoryview | bytes) -> None:
-        """Take the next bytes, as many as there are."""
-        self.update_whole(data)
-        self.update_pieces(data)
+    def at(self, rows: list[Row]) -> tuple[list[Problem], list[str]]:
+        """What is wrong with these records, and what is odd."""
+        problems = [
+            Problem("record", row.place, (row.key,), row.recipe, "its record", str(self._path(row)), "", row.flaw)
+            for row in rows
+            if row.flaw and self._is_as(row)
+        ]
+        good = {row.id: row for row in rows if row.usable}
+        bad = self._blobs(good)
+        problems += self._of_blobs(good, bad)
+        if self._depth != "digest":
+            return problems, []
+        broken = {record for records in bad.values() for record in records}
+        more, notes = self._graphs(row for row in good.values() if row.id not in broken)
+        return problems + more, notes
 
-    def update_whole(self, data: memoryview | bytes) -> None:
-        """As `update`, but for the pieces; those may be another thread's work."""
-        self._whole.update(data)
+    def _path(self, row: Row) -> Path:
+        return self._layout.record(*row.place)
 
-    def update_pieces(self, data: memoryview | bytes) -> None:
-        """As `update`, but for the whole."""
-        view = memoryview(data)
-        while view:
-            part = view[: PIECE - self.size % PIECE]
-            self._piece.update(part)
-            self.size += len(part)
-            view = view[len(part) :]
-            if self.size % PIECE == 0:
-                self._pieces.append(self._piece.hexdigest())
-                self._piece = _checksum()
+    # Blobs
 
-    def finish(self) -> tuple[str, tuple[str, ...]]:
-        """The digest of it all, and the checksums of the pieces; no bytes have one piece of none."""
-        last = (self._piece.hexdigest(),) if self.size % PIECE or not self.size else ()
-        return self._whole.hexdigest(), (*self._pieces, *last)
+    def _blobs(self, good: Mapping[int, Row]) -> dict[tuple[str, int], list[int]]:
+        """The blobs that are not what records say, by digest and size, each with the rows of those records."""
+        wanted: dict[tuple[str, int], list[int]] = {}
+        for digest, size, record in self._index.named_all(good):
+            wanted.setdefault((digest, size), []).append(record)
+        self.seen, self.size = len({digest for digest, _ in wanted}), sum(size for _, size in wanted)
+        # The sizes of one digest may differ in a stranger's record: then that record is wrong, whatever is there.
+        return {one: wanted[one] for one in self._checked(wanted)}
 
+    def _checked(self, wanted: Mapping[tuple[str, int], object]) -> Iterator[tuple[str, int]]:
+        done, items = 0, iter(wanted)
+        lanes = min(LANES, os.cpu_count() or 1)
+        with ThreadPoolExecutor(lanes, thread_name_prefix="verify") as pool:
+            while part := list(islice(items, 64)):  # so that Ctrl-C does not wait for all of them
+                for one, reason in zip(part, pool.map(self._check, part), strict=True):
+                    done += one[1]
+                    if reason:
+                        yield one
+                if self._depth != "there":
+                    self._store.journal.show("verify.progress", bytes=done, total=self.size)
 
-def read_into(digester: Digester, handle: int) -> None:
-    """Hash an open file from its beginning to its end."""
-    # One buffer for all of it: a fresh one for each block would cost as much as hashing it.
-    buffer, offset = memoryview(bytearray(CHUNK)), 0
-    while count := os.preadv(handle, [buffer], offset):
-        digester.update(buffer[:count])
-        offset += count
+    def _check(self, one: tuple[str, int]) -> str:
+        digest, size = one
+        return self._store.blobs.check(File(digest, size, digest), self._depth)
 
+    def _of_blobs(self, good: Mapping[int, Row], bad: Mapping[tuple[str, int], Iterable[int]]) -> list[Problem]:
+        """One problem for each blob, with all records that it is of."""
+        found: dict[str, Problem] = {}
+        for one, records in bad.items():
+            digest = one[0]
+            for row in (good[record] for record in records):
+                reason = self._again(row, one)
+                if not reason:
+                    continue
+                known = found.get(digest)
+                if known is not None:
+                    found[digest] = structs.replace(known, keys=(*known.keys, row.key))
+                    continue
+                path = str(self._layout.blob(digest))
+                name = self._name(row, digest)
+                found[digest] = Problem("blob", row.place, (row.key,), row.recipe, name, path, digest, reason)
+        return sorted(found.values(), key=lambda problem: problem.place)
 
-def _digests(handle: int) -> tuple[str, tuple[str, ...]]:
-    digester = Digester()
-    read_into(digester, handle)
-    return digester.finish()
+    def _again(self, row: Row, one: tuple[str, int]) -> str:
+        """What is wrong with a blob of a record, looked at again while the record lies there.
 
+        The record may have been removed since, with its blobs, and published once more, byte for byte. Blobs come
+        before their record and go after it: those of one that is the same file before and after the look were meant to
+        be there.
+        """
+        path = self._path(row)
+        with suppress(OSError):
+            before = state_of(path.stat())
+            record = self.record(row)
+            reason = self._check(one)
+            named = record is not None and one in {(file.sha256, file.size) for file in record.files}
+            if reason and named and state_of(path.stat()) == before:
+                return reason
+        return ""
 
-def _pieces_fit(handle: int, size: int, pieces: tuple[str, ...], sink: Sink | None = None) -> bool:
-    if len(pieces) != max(1, -(-size // PIECE)):
-        return False
+    def _name(self, row: Row, digest: str) -> str:
+        record = self.record(row)
+        for module in record.modules if record else ():
+            for file in module.files:
+                if file.sha256 == digest:
+                    return file_path(module, file)
+        return ""
 
-    def fits(number: int) -> bool:
-        digest, buffer = _checksum(), memoryview(bytearray(CHUNK))
-        offset, end = number * PIECE, min(size, (number + 1) * PIECE)
-        while offset < end and (count := os.preadv(handle, [buffer[: end - offset]], offset)):
-            digest.update(buffer[:count])
-            if sink is not None:  # while the bytes are still in the processor's cache
-                sink(offset, buffer[:count])
-            offset += count
-        return digest.hexdigest() == pieces[number]
+    def _is_as(self, row: Row) -> bool:
+        try:
+            return state_of(self._path(row).stat()) == row.state or not row.state
+        except OSError:
+            return False
 
-    from concurrent.futures import ThreadPoolExecutor
+    def record(self, row: Row) -> Record | None:
+        """The record that lies there now."""
+        try:
+            return judged(ordinary.read(self._path(row)))[0]
+        except OSError:
+            return None
 
-    with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1)) as lanes:
-        return all(lanes.map(fits, range(len(pieces))))
+    # Compiled graphs
+
+    def _graphs(self, rows: Iterable[Row]) -> tuple[list[Problem], list[str]]:
+        problems: list[Problem] = []
+        notes: list[str] = []
+        known: dict[tuple[str, str], tuple[str, bool]] = {}
+        looked = [(row, examine) for row in rows if (examine := self._examine(row.directory))]
+        for number, (row, examine) in enumerate(looked):
+            self._store.journal.show("verify.graphs", done=number, of=len(looked))
+            record = self.record(row)
+            for module in record.modules if record else ():
+                for file in module.files:
+                    one = module.name, file.sha256
+                    path = self._layout.blob(file.sha256)
+                    if one not in known:
+                        known[one] = examine(module, file, path)
+                        if known[one][0] and not known[one][1]:
+                            notes.append(f"{file_path(module, file)}: {known[one][0]}")
+                    reason, damaged = known[one]
+                    if reason and damaged and self._is_as(row):
+                        name = file_path(module, file)
+                        problems.append(
+                            Problem("neff", row.place, (row.key,), row.recipe, name, str(path), file.sha256, reason)
+                        )
+        return problems, notes

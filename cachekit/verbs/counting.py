@@ -44,7 +44,7 @@ class _Key:
 
     recipe: str = ""
     tier: str = ""
-    helper: str = ""  # the tier of the neighbour that it began with
+    reused_from: str = ""  # the remote of the record that it began with
     found: bool = False
     compiling: bool = False
     commanded: bool = False
@@ -116,7 +116,7 @@ def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
         known = {run.keys[name].recipe for name in names if name in run.keys}
         add(recipe or (known.pop() if len(known) == 1 else "" if names else main), tier, **{figure: value})
     for key in run.keys.values():
-        tier = (key.tier or LOCAL) if key.hit else key.helper
+        tier = (key.tier or LOCAL) if key.hit else key.reused_from
         # What a command that was given nothing found, it had compiled itself a moment before.
         graphs = 0 if key.commanded and not key.restored else max(key.graphs - key.compiled, 0)
         add(key.recipe, tier, hits=int(key.hit))
@@ -198,7 +198,7 @@ def _warmed(run: _Run, event: Mapping[str, Any]) -> None:
     key.recorded = cold
     if compiled:
         key.compiling = True
-        key.spared += max(cold - seconds, 0)  # by graphs of a neighbour
+        key.spared += max(cold - seconds, 0)  # by graphs that were reused
         run.add(event, "", "compile_seconds", seconds)
     else:
         key.found = True
@@ -234,16 +234,16 @@ def _restored(run: _Run, event: Mapping[str, Any]) -> None:
     run.add(event, LOCAL, "bytes_restored", _number(event.get("bytes")))
 
 
-def _neighbour(run: _Run, event: Mapping[str, Any]) -> None:
-    # The recipe that it names is the neighbour's. What it spares is in `warm.end`; getting it is no part of that.
+def _reuse_restored(run: _Run, event: Mapping[str, Any]) -> None:
+    # The recipe that it names is the other record's. What it spares is in `warm.end`; getting it is no part of that.
     key = run.key(event)
-    key.helper = _text(event.get("tier")) or LOCAL
+    key.reused_from = _text(event.get("tier")) or LOCAL
     key.retrieval += _number(event.get("seconds"))
     run.add({"key": event.get("key")}, LOCAL, "bytes_restored", _number(event.get("bytes")))
 
 
-def _helped(run: _Run, event: Mapping[str, Any]) -> None:
-    run.add({}, "", "graphs_from_neighbours", _number(event.get("graphs")))  # likewise, and its key
+def _reused(run: _Run, event: Mapping[str, Any]) -> None:
+    run.add({}, "", "graphs_reused", _number(event.get("graphs")))  # likewise, and its key
 
 
 def _waited(run: _Run, event: Mapping[str, Any]) -> None:
@@ -286,8 +286,8 @@ COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "train.end": _trained,
     "command.done": _commanded,
     "restore": _restored,
-    "neighbour.restored": _neighbour,
-    "neighbour.helped": _helped,
+    "reuse.restored": _reuse_restored,
+    "reuse.end": _reused,
     "flight.wait": _waited,
     "pull.end": _PULLED,
     "pull.modules": _PULLED,

@@ -237,7 +237,8 @@ def _basis(
         return "record", max(record.graphs for record in records)
     if attempt and attempt.needed:
         return "trial", len(attempt.needed)
-    near = plan(prepared, session.store).neighbour
+    found = plan(prepared, session.store).near
+    near = found.known if found else None
     # Another compiler makes other graphs of the same recipe.
     kin = near is not None and near.compiler == prepared.fingerprint.compiler
     return ("nearest", near.graphs) if near is not None and kin else ("unknown", None)

@@ -87,7 +87,7 @@ def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
     """
     if keys:
         return list({record.key: record for record in (find(store, key) for key in keys)}.values())
-    records = list(store.chosen(lambda one: one.directory == all_of) if all_of else store.records())
+    records = list(store.records(lambda one: not all_of or one.directory == all_of))
     if not records:
         raise UnknownNameError(
             f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"
@@ -107,7 +107,7 @@ def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ())
     Raises:
         MissError: It is not.
     """
-    if not any(one.key == key for one in store.summaries(glance=True)):
+    if not any(row.usable for row in store.refresh().by_prefix(key)):
         raise MissError(
             f"{recipe} is not in the store: key {key[:16]} has no record",
             hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"

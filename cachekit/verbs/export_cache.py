@@ -11,7 +11,7 @@ from typing import Any
 from cachekit.compilers import registry
 from cachekit.compilers.port import ForeignCache, Restored
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
-from cachekit.store import Store, Summary
+from cachekit.store import Row, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
 from cachekit.verbs.inspect import find
@@ -167,10 +167,10 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
 def _exportable(store: Store, compiler: str = "") -> list[Record]:
     prefixes = tuple(one.prefix for one in registry.every() if one.foreign_cache is not None)
 
-    def fits(one: Summary) -> bool:
+    def fits(one: Row) -> bool:
         return one.directory.startswith(prefixes) and _meant(one.directory, compiler)
 
-    return [record for record in store.chosen(fits) if _is_of_a_cache(record)]
+    return [record for record in store.records(fits) if _is_of_a_cache(record)]
 
 
 def _is_of_a_cache(record: Record) -> bool:

@@ -186,11 +186,19 @@ def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = No
         if not plan.hit:
             others = (planned.beside.get(place_of(one)) for one in former[number])
             before = next((record for record in others if record), None)
-            before = before or (planned.known.former(prepared[number]) if planned.known else None)
+            before = before or _former(store, prepared[number])
         price = prices[number](prepared[number].fingerprint.instance)
         rows[place] = replace(row, plan=plan, same_as=seen.get(key, ""), before=before, price=price)
         seen.setdefault(key, row.name)
     return Forecast(tuple(rows))
+
+
+def _former(store: Store, prepared: Prepared) -> Record | None:
+    """The youngest whole record of the same recipe under another toolchain."""
+    alike = [one.row for one in store.same_job(prepared.ingredients.hard) if one.row.key != prepared.key]
+    youngest = sorted(alike, key=lambda row: row.created, reverse=True)
+    records = (store.read(row.directory, row.model_type, row.key) for row in youngest)
+    return next((record for record in records if record and not store.missing(record)), None)
 
 
 def _before(request: Request, prepared: Prepared) -> Sequence[Prepared]:

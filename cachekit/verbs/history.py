@@ -26,7 +26,7 @@ from cachekit.verbs.counting import Cell, Counted, count
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
 SCHEMA = 1
-RULE = 2  # by which runs were counted: what was remembered by another is counted anew
+RULE = 3  # by which runs were counted: what was remembered by another is counted anew
 
 
 class _Known(Struct, frozen=True, array_like=True, gc=False):

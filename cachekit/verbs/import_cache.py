@@ -161,7 +161,7 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
 def known_modules(store: Store, adapter: Adapter) -> dict[str, Module]:
     """The modules that whole records of a compiler hold, by name."""
     found: dict[str, Module] = {}
-    for record in store.chosen(lambda one: one.directory.startswith(adapter.prefix)):
+    for record in store.records(lambda one: one.directory.startswith(adapter.prefix)):
         fresh = {module.name: module for module in record.modules if module.name not in found}
         if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
             found |= fresh

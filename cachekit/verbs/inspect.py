@@ -31,7 +31,7 @@ def ls(store: Store) -> list[dict[str, Any]]:
             "created": found.created,
             "by": f"{found.user}@{found.host}",
         }
-        for found in store.summaries()
+        for found in store.rows()
     ]
     return sorted(rows, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
 
@@ -44,10 +44,9 @@ def find(store: Store, name: str) -> Record:
     """
     if len(name) < SHORTEST:
         raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
-    begin = name.lower()
-    found = [each for each in store.summaries(glance=True) if each.key.startswith(begin)]
+    found = [row for row in store.refresh().by_prefix(name.lower()) if row.usable]
     if len(found) == 1:
-        record = store.read(found[0].directory, found[0].model_type, found[0].key)
+        record = store.read(*found[0].place)
         if record is not None:
             return record
         found = []  # damaged, or gone since it was listed

@@ -60,7 +60,7 @@ def live_root(session: Session, key: str, record: Record | None, shared: Path | 
     """
     with ExitStack() as stack:
         if record is not None:
-            session.store.keep(record)  # a neighbour's, too
+            session.store.keep(record)  # also one that is reused
         folder = _enter(session, key, stack)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}

@@ -98,7 +98,7 @@ def pins(store: Store) -> list[Pinned]:
 
 def _records(store: Store) -> dict[str, tuple[str, str, int]]:
     """Recipe, compiler's folder and bytes of each record, by key."""
-    return {one.key: (one.recipe, one.directory, one.bytes) for one in store.summaries()}
+    return {one.key: (one.recipe, one.directory, one.bytes) for one in store.rows()}
 
 
 def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool) -> Pinned:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, to_builtins
 
 from cachekit.compilers.explain import explain
 from cachekit.errors import MissError
-from cachekit.key.canonical import ABSENT, Change, difference
-from cachekit.key.cost import Expected
+from cachekit.key.canonical import ABSENT, Change
+from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
+from cachekit.recipe import zoo
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import LOCAL, Place
+from cachekit.remotes.near import Known, Near, Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import Looked
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Record
 from cachekit.values import by_value
-from cachekit.verbs.known import KnownRecords
 from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
+    from cachekit.config import Config
     from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
-    from cachekit.verbs.akin import Helper
 
 
 class Plan(Struct, frozen=True):
@@ -33,25 +37,25 @@ class Plan(Struct, frozen=True):
         record: The record of the key, whole and verified where the store has it; None is a miss.
         found: The shared cache that has it, where the store has not.
         lacking: Of that, the files that the store lacks.
-        neighbour: On a miss, the record with the least difference.
-        changes: What differs, from the neighbour to this recipe.
+        near: On a miss, the record with the least difference, and what differs.
+        reuse: On a miss, the record that a warm begins with, where one was sought.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
         expected: On a miss, how long compiling will take; None is unknown.
-        near: Where the neighbour is: `local`, or the name of a shared cache.
+        looked: How far each remote was searched for the nearest record.
+        search_seconds: What that took.
         untrusted: On a miss, the shared caches that are not used because somebody else may have made what lies there.
-        helper: On a miss, the record that a warm would begin with, as far as that was looked for (`with_help`).
     """
 
     prepared: Prepared
     record: Record | None
-    neighbour: Record | None = None
-    changes: tuple[Change, ...] = ()
+    near: Near | None = None
+    reuse: Near | None = None
     found: Found | None = None
     lacking: tuple[File, ...] = ()
     flaw: str = ""
     expected: Expected | None = None
-    near: str = LOCAL
-    helper: Helper | None = None
+    looked: tuple[Looked, ...] = ()
+    search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
 
     __hash__ = by_value
@@ -72,6 +76,11 @@ class Plan(Struct, frozen=True):
     def fetch(self) -> int:
         """Bytes to fetch."""
         return sum(file.size for file in self.lacking)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What differs, from the nearest record to this recipe."""
+        return self.near.changes if self.near else ()
 
     @property
     def expected_seconds(self) -> float | None:
@@ -116,18 +125,32 @@ class Plan(Struct, frozen=True):
             "expected": to_builtins(self.expected),
             "dollars": price.dollars(seconds) if price else None,
             "price": to_builtins(price),
-            "nearest": None
-            if self.neighbour is None
-            else {
-                "key": self.neighbour.key,
-                "recipe": self.neighbour.recipe,
-                "tier": self.near,
-                "changes": [change_dict(change, prepared.fingerprint.compiler) for change in self.changes],
-            },
-            "neighbour": self.helper.as_dict() if self.helper else None,
+            "nearest": self._nearest(),
+            "reuse": self._reuse(),
             "flaw": self.flaw,
             "untrusted": list(self.untrusted),
             "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
+        }
+
+    def _nearest(self) -> dict[str, Any] | None:
+        if self.near is None:
+            return None
+        changes = [change_dict(change, self.prepared.fingerprint.compiler) for change in self.near.changes]
+        known = self.near.known
+        return {"key": known.key, "recipe": known.recipe, "tier": self.near.place, "changes": changes}
+
+    def _reuse(self) -> dict[str, Any] | None:
+        if self.reuse is None:
+            return None
+        known = self.reuse.known
+        return {
+            "key": known.key,
+            "recipe": known.recipe,
+            "tier": self.reuse.place,
+            "graphs": known.graphs,
+            "bytes": known.size,
+            "fetch_bytes": self.reuse.fetch,
+            "differs": [change.name for change in self.reuse.changes],
         }
 
     def _lacks(self) -> dict[str, str]:
@@ -160,16 +183,44 @@ def change_dict(change: Change, compiler: str = "") -> dict[str, Any]:
     return {"name": change.name, **known, **({"words": words} if words else {})}
 
 
-def plan(prepared: Prepared, store: Store, chain: Chain | None = None, *, anew: bool = False) -> Plan:
-    """Look the key up, here and on the shared caches; on a miss, find the nearest record.
+class Searching(Struct, frozen=True):
+    """What a plan looks for on a miss, beside the nearest record of the store.
+
+    Attributes:
+        remotes: Look for a nearer record on the remotes, too.
+        reuse_bytes: The largest record that a warm may begin with, and the most that it fetches; 0 seeks for none.
+    """
+
+    remotes: bool = False
+    reuse_bytes: int = 0
+
+    @classmethod
+    def as_warm(cls, config: Config) -> Searching:
+        """For who is going to compile on a miss, or tells what that would begin with."""
+        return cls(remotes=config.reuse_bytes > 0, reuse_bytes=config.reuse_bytes)
+
+
+HERE = Searching()
+
+
+def plan(
+    prepared: Prepared,
+    store: Store,
+    chain: Chain | None = None,
+    *,
+    anew: bool = False,
+    searching: Searching = HERE,
+) -> Plan:
+    """Look the key up, here and on the remotes; on a miss, find the nearest record, and what a warm begins with.
 
     Args:
         prepared: The recipe.
         store: The local store.
-        chain: The shared caches.
+        chain: The remotes.
         anew: Ask those, whatever is remembered of what they had not.
+        searching: Where the nearest record is sought; in the store by default.
     """
-    return plans([prepared], store, chain, anew=anew).plans[0]
+    return plans([prepared], store, chain, anew=anew, searching=searching).plans[0]
 
 
 class Plans(Struct, frozen=True):
@@ -178,12 +229,10 @@ class Plans(Struct, frozen=True):
     Attributes:
         plans: In the order of the recipes.
         beside: Of what was looked up beside them, the records that are somewhere.
-        known: What misses were compared with; None without a miss.
     """
 
     plans: tuple[Plan, ...]
     beside: Mapping[Place, Record]
-    known: KnownRecords | None
 
 
 def plans(
@@ -193,20 +242,21 @@ def plans(
     *,
     anew: bool = False,
     beside: Sequence[Prepared] = (),
+    searching: Searching = HERE,
 ) -> Plans:
-    """Plan several recipes at once: each shared cache is asked once for all that the store lacks.
+    """Plan several recipes at once: each remote is asked once for all that the store lacks.
 
     Args:
         wanted: The recipes.
         store: The local store.
-        chain: The shared caches.
+        chain: The remotes.
         anew: Ask those, whatever is remembered of what they had not.
         beside: Only looked up, in the same questions.
+        searching: Where nearest records are sought.
     """
     here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
     absent = [place for place, record in here.items() if record is None]
     found = chain.find_all(absent, anew=anew) if chain and absent else {}
-    known: KnownRecords | None = None
     planned = []
     for one in wanted:
         record = here[place_of(one)]
@@ -216,21 +266,63 @@ def plans(
             shared = found[one.key].shared.record
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
-            known = known or KnownRecords(store, [other.shared.record for other in found.values()])
-            missed = _miss(one, known, store.flaw(one.key))
-            planned.append(structs.replace(missed, untrusted=chain.untrusted if chain else ()))
+            others = [Known.of(other.shared.record) for other in found.values()]
+            planned.append(_miss(one, store, chain, searching, others))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
     looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
-    return Plans(tuple(planned), looked_up, known)
+    return Plans(tuple(planned), looked_up)
 
 
-def _miss(prepared: Prepared, known: KnownRecords, flaw: str) -> Plan:
-    near, seconds = known.nearest(prepared), known.expected(prepared)
-    if near is None:
-        return Plan(prepared, None, flaw=flaw, expected=seconds)
-    changes = tuple(difference(near.hard, prepared.ingredients.hard))
-    return Plan(prepared, None, near, changes, flaw=flaw, expected=seconds)
+def _miss(prepared: Prepared, store: Store, chain: Chain | None, searching: Searching, others: Sequence[Known]) -> Plan:
+    place, hard = prepared.fingerprint, prepared.ingredients.hard
+    wanted = Wanted(prepared.key, place.directory, prepared.model_type, hard, prepared.foreign, searching.reuse_bytes)
+    found = search(wanted, store, chain if searching.remotes else None)
+    there = [found.near.known] if found.near and found.near.remote else []
+    return Plan(
+        prepared,
+        None,
+        near=found.near,
+        reuse=found.reuse,
+        flaw=store.flaw(prepared.key),
+        expected=_expected(prepared, wanted, store, [*there, *others]),
+        looked=found.looked,
+        search_seconds=found.seconds,
+        untrusted=chain.untrusted if chain else (),
+    )
+
+
+def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence[Known]) -> Expected | None:
+    """How long compiling takes: by the store's records, then by others, then by the registry."""
+    place, hard = prepared.fingerprint, prepared.ingredients.hard
+    same, near = store.same_job(hard), store.nearest(hard, compiler=place.compiler)
+    here = (
+        Timed(one.row.key, one.row.recipe, one.row.directory, one.row.model_type, one.hard, one.row.cold_seconds)
+        for one in itertools.chain(same, itertools.islice(near, ASKED))
+        if one.row.compiler == place.compiler and wanted.comparable(one.row.model_type)
+    )
+    there = (
+        Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
+        for one in others
+        if one.compiler == place.compiler and wanted.comparable(one.model_type)
+    )
+    known = itertools.chain(here, there)
+    if found := expected(place.directory, prepared.model_type, hard, known, prepared.growth):
+        return found
+    measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
+    return figure(measured.seconds, measured.source) if measured else None
+
+
+def as_miss(planned: Plan, store: Store, chain: Chain | None, searching: Searching) -> Plan:
+    """A plan whose record could not be had after all.
+
+    Args:
+        planned: The plan.
+        store: The local store.
+        chain: The remotes.
+        searching: Where the nearest record is sought.
+    """
+    return _miss(planned.prepared, store, chain, searching, ())
 
 
 def place_of(prepared: Prepared) -> Place:

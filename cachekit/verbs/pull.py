@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from cachekit.compilers import registry
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.events import bypass
+from cachekit.remotes.budget import Retry
 from cachekit.remotes.port import Tier
 from cachekit.remotes.remote import Found
 from cachekit.store.durable import store_error
@@ -24,6 +24,7 @@ from cachekit.verbs.session import Session, holding
 
 LANES = 8  # files at once
 TRIES = 4  # without a single byte in between
+RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0)
 SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
 
 
@@ -252,11 +253,12 @@ class Fetch:
                     return None  # it is shorter
             except FileNotFoundError:
                 return None
-            except RemoteError:
+            except RemoteError as error:
                 tries = tries + 1 if part.size == before else 0
-                if tries >= TRIES:
+                pause = RETRY.pause(error, tries + 1, 0.0)
+                if tries >= TRIES or pause is None:
                     raise
-                self._stop.wait(random.uniform(0.1, 0.5) * 2**tries)  # noqa: S311
+                self._stop.wait(pause)
         sha256, pieces = part.finish()
         return Fetched(part.path, sha256, pieces) if file.fits(sha256) else None
 

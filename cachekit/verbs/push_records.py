@@ -45,7 +45,7 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
     kept = {key for remote in session.chain.writable for key in remote.pending()} if pending else set[str]()
     if keys:
         return [record for record in named.values() if not pending or record.key in kept]
-    return list(session.store.chosen(lambda one: one.key in kept) if pending else session.store.records())
+    return list(session.store.records(lambda one: not pending or one.key in kept))
 
 
 @holding

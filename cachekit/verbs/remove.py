@@ -4,55 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store import pins
 from cachekit.store.gate import held
-from cachekit.store.reach import Entry, Reach
-from cachekit.store.removal import Remover, Victim, files_of
-from cachekit.values import by_value
+from cachekit.store.gc import GoneFile
+from cachekit.store.index_rows import Row
+from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.verbs.inspect import find
 from cachekit.verbs.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Struct, frozen=True):
     """A record that went, or would go.
 
     Attributes:
-        entry: The record.
-        home: The store's folder.
-        files: What goes with it, with sizes; blobs that other records name stay.
-        shared: Bytes of those.
         dry_run: Nothing was removed.
         unpinned: It was pinned.
+        bytes: Of what goes with it.
+        shared_bytes: Of blobs that stay, because other records name them or a process uses them.
+        files: What goes with it.
     """
 
-    entry: Entry
-    home: Path
-    files: dict[Path, int]
-    shared: int
+    key: str
+    recipe: str
+    directory: str
+    model_type: str
     dry_run: bool
     unpinned: bool
-
-    __hash__ = by_value
+    bytes: int
+    shared_bytes: int
+    files: tuple[GoneFile, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {
-            "key": self.entry.key,
-            "recipe": self.entry.recipe,
-            "directory": self.entry.directory,
-            "model_type": self.entry.model_type,
-            "dry_run": self.dry_run,
-            "unpinned": self.unpinned,
-            "bytes": sum(self.files.values()),
-            "shared_bytes": self.shared,
-            "files": [{"path": str(path.relative_to(self.home)), "bytes": n} for path, n in self.files.items()],
-        }
+        return dict(to_builtins(self))
 
 
 def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_run: bool = False) -> list[Deleted]:
@@ -70,60 +59,59 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
         StoreError: The store cannot be written.
     """
     layout = session.store.layout
-    reach = session.store.reach()
-    entries = list({entry.path: entry for entry in (_entry(session, reach, name) for name in names)}.values())
+    index = session.store.refresh(exact=True)
+    check_readable(index, layout)
+    rows = list({row.place: row for row in (_row(session, name) for name in names)}.values())
     pinned, now = pins.pinned(layout), held(layout)
-    for entry in entries if not force else ():
-        if entry.key in pinned:
+    for row in rows if not force else ():
+        if row.key in pinned:
             raise UsageError(
-                f"{entry.key[:16]} is pinned", cause=entry.recipe, hint=f"cachekit unpin {entry.key[:16]}, or --force"
+                f"{row.key[:16]} is pinned", cause=row.recipe, hint=f"cachekit unpin {row.key[:16]}, or --force"
             )
-        if entry.key in now.keys:
+        if row.key in now.keys:
             raise UsageError(
-                f"{entry.key[:16]} is in use",
+                f"{row.key[:16]} is in use",
                 cause=f"by process {', '.join(map(str, now.processes))}",
                 hint="wait for it, or --force: it keeps what it needs until it is done",
             )
-    before = {entry.path: set(entry.files) for entry in entries}
+    named = {row.place: index.named(row) for row in rows}
     if dry_run:
-        pretend = reach.copied()
-        taken = [(entry, files_of(layout, pretend, entry, now.blobs)) for entry in entries]
+        going = Going(layout, index, now.blobs, rows)
+        taken = [(row, going.take(row)) for row in rows]
     else:
-        remover = Remover(layout, session.store.gate, reach)
-        remover.records([Victim(entry, time.time(), "named") for entry in entries], force=force)
-        for entry in entries:
-            if entry.key in pinned:
-                pins.unpin(layout, entry.key)
-        taken = [(victim.entry, files) for victim, files in remover.removed.records]
+        remover = Remover(session.store)
+        remover.records([Victim(row, time.time(), "named") for row in rows], force=force)
+        for row in rows:
+            if row.key in pinned:
+                pins.unpin(layout, row.key)
+        taken = [(victim.row, files) for victim, files in remover.removed.records]
         if remover.removed.kept:
             victim, why = remover.removed.kept[0]
-            raise UsageError(f"{victim.entry.key[:16]} stays: {why} a moment ago", hint="try again")
+            raise UsageError(f"{victim.row.key[:16]} stays: {why} a moment ago", hint="try again")
         session.journal.emit(
-            "rm.end", keys=[entry.key for entry, _ in taken], bytes=sum(sum(files.values()) for _, files in taken)
+            "rm.end", keys=[row.key for row, _ in taken], bytes=sum(sum(files.values()) for _, files in taken)
         )
     return [
         Deleted(
-            entry, layout.home, files, sum(_size(entry, d) for d in before[entry.path] if layout.blob(d) not in files),
-            dry_run, entry.key in pinned,
+            row.key, row.recipe, row.directory, row.model_type, dry_run, row.key in pinned, sum(files.values()),
+            sum(max(size, 0) for digest, size in named[row.place].items() if layout.blob(digest) not in files),
+            tuple(GoneFile(str(path.relative_to(layout.home)), size) for path, size in files.items()),
         )
-        for entry, files in taken
+        for row, files in taken
     ]  # fmt: skip
 
 
-def _entry(session: Session, reach: Reach, name: str) -> Entry:
+def _row(session: Session, name: str) -> Row:
     """The record that a person means; a damaged one, too, which nobody else would find."""
-    flawed = [entry for entry in reach.entries.values() if entry.key.startswith(name.lower()) and entry.flaw]
+    index = session.store.index
+    flawed = [row for row in index.by_prefix(name.lower()) if row.flaw]
     try:
         record = find(session.store, name)
     except UnknownNameError:
         if len(flawed) != 1:
             raise
         return flawed[0]
-    path = session.store.layout.record(record.directory, record.model_type, record.key)
-    if path not in reach.entries:
+    row = index.row((record.directory, record.model_type, record.key))
+    if row is None:
         raise UnknownNameError(f"no records begin with {name!r}", cause="it went a moment ago")
-    return reach.entries[path]
-
-
-def _size(entry: Entry, digest: str) -> int:
-    return max(entry.files[digest], 0)
+    return row

@@ -200,7 +200,7 @@ def not_warm(planned: Plan) -> MissError:
 
 def seed_of(planned: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
-    near = planned.neighbour
+    near = planned.near.record if planned.near else None
     if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
         return None
     if near.hard.get("command.name") != planned.prepared.ingredients.hard["command.name"]:

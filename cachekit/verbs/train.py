@@ -21,7 +21,7 @@ from cachekit.values import by_value
 from cachekit.verbs.going_without import of_plan, own_root, unrestored, unshared
 from cachekit.verbs.live import LiveRoot, live_root
 from cachekit.verbs.obtain import have
-from cachekit.verbs.plan import Plan, miss_error, plan
+from cachekit.verbs.plan import HERE, Plan, Searching, as_miss, miss_error, plan
 from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.push import push
 from cachekit.verbs.resume import checkpoint
@@ -126,10 +126,12 @@ def train(
             f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to train anew"
         )
     resume = checkpoint(resume, output_dir, session.journal)
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    searching = HERE if require_warm or recache else Searching.as_warm(session.config)
+    planned = plan(prepared, session.store, session.chain, anew=True, searching=searching)
     warmed, record = None, None if recache else have(session, planned)
     if record is None:
-        missed = structs.replace(planned, record=None, found=None) if planned.found and not recache else planned
+        gone = planned.found and not recache
+        missed = as_miss(planned, session.store, session.chain, searching) if gone else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
@@ -156,7 +158,7 @@ def train(
     except IntegrityError as error:
         # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
         # compiler does not want what the record holds, although it is whole: then it is a hit still.
-        again = plan(prepared, session.store, session.chain, anew=True)
+        again = plan(prepared, session.store, session.chain, anew=True, searching=searching)
         unrestored(session, again, error)
         if again.found and (fetched := have(session, again)):
             trained = run(fetched)

@@ -19,23 +19,63 @@ from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.layout import LOCAL
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.lease.fleet import fleet_lease
+from cachekit.remotes.near import Near
 from cachekit.remotes.remote import Found
 from cachekit.store.durable import store_error
 from cachekit.store.flight import Flight, Holder
-from cachekit.store.record import Record
+from cachekit.store.record import Record, Reuse
 from cachekit.training import Result
 from cachekit.values import by_value
 from cachekit.verbs import attempts
 from cachekit.verbs.going_without import of_plan, own_root, unshared
 from cachekit.verbs.live import LiveRoot, live_root
 from cachekit.verbs.obtain import have, obtain
-from cachekit.verbs.plan import Plan, miss_error, place_of, plan
+from cachekit.verbs.plan import HERE, Plan, Searching, as_miss, miss_error, place_of, plan
 from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.provenance import provenance
 from cachekit.verbs.push import push
 from cachekit.verbs.run_job import run_job
 from cachekit.verbs.session import Session, holding
-from cachekit.verbs.speculate import Helped, Neighbour, assess, reach, tell_failure
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """What a warm took from the nearest record.
+
+    Attributes:
+        near: The record that was restored.
+        graphs: Graphs that came from it.
+        of: Graphs that the recipe needs.
+        files: Files, or modules, of it that were used; they are in the new record.
+        kernels: Of these, machine code that belongs to no graph of its own: it serves other graphs as well.
+        bytes: What was restored.
+    """
+
+    near: Near
+    graphs: int
+    of: int
+    files: int
+    kernels: int
+    bytes: int
+
+    def note(self, seconds: float) -> Reuse:
+        """What the new record says of it, whose compile took that long: its graphs, and what they take when cold."""
+        known = self.near.known
+        return Reuse(known.key, self.graphs, round(max(seconds, known.cold_seconds), 3))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "key": self.near.known.key,
+            "recipe": self.near.known.recipe,
+            "tier": self.near.place,
+            "differs": [change.name for change in self.near.changes],
+            "graphs": self.graphs,
+            "of": self.of,
+            "files": self.files,
+            "kernels": self.kernels,
+            "bytes": self.bytes,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +90,7 @@ class Warmed:
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
         bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
-        helped: What came from a neighbour's record; None where nothing did.
+        reused: What came from the nearest record; None where nothing did.
     """
 
     plan: Plan
@@ -60,7 +100,7 @@ class Warmed:
     waited_seconds: float = 0.0
     worker: Result | None = None
     bypassed: Mapping[str, int] = field(default_factory=dict)
-    helped: Helped | None = None
+    reused: Reused | None = None
 
     __hash__ = by_value
 
@@ -68,7 +108,7 @@ class Warmed:
         """For programs."""
         return {
             **self.plan.as_dict(),
-            "status": "compiled" if self.compiled or self.helped else "hit",
+            "status": "compiled" if self.compiled or self.reused else "hit",
             "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
             "graphs": self.record.graphs,
             "bytes": self.record.size,
@@ -80,7 +120,7 @@ class Warmed:
             "counters": self.worker.counters if self.worker else {},
             "phases": self.worker.seconds if self.worker else {},
             "bypassed": dict(self.bypassed),
-            "neighbour": self.helped.as_dict() if self.helped else None,
+            "reused": self.reused.as_dict() if self.reused else None,
         }
 
 
@@ -111,7 +151,8 @@ def warm(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    planned = planned or plan(prepared, session.store, session.chain, anew=True)
+    searching = HERE if require_warm or recache else Searching.as_warm(session.config)
+    planned = planned or plan(prepared, session.store, session.chain, anew=True, searching=searching)
     status = "hit" if planned.hit else "miss"
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, tier=planned.tier)
     of_plan(session, planned, recache=recache)
@@ -119,7 +160,7 @@ def warm(
         if not planned.found:  # a warm made before there was a shared cache, or while that was away
             push(session, [record], session.chain.writable)
         return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.tier)
-    planned = structs.replace(planned, record=None, found=None) if planned.found else planned
+    planned = as_miss(planned, session.store, session.chain, searching) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
     check_package(prepared.recipe)
@@ -170,16 +211,17 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> Warmed:
     shared = own_root(session, prepared.recipe)
     begun = time.monotonic()
-    # Who wants everything compiled anew wants no help with it.
-    near = None if replaces else reach(session, prepared, planned)
+    # Who wants everything compiled anew reuses nothing.
+    near = None if replaces else _fetched(session, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
     try:
         done = _try(session, prepared, planned, near, shared, begun=begun)
     except CachekitError as error:
-        # Nobody can say that it was not the neighbour's doing, and without it the root is empty.
+        # Nobody can say that it was not the reused record's doing, and without it the root is empty.
         if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
             raise
-        tell_failure(session, prepared, error)
+        reason = ": ".join(filter(None, [error.message, error.cause]))
+        session.journal.emit("reuse.failed", key=prepared.key, reason=reason)
         done = _try(session, prepared, planned, None, shared, begun=begun)
     unshared(session)
     push(session, [done.record], session.chain.writable, lease=mine, replaces=replaces)
@@ -187,34 +229,74 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Fo
 
 
 def _try(
-    session: Session, prepared: Prepared, planned: Plan, near: Neighbour | None, shared: Path | None, *, begun: float
+    session: Session, prepared: Prepared, planned: Plan, near: Near | None, shared: Path | None, *, begun: float
 ) -> Warmed:
-    """The trial run, with what a neighbour has or without, and its harvest.
+    """The trial run, with what the nearest record has or without, and its harvest.
 
     Args:
         session: Collaborators.
         prepared: The recipe.
         planned: Its plan.
-        near: The neighbour.
+        near: The record to begin with.
         shared: The compiler's own root, where it is not a private one.
-        begun: When the neighbour was begun to be looked for, by the monotonic clock.
+        begun: When that was begun to be fetched, by the monotonic clock.
     """
     with live_root(session, prepared.key, near.record if near else None, shared) as live:
         if near:
-            took = {"bytes": live.restored_bytes, "seconds": round(time.monotonic() - begun, 3)}
-            session.journal.emit("neighbour.restored", key=prepared.key, **took, **near.as_dict())
+            session.journal.emit(
+                "reuse.restored",
+                key=prepared.key,
+                nearest=near.known.key,
+                recipe=near.known.recipe,
+                tier=near.place,
+                differs=[change.name for change in near.changes],
+                bytes=live.restored_bytes,
+                seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
+            )
         result, seen = run_job(session, prepared, live, "trial", found=False)
-        helped = assess(session, near, live, seen) if near else None
-        record = _keep(session, prepared, live, seen, helped)
-    if helped:
-        session.journal.emit("neighbour.helped", **helped.as_dict())
-    compiled = seen.compiled if helped or shared is not None else max(seen.compiled, 1)
-    return Warmed(planned, record, compiled, 0.0, worker=result, helped=helped)
+        reused = _assess(session, near, live, seen) if near else None
+        record = _keep(session, prepared, live, seen, reused)
+    if reused:
+        session.journal.emit("reuse.end", **reused.as_dict())
+    compiled = seen.compiled if reused or shared is not None else max(seen.compiled, 1)
+    return Warmed(planned, record, compiled, 0.0, worker=result, reused=reused)
 
 
-def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, helped: Helped | None = None) -> Record:
-    # What was used of the neighbour's belongs to this record as well; where nobody knows what that was, all of it.
-    used = live.before if helped and seen.used is None else seen.used or frozenset()
+def _fetched(session: Session, planned: Plan) -> Near | None:
+    """The record that the plan begins with, whole and in the store; None where there is none, or it cannot be had.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    near = planned.reuse
+    if near is None:
+        return None
+    if near.found is not None:
+        record = obtain(session, near.found)
+    else:
+        record = session.store.lookup(near.known.key, near.known.directory, near.known.model_type)
+    return structs.replace(near, record=record) if record is not None else None
+
+
+def _assess(session: Session, near: Near, live: LiveRoot, seen: Observed) -> Reused | None:
+    """What a run took over from what was restored; None where that is nothing."""
+    kernels = 0
+    if seen.modules:  # the compiler names what it used, also what lay there already
+        files = graphs = len(seen.modules & live.written)
+    else:
+        graphs = seen.found
+        used = live.before if seen.used is None else seen.used
+        files, kernels = len(used), session.compiler.binaries(used)
+        if seen.used is None and not graphs:
+            return None
+    if not files:
+        return None
+    return Reused(near, graphs, seen.found + seen.compiled, files, kernels, live.restored_bytes)
+
+
+def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, reused: Reused | None = None) -> Record:
+    # What was used of the other record belongs to this one as well; where nobody knows what that was, all of it.
+    used = live.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
         try:
             harvest = session.compiler.harvest(live.tree, live.before - used, prepared.fingerprint, workspace, seen)
@@ -239,7 +321,7 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, 
             graphs=seen.compiled + seen.found,
             compile_seconds=seen.compile_seconds,
             provenance=provenance(prepared.fingerprint),
-            helped=helped.note(seen.compile_seconds) if helped else UNSET,
+            reused=reused.note(seen.compile_seconds) if reused else UNSET,
         )
         session.store.publish(record, harvest.files)
     attempts.forget(session.store.layout, prepared.key)

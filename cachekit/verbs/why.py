@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from cachekit.key.canonical import difference
 from cachekit.values import by_value
 from cachekit.verbs.changes import Told, told
-from cachekit.verbs.neighbours import Looked, Neighbour, Search, Wanted, search
-from cachekit.verbs.neighbours_known import Known
-from cachekit.verbs.plan import Plan, plan
+from cachekit.verbs.plan import Plan, Searching, plan
 from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.session import Session
 
@@ -21,22 +21,18 @@ class Why:
     """Why a recipe misses, or that it does not.
 
     Attributes:
-        plan: What is there for its key.
-        neighbour: On a miss, the nearest record.
-        changes: From that to the recipe.
-        looked: How far each shared cache was searched.
+        plan: What is there for its key; on a miss, the nearest record, and how far each remote was searched.
+        changes: From the nearest record to the recipe, in words.
     """
 
     plan: Plan
-    neighbour: Neighbour | None = None
     changes: tuple[Told, ...] = ()
-    looked: tuple[Looked, ...] = ()
 
     __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        prepared, near = self.plan.prepared, self.neighbour
+        prepared, near = self.plan.prepared, self.plan.near
         return {
             "recipe": prepared.recipe.name,
             "source": prepared.source,
@@ -50,7 +46,7 @@ class Why:
             else {
                 "key": near.known.key,
                 "recipe": near.known.recipe,
-                "tier": near.tier,
+                "tier": near.place,
                 "directory": near.known.directory,
                 "model_type": near.known.model_type,
                 "distance": near.distance,
@@ -61,10 +57,7 @@ class Why:
                 "by": near.known.by,
             },
             "changes": [change.as_dict() for change in self.changes],
-            "looked": [
-                {"tier": one.tier, "records": one.records, "compared": one.compared, "problem": one.problem}
-                for one in self.looked
-            ],
+            "looked": to_builtins(self.plan.looked),
         }
 
 
@@ -75,17 +68,8 @@ def why(session: Session, prepared: Prepared) -> Why:
         session: Collaborators.
         prepared: The recipe.
     """
-    planned = plan(prepared, session.store, session.chain)
-    if planned.hit:
-        return Why(planned)
-    here = None
-    if planned.neighbour is not None:
-        here = Neighbour(Known.of(planned.neighbour), planned.changes, record=planned.neighbour)
-    # What `plan` did not find in the store is not there: only the shared caches are left.
-    found: Search = search(Wanted.of(prepared), session.store, session.chain, here=here)
-    near = found.neighbour
-    changes = told(near.changes, prepared.fingerprint.compiler) if near else ()
-    return Why(planned, near, changes, found.looked)
+    planned = plan(prepared, session.store, session.chain, searching=Searching(remotes=True))
+    return Why(planned, told(planned.changes, prepared.fingerprint.compiler))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
 from cachekit.remotes.layout import LOCAL
+from cachekit.remotes.near import Known, Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import by_key
 from cachekit.store import Store
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.verbs.inspect import find
-from cachekit.verbs.neighbours import Wanted, by_key, search
-from cachekit.verbs.neighbours_known import Known
 from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.session import Session
 from cachekit.verbs.why import Side
@@ -65,13 +66,13 @@ def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
     """
     known, record, tier = _named(session, beginning)
     wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
-    near = search(wanted, session.store, session.chain).neighbour
+    near = search(wanted, session.store, session.chain).near
     if near is None:
         raise UsageError(
             f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
             hint=f"name a recipe, too: cachekit why {known.key[:16]} RECIPE",
         )
-    return _side(near.known, near.record, near.tier), _side(known, record, tier)
+    return _side(near.known, near.record if near.remote is None else None, near.place), _side(known, record, tier)
 
 
 def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]:
@@ -90,7 +91,7 @@ def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]
 
 
 def _some(store: Store, beginning: str) -> bool:
-    return any(one.key.startswith(beginning.lower()) for one in store.summaries(glance=True))
+    return any(row.usable for row in store.refresh().by_prefix(beginning.lower()))
 
 
 def _side(known: Known, record: Record | None, tier: str) -> Side:

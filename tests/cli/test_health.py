@@ -40,7 +40,7 @@ def several(home, count=3):
 @pytest.mark.feature("S6")
 def test_verify_exits_5_and_names_what_is_bad(command, home):
     made = several(home)
-    assert command("verify").out.startswith("3 records, 6 files, ")
+    assert command("verify").out.startswith("3 records, 3 files, ")
     spoil(blob(home, made[1]))
     answer = command("verify", code=5)
     assert made[1].key[:12] in answer.out
@@ -51,7 +51,7 @@ def test_verify_exits_5_and_names_what_is_bad(command, home):
     assert "1 of 3 records" in message
     assert command("verify", "--quick").out.splitlines()[0].endswith("all good")
     document = command("verify", "--format", "json", code=5).json
-    assert [one["keys"] for one in document["bad"]] == [[made[1].key]]
+    assert [one["keys"] for one in document["problems"]] == [[made[1].key]]
     assert document["error"]["exit_code"] == 5
     assert command("verify", "--format", "quiet", code=5).out.strip() == made[1].key
     assert max(map(len, answer.out.splitlines())) <= 120

@@ -204,17 +204,10 @@ def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
 
 
 def test_quiet_says_nothing_else(clock, capsys):
-    lost = {"event": "store.reindexed", "records": 3}
     wait = {"event": "flight.wait", "key": "0", "holder": "process 1"}
     waiting = {"event": "flight.waiting", "holder": "process 1", "waited": 99.0}
-    assert plain([*WARM, *TRAIN, lost, wait, waiting], quiet=True) == []
+    assert plain([*WARM, *TRAIN, wait, waiting], quiet=True) == []
     assert capsys.readouterr().err == ""
-
-
-def test_a_rebuilt_index_is_told():
-    assert plain([{"event": "store.reindexed", "records": 3}]) == [
-        "the index was lost; 3 records were rebuilt from their copies"
-    ]
 
 
 def test_events_that_nobody_knows_are_passed_over():

@@ -250,8 +250,18 @@ def test_a_full_disk_behind_stdout_is_no_bug(work, home, words):
     assert "json" in words or "standard output cannot be written" in run.stderr
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("words", ["ls", "zoo show bert", "zoo -f json", "gc", "export - tiny.yaml", "run -- true"])
+@pytest.mark.parametrize(
+    "words, closed",
+    [
+        ("ls", ">&-"),
+        ("zoo -f json", ">&-"),
+        ("gc", "2>&-"),
+        ("export - tiny.yaml", ">&-"),
+        ("zoo show bert", "2>&-"),
+        ("run -- true", "<&- >&- 2>&-"),
+        ("ls", "<&- >&- 2>&-"),
+    ],
+)
 def test_what_a_process_is_started_without(work, home, words, closed):
     publish(home)
     run = subprocess.run(

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.adapter import Inductor
 from cachekit.compilers.neuron.adapter import Neuron
-from cachekit.key.canonical import difference, distance, key_of
+from cachekit.key.canonical import difference, key_of
 from cachekit.key.cost import Timed, expected, layers, tokens
+from cachekit.key.nearest import distance
 
 DIRECTORY = "inductor-2.13.0"
 

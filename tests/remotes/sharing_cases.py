@@ -1,8 +1,16 @@
-"""Members of a team with one shared cache, on every kind of tier."""
+"""Members of a team with one shared cache: on a real folder, and on each sort of remote in memory.
+
+What differs by kind is the port's contract, which `test_port` has; what it takes processes for, the campaigns have.
+"""
+
+from functools import partial
 
 import pytest
 
-from tests.remotes.tier_processes import KINDS, serve
+from cachekit.remotes.lease import lease
+from tests.remotes.lease_cases import SORTS
+from tests.remotes.memory_remote import MemoryRemote
+from tests.remotes.tier_processes import serve
 from tests.support.standins import Watched
 
 
@@ -12,9 +20,14 @@ def log(tmp_path, monkeypatch):
     return tmp_path / "log"
 
 
-@pytest.fixture(params=KINDS)
-def make(request, tmp_path):
-    """Opens the same tier anew, as another machine would."""
+@pytest.fixture(params=["folder", "claims", "scarce"])
+def make(request, tmp_path, monkeypatch):
+    """Opens the same remote anew, as another machine would."""
+    if request.param in SORTS:
+        remote = MemoryRemote(**SORTS[request.param])
+        monkeypatch.setattr("cachekit.remotes.lease.fleet.lease", partial(lease, settle=0.0))  # all see it at once
+        yield lambda: remote
+        return
     with serve(request.param, tmp_path / "server") as opened:
         yield opened
 

@@ -16,8 +16,7 @@ from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.plan import miss_error, plan
-from cachekit.verbs.plan_shared import with_shared
+from cachekit.verbs.plan import Searching, miss_error, plan
 from cachekit.verbs.pull_recipes import pull_recipe
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -268,7 +267,7 @@ def bob(tmp_path, strange):
 @pytest.mark.feature("S7")
 def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
     me = bob()
-    planned = with_shared(me.session, plan(me.prepare(), me.store, me.session.chain))
+    planned = plan(me.prepare(), me.store, me.session.chain)
     sentence = f"{strange} is not used: every user of this machine can write to it (mode 777)"
     assert (planned.hit, planned.untrusted) == (False, (sentence,))
     assert planned.as_dict()["untrusted"] == [sentence]
@@ -303,14 +302,15 @@ def test_train_compiles_and_nothing_is_fetched(bob, tmp_path):
 def test_it_is_not_the_nearest_record(bob):
     me = bob()
     wanted = me.prepare(recipe(16))
-    planned = with_shared(me.session, plan(wanted, me.store, me.session.chain))
-    assert (planned.neighbour, planned.helper) == (None, None)
+    searching = Searching.as_warm(me.session.config)
+    planned = plan(wanted, me.store, me.session.chain, searching=searching)
+    assert (planned.near, planned.reuse) == (None, None)
     warm(me.session, wanted)
-    assert not me.told("neighbour.restored")
+    assert not me.told("reuse.restored")
     assert not me.told("pull.start")
     trusting = bob(trust_all=True)
-    helped = with_shared(trusting.session, plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.chain))
-    assert helped.neighbour is not None
+    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.chain, searching=searching)
+    assert None not in {planned.near, planned.reuse}
 
 
 def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):

@@ -37,12 +37,12 @@ def keys(pairs):
 def managed(home):
     """Sizes of all that a limit is about."""
     root = home / "v1"
-    folders = ("blobs", "records", "verified", "quarantine", "partial")
+    folders = ("blobs", "records", "quarantine", "partial")
     files = [path for name in folders for path in (root / name).rglob("*") if path.is_file()]
     return {path: path.stat().st_size for path in files}
 
 
 def everything(home):
-    """All files of the store but its journals, and what is empty and stays."""
-    files = {path for path in (home / "v1").rglob("*") if path.is_file()}
+    """All files of the store but its journals and its index."""
+    files = {path for path in (home / "v1").rglob("*") if path.is_file() and "index" not in path.name}
     return {path for path in files if "journal" not in path.parts}

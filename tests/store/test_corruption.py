@@ -167,7 +167,7 @@ class Campaign:
 
 
 @pytest.mark.feature("S5")
-@pytest.mark.parametrize("rounds", [200, pytest.param(2000, marks=pytest.mark.slow)], ids=lambda rounds: f"{rounds}")
+@pytest.mark.parametrize("rounds", [80, pytest.param(2000, marks=pytest.mark.slow)], ids=lambda rounds: f"{rounds}")
 def test_no_damage_is_ever_served(rounds):
     with memory_folder() as folder:
         campaign = Campaign(folder / "home", seed=rounds)

@@ -11,7 +11,8 @@ from cachekit.errors import StoreError, UsageError, WaitedTooLongError
 from cachekit.remotes.folder import FolderTier
 from cachekit.store import gate, removal
 from cachekit.store.flight import Flight
-from cachekit.verbs.gc import Limits, gc
+from cachekit.store.gc import Keep
+from cachekit.verbs.gc import gc
 from cachekit.verbs.obtain import obtain
 from cachekit.verbs.pins import Named, pin, unpin
 from cachekit.verbs.push import push
@@ -94,7 +95,7 @@ class Roles:
         self.count += 1
 
     def gc(self):
-        gc(self.session, Limits(max_size=self.chosen.choice([0, LIMIT, LIMIT])))
+        gc(self.session, Keep(max_size=self.chosen.choice([0, LIMIT, LIMIT])))
         time.sleep(self.chosen.choice([0, 0.01, 0.1]))
         self.count += 1
 
@@ -153,7 +154,7 @@ def stress(tmp_path, seconds):
     counts = side_by_side(len(CREW), work)
     assert None not in counts, dict(zip(CREW, counts, strict=True))
     assert all(counts), dict(zip(CREW, counts, strict=True))
-    done = gc(watched.session, Limits(max_size=LIMIT))
+    done = gc(watched.session, Keep(max_size=LIMIT))
     assert done.after == sum(managed(home).values()) <= LIMIT
     assert verify(watched.session).problems == ()
     assert {record.key for record in watched.store.records()} >= set(pinned)
@@ -238,7 +239,7 @@ def test_a_store_that_may_not_be_written_is_not_called_locked(public):
     watched = Watched(public / "home")
     publish(watched.store, made(1))
     with another_user(), pytest.raises(StoreError, match="cannot be written") as caught:
-        gc(Watched(public / "home").session, Limits(max_size=0))
+        gc(Watched(public / "home").session, Keep(max_size=0))
     assert "CACHEKIT_HOME" in caught.value.hint
     assert find(watched.store, made(1)[0]) is not None
 
@@ -265,11 +266,11 @@ def test_what_a_process_holds_stays_until_it_ends(tmp_path, end):
         os._exit(0)
     assert os.read(out, 4) == b"held"
     publish(Watched(home).store, made(1, salt=1))
-    gc(Watched(home).session, Limits(max_size=0))
+    gc(Watched(home).session, Keep(max_size=0))
     os.write(gate_in, b"x")
     assert os.read(out, 4) == b"good"
     os.waitpid(pid, 0)
     watched = Watched(home)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert list(watched.store.records()) == []
-    assert managed(home).keys() == {watched.store.layout.records / ".complete"}
+    assert managed(home) == {}

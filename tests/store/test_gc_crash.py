@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.verbs.gc import Limits, gc
+from cachekit.store.gc import Keep
+from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin
 from cachekit.verbs.verify import verify
 from tests.store.aged_store import age
@@ -53,7 +54,7 @@ def assert_whole(home, moment):
     for lost in (False, True):
         if lost:
             home = shutil.copytree(home, home.with_name(f"{home.name}-lost"))
-            shutil.rmtree(home / "v1" / "records")
+            (home / "v1" / "index.sqlite").unlink(missing_ok=True)
         watched = Watched(home)
         listed = {record.key for record in watched.store.records()}
         for pair in MADE:
@@ -69,9 +70,9 @@ def assert_whole(home, moment):
 
 
 CASES = {
-    "gc": ("gc", {"max_size": 0}, Limits(max_size=0)),
-    "age": ("gc", {"max_age": 1.5 * 86_400}, Limits(max_age=1.5 * 86_400)),
-    "rm": ("rm", {"keys": [MADE[0][0].key, MADE[2][0].key]}, Limits()),
+    "gc": ("gc", {"max_size": 0}, Keep(max_size=0)),
+    "age": ("gc", {"max_age": 1.5 * 86_400}, Keep(max_age=1.5 * 86_400)),
+    "rm": ("rm", {"keys": [MADE[0][0].key, MADE[2][0].key]}, Keep()),
 }
 
 
@@ -115,7 +116,7 @@ def test_a_pin_killed_at_any_call_is_there_or_not(crashes, base, tmp_path):
         assert names - {f"{key}.json"} == {f"{MADE[4][0].key}.json"}, moment
         states.add(len(names))
         pin(Watched(home).store, [Named(key)])
-        gc(Watched(home).session, Limits(max_size=0))
+        gc(Watched(home).session, Keep(max_size=0))
         assert {record.key for record in Watched(home).store.records()} == {key, MADE[4][0].key}
     assert states == {1, 2}
 

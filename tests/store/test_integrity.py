@@ -3,17 +3,17 @@
 import hashlib
 import json
 import os
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import xxhash
+from msgspec import structs
 
 from cachekit.errors import IntegrityError
 from cachekit.key.canonical import canonical_json
+from cachekit.store.blobs import Blobs
 from cachekit.store.record import encode
-from cachekit.store.verify import Verifier
 from cachekit.verbs.verify import verify
 from tests.store.store_cases import home, store, watched  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
@@ -21,11 +21,6 @@ from tests.support.standins import Watched, expected, find, make_record, overwri
 
 def record_path(store, record):
     return store.layout.record(record.directory, record.model_type, record.key)
-
-
-def copy_path(store, record):
-    """The copy of a record among the blobs."""
-    return store.layout.blob(hashlib.sha256(encode(record)).hexdigest())
 
 
 @pytest.mark.feature("S4")
@@ -72,15 +67,15 @@ def test_a_blob_that_another_process_has_just_replaced_is_not_set_aside(store, w
             overwrite(path, whole, anew=True)
 
     if moment == "after it was read":
-        damage = Verifier.damage
+        check = Blobs.check
 
-        def read(self, file, trust):
-            reason = damage(self, file, trust)
+        def read(self, file, depth, **since):
+            reason = check(self, file, depth, **since)
             if reason:
                 replace()
             return reason
 
-        monkeypatch.setattr(Verifier, "damage", read)
+        monkeypatch.setattr(Blobs, "check", read)
     else:
         rename = Path.rename
 
@@ -116,13 +111,13 @@ def test_a_damaged_blob_goes_to_quarantine_and_is_told_once(watched, home):
 
 @pytest.mark.feature("S5")
 @pytest.mark.parametrize("anew", [False, True], ids=["in place", "another file"])
-def test_the_memo_of_what_was_verified_does_not_hide_a_change(home, anew):
+def test_the_note_of_what_was_found_whole_does_not_hide_a_change(home, anew):
     made = make_record()
     publish(Watched(home).store, made)
     store = Watched(home).store
     assert find(store, made[0]) == made[0]
     blob = store.layout.blob(made[0].files[0].sha256)
-    assert (home / "v1" / "verified" / blob.name).exists(), "there is a memo that could hide it"
+    assert store.index.whole(blob.name) is not None, "there is a note that could hide it"
     before = blob.stat()
     bad = bytes(byte ^ 0xFF for byte in blob.read_bytes())
     overwrite(blob, bad, anew=anew)
@@ -130,7 +125,7 @@ def test_the_memo_of_what_was_verified_does_not_hide_a_change(home, anew):
     assert find(Watched(home).store, made[0]) is None
 
 
-def test_the_memo_spares_hashing_what_has_not_changed(home):
+def test_hashing_is_spared_for_what_has_not_changed(home):
     """The test above would prove nothing if every lookup read every blob."""
 
     def bytes_read():
@@ -142,9 +137,13 @@ def test_the_memo_spares_hashing_what_has_not_changed(home):
     start = bytes_read()
     assert find(store, made[0]) == made[0]
     assert bytes_read() - start < 1_000_000
-    shutil.rmtree(home / "v1" / "verified")
+    store.layout.index.unlink()
+    for file in made[0].files:
+        store.layout.blob(file.sha256).touch()
     assert find(store, made[0]) == made[0]
     assert bytes_read() - start >= 20_000_000
+    assert find(store, made[0]) == made[0]
+    assert bytes_read() - start < 22_000_000, "and that was noted"
 
 
 @pytest.mark.feature("S5")
@@ -163,29 +162,17 @@ def test_a_change_in_any_piece_of_a_large_blob_is_found(watched, place):
         pass
 
 
-@pytest.mark.parametrize("note", ["another's pieces", "torn", "no text", "another's name"])
-def test_a_wrong_note_of_what_was_verified_refuses_nothing_and_hides_nothing(watched, home, note):
+def test_a_wrong_note_of_what_was_found_whole_refuses_nothing(watched):
     ours, other = make_record(artifacts=("a",), size=20_000_000), make_record(2, ("c",), size=20_000_000)
     for made in (ours, other):
         publish(watched.store, made)
-    file, notes = ours[0].files[0], home / "v1" / "verified"
-    theirs = (notes / other[0].files[0].sha256).read_text()
-    mine = (notes / file.sha256).read_text()
-    (notes / file.sha256).write_bytes(
-        {
-            "another's pieces": theirs.replace(other[0].files[0].sha256, file.sha256).encode(),
-            "torn": mine[:-70].encode(),
-            "no text": b"\xff\xfe",
-            "another's name": theirs.encode(),
-        }[note]
-    )
-    with watched.store.reading(file) as blob:
-        assert blob.path.stat().st_size == 20_000_000
-    assert (notes / file.sha256).read_text() == mine, "the note is mended"
-    overwrite(watched.store.layout.blob(file.sha256), watched.store.layout.blob(other[0].files[0].sha256).read_bytes())
-    (notes / file.sha256).write_text(theirs)
-    with pytest.raises(IntegrityError), watched.store.reading(file):
-        pass
+    index, file = watched.store.index, ours[0].files[0]
+    theirs, mine = index.whole(other[0].files[0].sha256), index.whole(file.sha256)
+    for wrong in (theirs, structs.replace(mine, pieces=mine.pieces[:-1])):
+        index.note_whole({file.sha256: wrong})
+        with watched.store.reading(file) as blob:
+            assert blob.path.stat().st_size == 20_000_000
+        assert index.whole(file.sha256) == mine, "the note is mended"
 
 
 @pytest.mark.feature("S5")
@@ -295,36 +282,16 @@ def test_a_store_of_another_layout_is_left_alone(watched, home):
     assert {path: path.read_bytes() for path in (home / "v2").rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("damage", ["lost", "flipped"])
-def test_a_damaged_copy_of_a_record_is_told_and_mended(watched, damage):
-    """The record itself is whole and stays a hit; the copy is what a lost index is rebuilt from."""
-    made = make_record()
-    publish(watched.store, made)
-    copy = copy_path(watched.store, made[0])
-    if damage == "lost":
-        copy.unlink()
-    else:
-        overwrite(copy, copy.read_bytes().replace(b"ann", b"bob"))
-    assert find(watched.store, made[0]) == made[0]
-    assert find(watched.store, made[0]) == made[0]
-    assert watched.damage() == [str(copy)]
-    assert copy.read_bytes() == encode(made[0])
-    shutil.rmtree(watched.store.layout.records)
-    assert find(watched.store, made[0]) == made[0]
-
-
 @pytest.mark.feature("S4")
 def test_what_was_found_wrong_is_vouched_for_by_no_note(home):
     made = make_record()
     publish(Watched(home).store, made)
     store, file = Watched(home).store, made[0].files[0]
-    path, note = store.layout.blob(file.sha256), store.layout.verified / file.sha256
+    path = store.layout.blob(file.sha256)
     raw = bytearray(path.read_bytes())
     raw[0] ^= 1
     overwrite(path, raw)
-    state = path.stat()
-    times = f"{state.st_size} {state.st_mtime_ns} {state.st_ctime_ns} {state.st_ino}"
-    note.write_text(f"{file.sha256}\n{times}\n{xxhash.xxh3_128(raw).hexdigest()}", encoding="ascii")
+    store.index.note_whole({file.sha256: store.blobs.whole_now(file.sha256, (xxhash.xxh3_128(raw).hexdigest(),))})
     assert verify(Watched(home).session).problems
     assert find(Watched(home).store, made[0]) is None
 

@@ -9,7 +9,7 @@ from cachekit import config
 from cachekit.cli import progress
 from cachekit.compilers import registry
 from cachekit.events import Journal
-from cachekit.store import Store, catalogue, store
+from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
 from cachekit.verbs.import_cache import known_modules
 from cachekit.verbs.open_session import open_session
@@ -33,6 +33,7 @@ def reads(monkeypatch):
 
     plain = store.decode
     monkeypatch.setattr(store, "decode", decode)
+    monkeypatch.setattr(index_rows, "decode", decode)
     return seen
 
 
@@ -44,26 +45,18 @@ def fill(home, count, **changes):
         path = layout.record(record.directory, record.model_type, record.key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(record))
-    (layout.records / ".complete").touch()
     return made
 
 
-@pytest.fixture
-def known(monkeypatch):
-    """Catalogues are written for a single record, and for one of this moment too."""
-    monkeypatch.setattr(catalogue, "WORTH", 1)
-    monkeypatch.setattr(catalogue, "SETTLED", 0)
-
-
 @pytest.mark.parametrize("words", [("ls",), ("why", "tiny.yaml"), ("plan", "tiny.yaml")], ids=lambda words: words[0])
-def test_the_first_look_at_many_records_says_how_far_it_is(command, home, known, monkeypatch, words):
+def test_the_first_look_at_many_records_says_how_far_it_is(command, home, monkeypatch, words):
     fill(home, MANY)
     monkeypatch.setattr(progress, "MANY", MANY)
     monkeypatch.setattr(progress, "EVERY", 0.0)
     first = command(*words)
     told = [line for line in first.err.splitlines() if "reading records" in line]
-    assert told == [f"  reading records: {done} of {MANY}" for done in range(0, MANY, catalogue.TOLD)]
-    assert "reading records" not in command(*words).err, "the catalogue knows them"
+    assert told == [f"  reading records: {done} of {MANY}" for done in range(0, MANY, index.TOLD)]
+    assert "reading records" not in command(*words).err, "the index knows them"
 
 
 @pytest.mark.parametrize("words", [("ls", "--quiet"), ("ls", "--format", "quiet")], ids=["quiet", "format"])
@@ -93,8 +86,8 @@ def test_the_live_line_ends_with_the_reading(home, monkeypatch):
 
 
 @pytest.fixture
-def filled(command, home, known, reads):
-    """A store that is catalogued: fifty records of one compiler, three of another. Those three."""
+def filled(command, home, reads):
+    """A store that is indexed: fifty records of one compiler, three of another. Those three."""
     fill(home, 50)
     few = [publish_record(home, small_record(number=number)) for number in range(3)]
     command("ls")
@@ -156,5 +149,4 @@ def test_an_import_asks_neurons_records_what_is_known(filled, home, reads):
 def test_a_folder_without_records_is_no_trouble(tmp_path):
     opened = Store(tmp_path, Journal(None, "test"))
     (opened.layout.records / "inductor-2.13.0" / "bert").mkdir(parents=True)
-    assert list(opened.summaries()) == []
-    assert list(opened.summaries(glance=True)) == []
+    assert opened.rows() == []

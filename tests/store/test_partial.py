@@ -10,8 +10,8 @@ import pytest
 import xxhash
 
 from cachekit.store import Store
+from cachekit.store.blobs import PIECE
 from cachekit.store.partial import receiving
-from cachekit.store.verify import PIECE
 from tests.support.doctor_cases import another_user
 
 pytest_plugins = ["tests.support.doctor_cases"]

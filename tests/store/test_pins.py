@@ -3,8 +3,10 @@
 import pytest
 
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store.gc import Keep
+from cachekit.store.verify import Count
 from cachekit.units import parse_age, parse_size
-from cachekit.verbs.gc import Limits, gc
+from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin, pins, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
@@ -33,14 +35,14 @@ def test_a_pinned_recipe_survives_gc_to_nothing(home):
     for one in prepared:
         warm(watched.session, one)
     pin(watched.store, [Named(prepared[1].key, "toy")])
-    done = gc(watched.session, Limits(max_size=0, max_age=0.0))
+    done = gc(watched.session, Keep(max_size=0, max_age=0.0))
     assert [watched.lookup(one) is not None for one in prepared] == [False, True, False]
     assert watched.restored(prepared[1].key, watched.lookup(prepared[1]))
-    assert done.pinned == watched.lookup(prepared[1]).size
-    gc(watched.session, Limits(compiler="*"))
+    assert done.pinned_bytes == watched.lookup(prepared[1]).size
+    gc(watched.session, Keep(compiler="*"))
     assert watched.lookup(prepared[1]) is not None
     unpin(watched.store, [Named(prepared[1].key[:8])])
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert watched.lookup(prepared[1]) is None
 
 
@@ -50,7 +52,7 @@ def test_a_pin_keeps_what_is_made_later(watched):
     (one,) = pin(watched.store, [Named(made[0].key, "toy")])
     assert (one.size, one.changed) == (None, True)
     publish(watched.store, made)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert find(watched.store, made[0]) == made[0]
     (listed,) = pins(watched.store)
     assert (listed.pin.recipe, listed.size) == ("toy", made[0].size)
@@ -76,7 +78,7 @@ def test_a_torn_pin_pins_all_the_same(home, watched, text):
     pin(watched.store, [Named(made[0][0].key)])
     (path,) = watched.store.layout.pins.iterdir()
     path.write_bytes(text)
-    gc(watched.session, Limits(max_size=0))
+    gc(watched.session, Keep(max_size=0))
     assert kept(watched) == keys(made)
 
 
@@ -90,12 +92,13 @@ def test_rm_removes_one_record_with_what_only_it_names(home, watched):
     (told,) = remove(watched.session, [made[1][0].key[:10]], dry_run=True)
     assert everything(home) == before
     (done,) = remove(watched.session, [made[1][0].key[:10]])
-    assert set(told.files) == set(done.files) == before - everything(home)
-    assert (told.shared, done.shared) == (3000, 3000)
+    assert told.files == done.files
+    assert {home / file.path for file in done.files} == before - everything(home)
+    assert (told.shared_bytes, done.shared_bytes) == (3000, 3000)
     assert kept(watched) == keys([made[0], made[2]])
     for pair in (made[0], made[2]):
         assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
-    assert verify(watched.session).orphans == (0, 0)
+    assert verify(watched.session).orphans == Count()
 
 
 def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
@@ -111,7 +114,7 @@ def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
             remove(watched.session, [made[1][0].key])
         remove(watched.session, [made[1][0].key], force=True)
         assert served(other.store, made[1][0]) == expected(made[1]), "it keeps what it needs"
-    assert gc(watched.session, Limits()).size >= 3000
+    assert gc(watched.session, Keep()).bytes >= 3000
     (done,) = remove(watched.session, [made[0][0].key], force=True)
     assert done.unpinned
     assert pins(watched.store) == []

@@ -9,11 +9,11 @@ from msgspec import structs
 
 from cachekit.key.canonical import key_of
 from cachekit.store.layout import Layout
-from cachekit.store.record import File, Module, encode
-from cachekit.verbs.repair import repair
-from cachekit.verbs.verify import failure, verify
+from cachekit.store.record import File, Module
+from cachekit.store.verify import Count
+from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff
-from tests.store.verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from tests.store.verify_cases import filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
 
 COMPILER = "neuronxcc-2.16.372.0+4a9b2326"
@@ -44,9 +44,9 @@ def test_nothing_is_bad_in_no_store_and_in_a_good_one(home):
     publish(watched.store, make_record(1, ("a", "same")))
     publish(watched.store, make_record(2, ("b", "same")))
     found = verify(watched.session)
-    assert failure(found) is None
-    assert (found.records, found.blobs, found.orphans, found.notes) == (2, 5, (0, 0), ())
-    assert found.size == 3 * 3000 + sum(path.stat().st_size for path in (home / "v1" / "records").rglob("*.json"))
+    assert found.error() is None
+    assert (found.records, found.blobs, found.orphans, found.notes) == (2, 3, Count(), ())
+    assert found.bytes == 3 * 3000
     assert verify(watched.session, quick=True).problems == ()
 
 
@@ -71,17 +71,17 @@ def test_what_is_bad_is_named_and_nothing_else(home, shared, quick):
             assert found.problems == ()
         else:
             (problem,) = found.problems
-            assert (problem.kind, problem.keys, problem.path) == ("blob", (record.key,), path)
+            assert (problem.kind, problem.keys, problem.path) == ("blob", (record.key,), str(path))
             assert problem.file == f"standin-1.0/MODULE_1/{file.path}"
-            error = failure(found)
+            error = found.error()
             assert error.exit_code == 5
             assert record.key[:12] in error.message
             assert file.path in error.cause
-            done = repair(watched.session, found.problems)
-            assert [(one, source) for one, source in done.mended] == [
-                (problem, str(watched.session.chain.readable[0].name))
+            done = verify(watched.session, quick=quick, repair=True)
+            assert [(one.path, one.mended) for one in done.problems] == [
+                (str(path), watched.session.chain.readable[0].name)
             ]
-            assert done.left == ()
+            assert done.good
             assert verify(watched.session).problems == ()
         if path.exists():
             path.chmod(0o644)
@@ -100,10 +100,9 @@ def test_one_corrupt_file_of_a_thousand(home, shared):
     bad = watched.store.layout.blob(record.files[3].sha256)
     overwrite(bad, bytes(64))
     found = verify(watched.session)
-    assert [problem.path for problem in found.problems] == [bad]
-    assert failure(found).exit_code == 5
-    done = repair(watched.session, found.problems)
-    assert failure(found, [problem for problem, _ in done.left]) is None
+    assert [problem.path for problem in found.problems] == [str(bad)]
+    assert found.error().exit_code == 5
+    assert verify(watched.session, repair=True).error() is None
     assert bad.read_bytes() == contents[record.files[3].sha256]
     assert verify(watched.session).problems == ()
     assert find(watched.store, record) == record
@@ -117,16 +116,13 @@ def test_decay_of_the_disk_that_moves_no_time_is_found_and_mended(home, shared):
     filled(watched, made)
     digest = made[0].files[0].sha256
     path = watched.store.layout.blob(digest)
-    note = watched.store.layout.verified / digest
+    pieces = watched.store.index.whole(digest).pieces
     overwrite(path, bytes(3000))
-    status = path.stat()
-    _, _, *pieces = note.read_text().splitlines()
-    state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-    note.write_text("\n".join((digest, state, *pieces)))
+    watched.store.index.note_whole({digest: watched.store.blobs.whole_now(digest, pieces)})
     assert find(Watched(home).store, made[0]) is not None, "the note is believed"
     found = verify(watched.session)
-    assert [problem.digest for problem in found.problems] == [digest]
-    assert repair(watched.session, found.problems).left == ()
+    assert [problem.sha256 for problem in found.problems] == [digest]
+    assert verify(watched.session, repair=True).good
     assert served(watched.store, made[0]) == expected(made)
 
 
@@ -176,9 +172,9 @@ def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way
         assert [(problem.kind, problem.file) for problem in found.problems] == [
             ("neff", f"{COMPILER}/MODULE_14529842170341812+f7f529f3/model.neff")
         ]
-        assert failure(found).exit_code == 5
-        done = repair(watched.session, found.problems)
-        assert [why for _, why in done.left] == ["no shared cache is named that may be read"]
+        assert found.error().exit_code == 5
+        done = verify(watched.session, repair=True)
+        assert [problem.left for problem in done.bad] == ["no shared cache is named that may be read"]
     else:
         assert found.problems == ()
         assert len(found.notes) == (way == "no neff")
@@ -201,10 +197,10 @@ def test_what_is_left_over_is_counted_and_no_damage(home):
     (layout.blobs / "ab").mkdir(exist_ok=True)
     (layout.blobs / "ab" / "stranger").write_bytes(b"?")
     found = verify(watched.session)
-    assert failure(found) is None
-    assert found.orphans == (2, 3000 + len(encode(make_record(1, ("old",))[0])))
-    assert found.leftovers == (2, 107)
-    assert found.quarantined == (1, 7)
+    assert found.error() is None
+    assert found.orphans == Count(1, 3000)
+    assert found.garbage == Count(2, 107)
+    assert found.quarantined == Count(1, 7)
     assert any("stranger" in note for note in found.notes)
 
 
@@ -220,15 +216,16 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
         path.unlink()
     record_path(watched.store, first).mkdir()
     os.mkfifo(record_path(watched.store, second))
-    for path in (watched.store.layout.blob(third.files[0].sha256), copy_path(watched.store, fourth)):
+    for record in (third, fourth):
+        path = watched.store.layout.blob(record.files[0].sha256)
         path.unlink()
         os.mkfifo(path)
     found = verify(watched.session, quick=quick)
     bad = {problem.keys[0]: problem.kind for problem in found.problems}
-    assert bad == {first.key: "record", second.key: "record", third.key: "blob", fourth.key: "copy"}
-    assert found.orphans == (0, 0), "nobody knows what the unreadable ones name"
-    repaired = repair(watched.session, found.problems)
-    assert [(problem.keys, why) for problem, why in repaired.left] == [
+    assert bad == {first.key: "record", second.key: "record", third.key: "blob", fourth.key: "blob"}
+    assert found.orphans == Count(), "nobody knows what the unreadable ones name"
+    repaired = verify(watched.session, quick=quick, repair=True)
+    assert [(problem.keys, problem.left) for problem in repaired.bad] == [
         ((first.key,), "a folder is in its place: remove that")
     ]
     assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]

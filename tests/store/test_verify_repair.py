@@ -6,9 +6,8 @@ import json
 import pytest
 
 from cachekit.store.record import encode
-from cachekit.verbs.repair import repair
-from cachekit.verbs.verify import failure, verify
-from tests.store.verify_cases import copy_path, filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from cachekit.verbs.verify import verify
+from tests.store.verify_cases import filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
 
 # Records
@@ -16,9 +15,9 @@ from tests.support.standins import Watched, expected, find, make_record, overwri
 
 @pytest.mark.feature("S6")
 @pytest.mark.parametrize("way", ["flip", "cut", "other", "text"])
-def test_a_damaged_record_comes_back_from_its_copy(home, way):
+def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
     made, other = make_record(1), make_record(2, ("b", "c"))
-    watched = Watched(home)
+    watched = with_cache(home, shared)
     filled(watched, made, other)
     path = record_path(watched.store, made[0])
     raw = path.read_bytes()
@@ -31,44 +30,13 @@ def test_a_damaged_record_comes_back_from_its_copy(home, way):
     overwrite(path, bad)
     found = verify(watched.session, quick=True)
     assert [(problem.kind, problem.keys, problem.path) for problem in found.problems] == [
-        ("record", (made[0].key,), path)
+        ("record", (made[0].key,), str(path))
     ]
-    done = repair(watched.session, found.problems)
-    assert [source for _, source in done.mended] == ["its copy in the store"]
+    done = verify(watched.session, repair=True)
+    assert [problem.mended for problem in done.problems] == [watched.session.chain.readable[0].name]
     assert path.read_bytes() == raw
     assert verify(watched.session).problems == ()
     assert find(Watched(home).store, other[0]) == other[0]
-
-
-@pytest.mark.feature("S6")
-def test_a_damaged_record_without_a_copy_comes_from_a_cache(home, shared):
-    made = make_record(1)
-    watched = with_cache(home, shared)
-    filled(watched, made)
-    path, copy = record_path(watched.store, made[0]), copy_path(watched.store, made[0])
-    raw = path.read_bytes()
-    overwrite(path, b"{}")
-    overwrite(copy, b"{}")
-    found = verify(watched.session)
-    done = repair(watched.session, found.problems)
-    assert done.left == ()
-    assert path.read_bytes() == copy.read_bytes() == raw
-    assert verify(watched.session).problems == ()
-
-
-@pytest.mark.feature("S6")
-@pytest.mark.parametrize("way", ["bad", "gone"])
-def test_the_copy_of_a_record_is_written_anew(home, way):
-    made = make_record(1)
-    watched = Watched(home)
-    filled(watched, made)
-    copy = copy_path(watched.store, made[0])
-    copy.unlink() if way == "gone" else overwrite(copy, b"bad")
-    found = verify(watched.session)
-    assert [(problem.kind, problem.path) for problem in found.problems] == [("copy", copy)]
-    assert repair(watched.session, found.problems).left == ()
-    assert copy.read_bytes() == encode(made[0])
-    assert verify(watched.session).problems == ()
 
 
 def test_records_of_a_later_version_are_counted_and_no_damage(home):
@@ -81,7 +49,7 @@ def test_records_of_a_later_version_are_counted_and_no_damage(home):
     path.write_bytes(json.dumps(document).encode())
     found = verify(watched.session)
     assert found.problems == ()
-    assert (found.records, found.foreign) == (2, 1)
+    assert (found.records, found.of_later_versions) == (2, 1)
 
 
 # What cannot be repaired
@@ -95,12 +63,11 @@ def test_what_no_cache_has_is_said_and_stays_as_it_is(home, shared):
     publish(watched.store, two)  # nobody else has it
     for record, _ in (one, two):
         overwrite(watched.store.layout.blob(record.files[0].sha256), b"bad")
-    found = verify(watched.session)
-    done = repair(watched.session, found.problems)
-    assert [problem.keys for problem, _ in done.mended] == [(one[0].key,)]
-    ((problem, why),) = done.left
-    assert (problem.keys, why) == ((two[0].key,), "no shared cache has it")
-    error = failure(found, [problem for problem, _ in done.left])
+    done = verify(watched.session, repair=True)
+    assert [problem.keys for problem in done.problems if problem.mended] == [(one[0].key,)]
+    (problem,) = done.bad
+    assert (problem.keys, problem.left) == ((two[0].key,), "no shared cache has it")
+    error = done.error()
     assert error.exit_code == 5
     assert two[0].key[:12] in error.message
     assert one[0].key[:12] not in error.message
@@ -120,10 +87,9 @@ def test_a_cache_that_has_other_bytes_for_the_file_does_not_repair_it(home, shar
     bad = watched.store.layout.blob(made[0].files[0].sha256)
     overwrite(bad, b"bad")
     fresh = with_cache(home, shared)
-    found = verify(fresh.session)
-    done = repair(fresh.session, found.problems)
-    assert len(done.left) == 1
-    assert failure(found, [problem for problem, _ in done.left]).exit_code == 5
+    done = verify(fresh.session, repair=True)
+    assert len(done.bad) == 1
+    assert done.error().exit_code == 5
     assert find(fresh.store, made[0]) is None
 
 
@@ -136,8 +102,7 @@ def test_another_compile_of_the_key_takes_the_place_of_one_that_nobody_has(home,
     watched = with_cache(home, shared)
     publish(watched.store, ours)
     overwrite(watched.store.layout.blob(ours[0].files[1].sha256), b"bad")
-    found = verify(watched.session)
-    assert repair(watched.session, found.problems).left == ()
+    assert verify(watched.session, repair=True).good
     assert find(watched.store, ours[0]) == theirs[0]
     assert served(watched.store, theirs[0]) == expected(theirs)
     assert verify(watched.session).problems == ()
@@ -147,7 +112,7 @@ def test_a_check_changes_nothing(home):
     watched = Watched(home)
     filled(watched, make_record(1), make_record(2, ("c",)))
     overwrite(watched.store.layout.blob(make_record(1)[0].files[0].sha256), b"bad")
-    state = {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts}
+    state = {path: path.stat().st_ctime_ns for path in (home / "v1").rglob("*") if "index" not in path.name}
     assert verify(watched.session).problems
-    assert {path: path.stat().st_ctime_ns for path in home.rglob("*") if "verified" not in path.parts} == state
+    assert {path: path.stat().st_ctime_ns for path in (home / "v1").rglob("*") if "index" not in path.name} == state
     assert watched.damage() == []

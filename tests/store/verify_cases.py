@@ -1,11 +1,8 @@
 """Stores to spoil, each with a shared cache that has good copies."""
 
-import hashlib
-
 import pytest
 
 from cachekit.remotes.folder import FolderTier
-from cachekit.store.record import encode
 from cachekit.verbs.push import push
 from tests.support.standins import Watched, publish
 
@@ -35,7 +32,3 @@ def filled(watched, *made):
 
 def record_path(store, record):
     return store.layout.record(record.directory, record.model_type, record.key)
-
-
-def copy_path(store, record):
-    return store.layout.blob(hashlib.sha256(encode(record)).hexdigest())

@@ -10,7 +10,6 @@ side by side, and the bytes that a store gives back.
 
 import hashlib
 import os
-import re
 import shutil
 import signal
 import sys
@@ -235,10 +234,10 @@ class Watched:
         chain = Chain(remotes, self.journal)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 
-    def limit(self, neighbour):
-        """Another largest size of a neighbour's record; returns itself."""
+    def limit(self, reuse_bytes):
+        """Another largest size of a record to begin with; returns itself."""
         self.session = structs.replace(
-            self.session, config=structs.replace(self.session.config, neighbour_bytes=neighbour)
+            self.session, config=structs.replace(self.session.config, reuse_bytes=reuse_bytes)
         )
         return self
 
@@ -342,8 +341,8 @@ def leftovers_of(home):
     """Where something lies that no finished run leaves, and what."""
     root = Path(home) / "v1"
     passing = [path for kind in ("tmp", "live", "quarantine") for path in (root / kind).rglob("*")]
-    notes = [path for path in (root / "verified").rglob("*") if not re.fullmatch("[0-9a-f]{64}", path.name)]
-    return {path.relative_to(root).as_posix() for path in [*passing, *notes]}
+    passing += root.glob("index.sqlite-*")
+    return {path.relative_to(root).as_posix() for path in passing}
 
 
 # Damage

@@ -37,7 +37,7 @@ def by_hand(events):
     def total(figure, *names):
         return sum(number(e.get(figure)) for e in of(*names))
 
-    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore", "neighbour.restored")
+    about = of("plan", "compile.start", "warm.end", "train.end", "command.done", "restore", "reuse.restored")
     keys = {words(e.get("key")) for e in about}
     figures = dict.fromkeys(
         ["hits", "misses", "graphs_found", "graphs_compiled", "recorded_seconds", "retrieval_seconds"], 0
@@ -83,7 +83,7 @@ def by_hand(events):
                     took = number(e.get("compile_seconds"))
                     spared += max((number(e.get("cold_seconds")) or took) - took, 0)
             figures["recorded_seconds"] += spared
-        retrieval += sum(number(e.get("seconds")) for e in of("neighbour.restored", key=key))
+        retrieval += sum(number(e.get("seconds")) for e in of("reuse.restored", key=key))
         figures["retrieval_seconds"] += retrieval
 
     ended, failed = bool(of("run.end")), bool(of("run.failed"))
@@ -95,8 +95,8 @@ def by_hand(events):
         "waited_seconds": total("waited_seconds", "warm.end"),
         "compile_seconds": sum(number(e.get("compile_seconds")) for e in of("warm.end") if number(e.get("compiled")))
         + total("compile_seconds", "command.done"),
-        "bytes_restored": total("bytes", "restore", "neighbour.restored"),
-        "graphs_from_neighbours": total("graphs", "neighbour.helped"),
+        "bytes_restored": total("bytes", "restore", "reuse.restored"),
+        "graphs_reused": total("graphs", "reuse.end"),
         "fetches": len(of("pull.end", "pull.modules")),
         "bytes_fetched": total("bytes", "pull.end", "pull.modules"),
         "fetch_seconds": total("seconds", "pull.end", "pull.modules"),

@@ -1,6 +1,5 @@
 """Plan, with a stand-in for the compiler: it leaves no trace, and what it says is what happens."""
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # n
 def test_a_plan_leaves_no_trace(home, log):
     watched = Watched(home)
     found = plan(watched.prepare(), watched.store)
-    assert (found.hit, found.neighbour, found.expected_seconds) == (False, None, None)
+    assert (found.hit, found.near, found.expected_seconds) == (False, None, None)
     assert not home.exists()
     assert runs(log) == []
 
@@ -41,7 +40,7 @@ def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
     assert (done.compiled, done.result.counters["found"]) == (0, hot["graphs"])
 
 
-def test_a_plan_names_the_nearest_neighbour_and_only_the_difference(home):
+def test_a_plan_names_the_nearest_record_and_only_the_difference(home):
     watched = Watched(home)
     for batch, length in ((4, 64), (8, 128), (8, 512)):
         warm(watched.session, watched.prepare(recipe(batch, max_seq_length=length)))
@@ -52,10 +51,10 @@ def test_a_plan_names_the_nearest_neighbour_and_only_the_difference(home):
     assert not found.hit
     assert [(change.name, change.new) for change in found.changes] == [("training.max_seq_length", 256)]
     assert found.changes[0].old in (128, 512)
-    assert found.neighbour.hard["training.per_device_train_batch_size"] == 8
-    assert found.expected_seconds == 30.0, "a neighbour this near tells how long it will take"
+    assert found.near.known.hard["training.per_device_train_batch_size"] == 8
+    assert found.expected_seconds == 30.0, "a record this near tells how long it will take"
     document = found.as_dict()
-    assert document["nearest"]["key"] == found.neighbour.key
+    assert document["nearest"]["key"] == found.near.known.key
     assert document["nearest"]["changes"] == [
         {"name": "training.max_seq_length", "old": found.changes[0].old, "new": 256}
     ]
@@ -64,21 +63,21 @@ def test_a_plan_names_the_nearest_neighbour_and_only_the_difference(home):
     assert "training.max_seq_length" in caught.value.cause
 
 
-def test_a_neighbour_of_another_version_tells_the_time_less_surely(home, warmed):
+def test_a_record_of_another_version_tells_the_time_less_surely(home, warmed):
     other = Watched(home, compiler=StandIn("2.0"))
     found = plan(other.prepare(), other.store)
     assert [change.name for change in found.changes] == ["toolchain.standin"]
-    assert found.neighbour == warmed
+    assert found.near.record == warmed
     assert found.expected_seconds == 30.0
     same = plan(Watched(home).prepare(recipe(9)), other.store).expected
     assert found.expected.low < same.low < 30.0 < same.high < found.expected.high
 
 
-def test_a_damaged_neighbour_does_not_disturb_a_plan(home, warmed):
+def test_a_damaged_near_record_does_not_disturb_a_plan(home, warmed):
     watched = Watched(home)
     spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
     found = plan(watched.prepare(recipe(16)), watched.store)
-    assert (found.hit, found.neighbour) == (False, None)
+    assert (found.hit, found.near) == (False, None)
 
 
 # What plan says is what happens
@@ -114,8 +113,8 @@ def _step(folder, action, batch, chosen):
         elif action == "lose the record":
             watched.store.layout.record(record.directory, record.model_type, record.key).unlink()
         else:
-            shutil.rmtree(watched.store.layout.records)
-            assert plan(prepared, Watched(home).store).record == record, "an index is rebuilt"
+            watched.store.layout.index.unlink(missing_ok=True)
+            assert plan(prepared, Watched(home).store).record == record
             return
         assert not plan(prepared, Watched(home).store).hit
         return

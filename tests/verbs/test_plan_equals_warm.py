@@ -83,19 +83,20 @@ class Team:
     def member(self):
         name = self._dice.choice(sorted(self._homes))
         home = self._folder / f"{name}-{self._homes[name]}"
-        # Without neighbours: of a miss they can leave nothing to compile, which no plan knows before.
+        # Without reuse: of a miss it can leave nothing to compile, which no plan knows before.
         return Watched(home, compiler=StandIn(self._versions[name]), shared=[(self._make(), "rw")]).limit(0)
 
 
 @pytest.mark.feature("P1")
-def test_200_random_edits(monkeypatch):
+@pytest.mark.parametrize("edits", [60, pytest.param(EDITS, marks=pytest.mark.slow)])
+def test_random_edits(monkeypatch, edits):
     dice = random.Random(6)
     with memory_folder() as folder, serve("folder", folder / "server") as make:
         log = folder / "log"
         monkeypatch.setenv("STANDIN_LOG", str(log))
         team, wanted, history = Team(folder, make, dice), recipe(), [recipe()]
         seen = {"hit here": 0, "hit there": 0, "fetched in part": 0, "miss": 0}
-        for number in range(EDITS):
+        for number in range(edits):
             team.happen()
             wanted = edited(dice.choice(history) if dice.random() < 0.3 else wanted, dice)
             history.append(wanted)

@@ -137,14 +137,14 @@ def test_a_command_that_was_given_nothing_found_nothing_in_the_cache():
 
 
 @pytest.mark.feature("D3")
-def test_getting_a_neighbour_is_subtracted_and_its_tier_saved_the_rest():
+def test_getting_the_nearest_record_is_subtracted_and_its_remote_saved_the_rest():
     """One that was fetched for nothing cost time."""
-    hub = {"tier": "hf://team/cache", "neighbour": "n", "bytes": 9, "seconds": 40}
+    hub = {"tier": "hf://team/cache", "nearest": "n", "bytes": 9, "seconds": 40}
     begun = [line("plan", status="miss", recipe="toy", tier=""), line("compile.start")]
-    restored = line("neighbour.restored", recipe="other", **hub)
-    helped = line("neighbour.helped", recipe="other", graphs=2, of=3).replace(b'"key": "k"', b'"key": "n"')
+    restored = line("reuse.restored", recipe="other", **hub)
+    reused = line("reuse.end", recipe="other", graphs=2, of=3).replace(b'"key": "k"', b'"key": "n"')
     end = line("warm.end", recipe="toy", graphs=3, compiled=1, compile_seconds=50, cold_seconds=250, seconds=120)
-    found = count(b"".join([*begun, restored, helped, end]))
+    found = count(b"".join([*begun, restored, reused, end]))
     by_tier = {cell.tier: cell.figures for cell in found.cells}
     assert by_tier["hf://team/cache"] == {"graphs_found": 2, "recorded_seconds": 200, "retrieval_seconds": 40}
     assert figures(found.cells).saved_seconds == 160

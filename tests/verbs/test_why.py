@@ -10,16 +10,17 @@ import pytest
 
 from cachekit.cli import why_text
 from cachekit.events import Journal
-from cachekit.remotes import document
+from cachekit.remotes import document, nearest
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.nearest_on import Budget
 from cachekit.store import Store
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
+from tests.remotes.test_nearest import fill, made_from, others
 from tests.remotes.watched_tiers import Broken, Counted
 from tests.support.cli_session import golden, publish, the_error
 from tests.support.standins import Watched
-from tests.verbs.test_neighbours import fill, made_from, others
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -158,7 +159,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
     found = why(me.session, wanted)
     assert len(found.changes) == 2
-    assert [bool(one.problem) for one in found.looked] == [True]
+    assert [bool(one.problem) for one in found.plan.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
     (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
@@ -166,12 +167,8 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
 
 
 def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
-    from cachekit.verbs import neighbours
-
     share(shared, publish(tmp_path / "other"), publish(tmp_path / "other", "training.optim=sgd"))
-    monkeypatch.setattr(
-        neighbours.search, "__kwdefaults__", {"fits": None, "here": None, "budget": neighbours.Budget(read=1)}
-    )
+    monkeypatch.setattr(nearest.search, "__kwdefaults__", {"budget": Budget(read=1)})
     answer = command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r")
     assert f"{shared} was not searched to the end: it has more records than are read for one search" in answer.err
     assert "was not searched" not in answer.out

@@ -74,13 +74,13 @@ def check(found, name, old, new, follows=()):
     document = change.as_dict()
     assert change.change.name == name
     assert {other.name for other in change.follows} == set(follows)
-    hard, near = found.plan.prepared.ingredients.hard, found.neighbour.known.hard
+    hard, near = found.plan.prepared.ingredients.hard, found.plan.near.known.hard
     assert document.get("old", "absent") == near.get(name, "absent") == old
     assert document.get("new", "absent") == hard.get(name, "absent") == new
     every = {key for key in hard.keys() | near.keys() if hard.get(key, "absent") != near.get(key, "absent")}
     assert every == {name, *follows}, "nothing that differs is left out"
     head, *lines = human(found.as_dict())
-    assert head.startswith(f"{found.plan.prepared.recipe.name}: miss; nearest is {found.neighbour.known.key[:16]}")
+    assert head.startswith(f"{found.plan.prepared.recipe.name}: miss; nearest is {found.plan.near.known.key[:16]}")
     assert lines[0].startswith(f"  {name}:")
     named = [line for line in lines if line.startswith("  ") and not line.startswith("    ")]
     assert len(named) == 1
@@ -221,7 +221,7 @@ def test_data_and_variables(overrides, name, old, new):
 
 def test_another_model_is_told_as_one_change_with_what_it_brings():
     found = asked(prepared(), prepared("model.id=roberta-base"))
-    before, after = found.neighbour.known.hard, found.plan.prepared.ingredients.hard
+    before, after = found.plan.near.known.hard, found.plan.prepared.ingredients.hard
     brought = {key for key in before.keys() | after.keys() if before.get(key, "no") != after.get(key, "no")}
     assert len(brought) > 3
     check(found, "model.type", "bert", "roberta", brought - {"model.type"})
@@ -287,7 +287,7 @@ def test_two_hundred_single_edits(tmp_path):
             assert found.plan.hit
             continue
         leads = RENAMED.get(field, field)
-        brought = {change.name for change in found.neighbour.changes} - {leads}
+        brought = {change.name for change in found.plan.near.changes} - {leads}
         assert brought <= FOLLOWS.get(leads, set()), (name, field, value)
         old, new = (one.ingredients.hard.get(leads, "absent") for one in (bases[name], after))
         check(found, leads, old, new, brought)

@@ -10,7 +10,6 @@ what is finished; two states of theirs are told apart here.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,17 +82,6 @@ class Entry:
             found.append(EntryFile(name, status.st_size, status.st_mtime))
         return tuple(found)
 
-    def size(self) -> int:
-        """Bytes of its files."""
-        return sum(file.size for file in self.files())
-
-    def modified(self) -> float:
-        """When the youngest of its files was written, or its folder if it has none; 0 where it is gone."""
-        try:
-            return max([file.modified for file in self.files()] or [os.stat(self.place).st_mtime])  # noqa: PTH116
-        except OSError:
-            return 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
@@ -123,11 +111,6 @@ class Scan:
     entries: tuple[Entry, ...]
     strangers: tuple[Stranger, ...]
     compilers: tuple[str, ...] = ()
-
-    def counts(self) -> dict[State, int]:
-        """Modules by state; every state is there."""
-        counter = Counter(entry.state for entry in self.entries)
-        return {state: counter[state] for state in STATES}
 
 
 def classify(names: Iterable[str]) -> State:

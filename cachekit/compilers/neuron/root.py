@@ -27,7 +27,6 @@ class Root:
         path: The local folder; None where it is no local one (a bucket).
         origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
         caching: False where the flags switch the cache off.
-        nested: The folder one level deeper that releases of late 2023 wrote to, if it is there.
         file_system: Of the local folder.
         warnings: What is wrong or doubtful about it, a sentence each.
     """
@@ -36,7 +35,6 @@ class Root:
     path: Path | None
     origin: str
     caching: bool = True
-    nested: Path | None = None
     file_system: FileSystem = UNKNOWN
     warnings: tuple[str, ...] = ()
 
@@ -80,10 +78,10 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     system = file_system(path, mounts)
     warnings += _about(path, system)
     nested = path / facts.NESTED_ROOT
-    if not _has_compilers(nested):
-        return Root(url, path, origin, caching, None, system, tuple(warnings))
-    warnings.append(f"{nested} holds modules of a release of late 2023, one level too deep: today's do not find them")
-    return Root(url, path, origin, caching, nested, system, tuple(warnings))
+    if _has_compilers(nested):
+        deep = "modules of a release of late 2023, one level too deep: today's do not find them"
+        warnings.append(f"{nested} holds {deep}")
+    return Root(url, path, origin, caching, system, tuple(warnings))
 
 
 def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> Root:

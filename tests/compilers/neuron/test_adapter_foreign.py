@@ -12,25 +12,21 @@ from tests.compilers.neuron.neuron_cases import another, entry, machine, name, p
 from tests.compilers.neuron.neuron_files import make_neff
 
 # NEFFs that are whole, and not for the machine of these tests.
-FOREIGN = {
+FOREIGN = {  # test_fit has every kind
     "another chip": ({"target": "cayman"}, "it was compiled for trn2"),
-    "an older chip": ({"target": "tonga", "lnc": 1}, "it was compiled for inf1"),
-    "an unknown chip": ({"target": "v5", "lnc": 1}, "which is no chip that is known here"),
-    "two chips": ({"extra": {"kelf-b.json": b'{"target": "cayman"}'}}, "two targets"),
     "no chip": ({"without": ["kelf-0.json"]}, "nothing in it says which chip"),
-    "another compiler": ({"version": "2.21.33363.0+82129205"}, "it was compiled by 2.21.33363.0"),
     "another module": ({"name": "MODULE_77+e30acd3a.neff"}, "it was compiled as MODULE_77"),
 }
 
 
 @pytest.mark.feature("F6", "S5")
-@pytest.mark.parametrize("damage", ["bit", "cut", "empty"])
+@pytest.mark.parametrize("damage", ["bit", "cut"])
 def test_a_damaged_neff_in_the_root_is_replaced(machine, damage):
     machine("warm", "tiny.yaml")
     neff = entry(machine, 2).path / "model.neff"
     whole = neff.read_bytes()
     flipped = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
-    neff.write_bytes({"bit": flipped, "cut": whole[:-512], "empty": b""}[damage])
+    neff.write_bytes({"bit": flipped, "cut": whole[:-512]}[damage])
     result = machine("train", "tiny.yaml", "--require-warm")
     assert (result["compiled"], neff.read_bytes()) == (0, whole)
 

@@ -79,7 +79,7 @@ def test_two_compilers_never_share_a_graph(machine):
     planned = machine("plan", "tiny.yaml")
     assert planned["status"] == "miss"
     assert [change["name"] for change in planned["nearest"]["changes"]] == ["toolchain.neuronx-cc"]
-    assert machine("warm", "tiny.yaml")["compiled"] == 3, "no neighbour of another compiler helps"
+    assert machine("warm", "tiny.yaml")["compiled"] == 3, "no record of another compiler is reused"
     assert compiles(machine) == 3
     for version in (OLD, NEW):
         machine.install("neuronx-cc", version)
@@ -126,7 +126,7 @@ def test_without_counters_the_files_tell(machine):
 
 
 @pytest.mark.feature("W4")
-def test_many_graphs_are_one_archive_and_a_neighbour_gives_those_that_are_the_same(machine):
+def test_many_graphs_are_one_archive_and_the_nearest_record_gives_those_that_are_the_same(machine):
     machine.graphs("forward", many=60)
     warmed = machine("warm", "tiny.yaml")
     assert (warmed["compiled"], len(warmed["modules"])) == (61, 1)
@@ -135,7 +135,7 @@ def test_many_graphs_are_one_archive_and_a_neighbour_gives_those_that_are_the_sa
     machine.graphs("forward", "longer", many=30)
     near = machine("warm", "tiny.yaml", "--set", "training.max_seq_length=32")
     assert (near["compiled"], compiles(machine)) == (1, 1)
-    assert near["neighbour"]["key"] == warmed["key"]
+    assert near["reused"]["key"] == warmed["key"]
     trained = machine("train", "tiny.yaml", "--require-warm", "--set", "training.max_seq_length=32")
     assert (trained["compiled"], trained["found"], compiles(machine)) == (0, 32, 0)
 
@@ -147,7 +147,7 @@ def test_the_other_verbs_know_it(machine, tmp_path):
     assert (row["compiler"], row["graphs"], row["modules"]) == ("neuron-native", 3, 1)
     shown = machine("show", key[:12])
     assert (shown["whole"], [module["neffs"] for module in shown["modules"]]) == (True, [3])
-    assert machine("verify")["bad"] == []
+    assert machine("verify")["problems"] == []
     assert {one["status"] for one in machine("coverage", "tiny.yaml")["recipes"]} == {"covered"}
     seen = machine("env")
     assert (seen["available"], seen["compiler"], seen["directory"]) == (

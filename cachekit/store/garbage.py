@@ -9,8 +9,9 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit.store import uses
 from cachekit.store.gate import held
@@ -21,8 +22,7 @@ from cachekit.store.scratch import hold
 QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Garbage(Struct, frozen=True):
     """Something to remove.
 
     Attributes:
@@ -38,40 +38,30 @@ class Leftover:
     lock: Path | None = None
 
 
-def leftovers(
-    layout: Layout, live: Path, keys: Collection[str], blobs: Collection[str], *, now: float | None = None
-) -> list[Leftover]:
-    """What is left over.
+def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
+    """What nobody will use again, in the order of paths.
 
     Args:
         layout: The store's paths.
-        live: Where live roots are made.
+        live: Where compiler cache dirs are made.
         keys: Of the records.
-        blobs: That stay.
         now: Seconds since the epoch.
     """
     now = time.time() if now is None else now
-    found: list[Leftover] = []
+    found: list[Garbage] = []
     for base in dict.fromkeys((layout.tmp, layout.live, live)):
         found += _ownerless(base)
     found += [
-        Leftover(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
+        Garbage(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
     ]
     found += [
-        Leftover(path, size, "set aside a month ago")
+        Garbage(path, size, "set aside a month ago")
         for when, path, size in quarantined(layout)
         if when < now - QUARANTINED
     ]
-    found += [Leftover(path, _size(path), "notes of processes that are gone") for path in held(layout).dead]
+    found += [Garbage(path, _size(path), "notes of processes that are gone") for path in held(layout).dead]
     found += [
-        Leftover(path, 0, "notes of uses of what is gone")
-        for key, path in uses.noted(layout).items()
-        if key not in keys
-    ]
-    found += [
-        Leftover(path, _size(path), "notes about blobs that are gone")
-        for path in _files(layout.verified)
-        if path.name not in blobs
+        Garbage(path, 0, "notes of uses of what is gone") for key, path in uses.noted(layout).items() if key not in keys
     ]
     found += _locks(layout.locks, keys)
     return sorted(found, key=lambda one: str(one.path))
@@ -97,23 +87,16 @@ def unfinished(layout: Layout) -> Iterator[tuple[float, Path, int]]:
             yield status.st_mtime, path, status.st_size
 
 
-def sized(folder: Path) -> Iterator[tuple[Path, int]]:
-    """The files of a folder, with their sizes."""
-    for path in _files(folder):
-        with suppress(OSError):
-            yield path, path.stat().st_size
-
-
-def _ownerless(base: Path) -> list[Leftover]:
+def _ownerless(base: Path) -> list[Garbage]:
     found = []
     for lock in _files(base):
         if lock.suffix == ".lock" and is_free(lock):
             folder = lock.with_suffix("")
-            found.append(Leftover(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock))
+            found.append(Garbage(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock))
     return found
 
 
-def _locks(folder: Path, keys: Collection[str]) -> list[Leftover]:
+def _locks(folder: Path, keys: Collection[str]) -> list[Garbage]:
     """Locks of keys that have no record, and that nobody holds."""
     found = []
     for path in _files(folder):
@@ -121,9 +104,9 @@ def _locks(folder: Path, keys: Collection[str]) -> list[Leftover]:
         if path.suffix == ".json":  # who holds it: removed by him, or killed with him
             lock = path.with_suffix(".lock")
             if not lock.exists() or is_free(lock):
-                found.append(Leftover(path, _size(path), "notes of processes that are gone", lock))
+                found.append(Garbage(path, _size(path), "notes of processes that are gone", lock))
         elif path.suffix == ".lock" and key not in keys and is_free(path):
-            found.append(Leftover(path, _size(path), "locks of keys without a record", path))
+            found.append(Garbage(path, _size(path), "locks of keys without a record", path))
     return found
 
 

@@ -11,9 +11,11 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.near import Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import Budget
 from cachekit.remotes.port import Change, Write
 from cachekit.store.record import COMMAND, IMPORTED
-from cachekit.verbs.neighbours import Budget, Wanted, local, search
 from cachekit.verbs.obtain import fetch
 from cachekit.verbs.push import push
 from tests.remotes.tier_processes import KINDS, serve
@@ -76,8 +78,12 @@ def fill_whole(home, tier, made):
     push(member.session, [publish(member.store, one) for one in made], member.session.chain.writable)
 
 
-def names(neighbour):
-    return [change.name for change in neighbour.changes]
+def wish(prepared, **more):
+    return Wanted(prepared.key, prepared.fingerprint.directory, prepared.model_type, prepared.ingredients.hard, **more)
+
+
+def names(near):
+    return [change.name for change in near.changes]
 
 
 @pytest.mark.feature("W3")
@@ -88,10 +94,10 @@ def test_of_a_hundred_the_near_one_is_chosen():
         for made in others(wanted, 99):
             publish(me.store, made)
         near = publish(me.store, made_from(wanted, **{"training.max_seq_length": 64}))
-        found = local(Wanted.of(wanted), me.store)
+        found = search(wish(wanted), me.store).near
     assert found.known.key == near.key
     assert found.record == near
-    assert found.tier == "local"
+    assert found.place == "local"
     assert names(found) == ["training.max_seq_length"]
     (change,) = found.changes
     assert (change.old, change.new) == (64, 128)
@@ -103,10 +109,10 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(make(), [*others(wanted, 20), near])
-    found = search(Wanted.of(wanted), me.store, me.session.chain)
-    assert found.neighbour.known.key == near[0].key
-    assert found.neighbour.tier == tier.name
-    assert names(found.neighbour) == ["training.max_seq_length"]
+    found = search(wish(wanted), me.store, me.session.chain)
+    assert found.near.known.key == near[0].key
+    assert found.near.place == tier.name
+    assert names(found.near) == ["training.max_seq_length"]
     assert [(one.tier, one.records, one.compared, one.problem) for one in found.looked] == [(tier.name, 21, 21, "")]
     assert tier.calls.count("list") == 1
     assert tier.calls.count("read") == 21
@@ -119,7 +125,7 @@ def test_the_near_one_of_a_hundred_elsewhere(tmp_path, shared):
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [*others(wanted, 99), near])
-    found = search(Wanted.of(wanted), me.store, me.session.chain).neighbour
+    found = search(wish(wanted), me.store, me.session.chain).near
     assert (found.known.key, names(found)) == (near[0].key, ["training.max_seq_length"])
 
 
@@ -127,10 +133,10 @@ def test_who_asks_again_asks_nobody(tmp_path, make):
     wanted = Watched(tmp_path / "any").prepare()
     fill(make(), others(wanted, 3))
     first = Watched(tmp_path / "me", shared=[(make(), "r")])
-    once = search(Wanted.of(wanted), first.store, first.session.chain)
+    once = search(wish(wanted), first.store, first.session.chain)
     again = Watched(tmp_path / "me", shared=[(tier := Counted(make()), "r")])
-    twice = search(Wanted.of(wanted), again.store, again.session.chain)
-    assert twice.neighbour.known == once.neighbour.known
+    twice = search(wish(wanted), again.store, again.session.chain)
+    assert twice.near.known == once.near.known
     assert tier.calls == []
 
 
@@ -139,11 +145,11 @@ def test_what_is_found_can_be_fetched(tmp_path, make):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill_whole(tmp_path / "other", make(), [near])
     me = Watched(tmp_path / "me", shared=[(make(), "r")])
-    neighbour = search(Wanted.of(wanted), me.store, me.session.chain).neighbour
-    assert neighbour.record is None
-    assert fetch(me.session, neighbour.find()).record == near[0]
-    here = search(Wanted.of(wanted), me.store, me.session.chain).neighbour
-    assert (here.tier, here.record) == ("local", near[0])
+    reuse = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.chain).reuse
+    assert reuse.fetch == near[0].size
+    assert fetch(me.session, reuse.found).record == near[0]
+    here = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.chain).reuse
+    assert (here.place, here.record) == ("local", near[0])
 
 
 def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
@@ -151,8 +157,8 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     here = publish(me.store, made_from(wanted, **{"training.max_seq_length": 256}))
-    found = search(Wanted.of(wanted), me.store, me.session.chain)
-    assert found.neighbour.known.key == here.key
+    found = search(wish(wanted), me.store, me.session.chain)
+    assert found.near.known.key == here.key
     assert tier.calls == [], "nothing nearer can be there"
     # Further away, where the shared cache is asked: still the one in the store.
     two = {"training.optim": "sgd", "training.max_seq_length": 64}
@@ -161,9 +167,9 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     fill(second, [made_from(wanted, **{**two, "training.max_seq_length": 65})])
     other = Watched(tmp_path / "you", shared=[(tier := Counted(second), "r")])
     here = publish(other.store, made_from(wanted, **two))
-    found = search(Wanted.of(wanted), other.store, other.session.chain)
+    found = search(wish(wanted), other.store, other.session.chain)
     assert "list" in tier.calls
-    assert (found.neighbour.tier, found.neighbour.known.key) == ("local", here.key)
+    assert (found.near.place, found.near.known.key) == ("local", here.key)
 
 
 def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
@@ -172,7 +178,7 @@ def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
     publish(me.store, others(wanted, 1)[0])
-    assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.chain).near.known.key == near[0].key
 
 
 @pytest.mark.parametrize(
@@ -187,7 +193,7 @@ def test_a_record_in_another_folder_is_found_where_nothing_is_nearer(tmp_path, s
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **changes)])
-    assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == differing
+    assert names(search(wish(wanted), me.store, me.session.chain).near) == differing
     assert tier.calls.count("list") == 2
 
 
@@ -197,48 +203,52 @@ def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder
     fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
     far = made_from(wanted, **{f"model.config.{name}": 7 for name in fields})
     fill(shared(), [far, made_from(wanted, **{"toolchain.standin": "0.9"})])
-    assert names(search(Wanted.of(wanted), me.store, me.session.chain).neighbour) == ["toolchain.standin"]
+    assert names(search(wish(wanted), me.store, me.session.chain).near) == ["toolchain.standin"]
 
 
-def test_which_come_into_question_can_be_said(tmp_path, shared):
+def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
-    far = others(wanted, 1)[0]
-    fill(shared(), [made_from(wanted, **{"toolchain.standin": "0.9"}), far])
-    found = search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda hard: hard["toolchain.standin"] == "1.0")
-    assert found.neighbour.known.key == far[0].key
-    assert search(Wanted.of(wanted), me.store, me.session.chain, fits=lambda _: False).neighbour is None
+    near = made_from(wanted, **{"training.max_seq_length": 64})
+    far = made_from(wanted, **{"training.optim": "sgd", "training.per_device_train_batch_size": 64})
+    fill(shared(), [near, far])
+    own = {"foreign": ("training.max_seq_length",), "reuse_bytes": 10**9}
+    found = search(wish(wanted, **own), me.store, me.session.chain)
+    assert (found.near.known.key, found.reuse.known.key) == (near[0].key, far[0].key)
+    assert (found.reuse.place, found.reuse.fetch) == (shared().name, far[0].size)
+    assert search(wish(wanted, reuse_bytes=1), me.store, me.session.chain).reuse is None, "it is too large"
+    assert search(wish(wanted), me.store, me.session.chain).reuse is None, "nobody asks for one"
 
 
-def test_commands_and_imported_modules_are_no_neighbours_of_a_recipe(tmp_path, shared):
+def test_commands_and_imported_modules_are_not_near_a_recipe(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
     for kind in (COMMAND, IMPORTED):
         made = made_from(wanted, **{"model.type": kind})
         fill(shared(), [made])
         publish(me.store, made)
-    assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour is None
+    assert search(wish(wanted), me.store, me.session.chain).near is None
 
 
 def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 9))
-    found = search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(read=4))
+    found = search(wish(wanted), me.store, me.session.chain, budget=Budget(read=4))
     (looked,) = found.looked
     assert (looked.records, looked.compared, tier.calls.count("read")) == (9, 4, 4)
     assert looked.problem == "it has more records than are read for one search"
     # What was read is remembered: the next search goes on with the others.
-    found = search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(read=5))
+    found = search(wish(wanted), me.store, me.session.chain, budget=Budget(read=5))
     assert [(one.compared, one.problem) for one in found.looked] == [(9, "")]
-    assert search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(largest=10)).looked[0].compared == 9
+    assert search(wish(wanted), me.store, me.session.chain, budget=Budget(largest=10)).looked[0].compared == 9
 
 
 def test_a_large_record_is_left_out(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 2))
-    assert search(Wanted.of(wanted), me.store, me.session.chain, budget=Budget(largest=10)).neighbour is None
+    assert search(wish(wanted), me.store, me.session.chain, budget=Budget(largest=10)).near is None
     assert "read" not in tier.calls
 
 
@@ -248,12 +258,12 @@ def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     fill(other, (made := others(wanted, 1)))
-    found = search(Wanted.of(wanted), me.store, me.session.chain)
-    assert found.neighbour.known.key == made[0][0].key
+    found = search(wish(wanted), me.store, me.session.chain)
+    assert found.near.known.key == made[0][0].key
     assert [bool(one.problem) for one in found.looked] == [True, False]
     assert [event["tier"] for event in me.told("remote.failed")] == [shared().name]
     # It is left alone by the next one, and by this one: told once.
-    search(Wanted.of(wanted), me.store, me.session.chain)
+    search(wish(wanted), me.store, me.session.chain)
     assert len(me.told("remote.failed")) == 1
 
 
@@ -277,8 +287,8 @@ def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(Ends(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 8))
-    found = search(Wanted.of(wanted), me.store, me.session.chain)
-    assert found.neighbour is not None
+    found = search(wish(wanted), me.store, me.session.chain)
+    assert found.near is not None
     assert [one.problem for one in found.looked] == ["reset by peer"]
 
 
@@ -293,7 +303,7 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
     strange = [Write(f"{folder}/notes.txt", b"x", ""), Write(f"{folder}/{'a' * 64}.json", b"{}", "")]
     strange.append(Write(f"{layout.RECORDS}/loose.json", b"{}", ""))
     tier.commit(Change("spoil", writes=[Write(path, b'{"record": {}}', token), *strange]), "")
-    assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour.known.key == far[0].key
+    assert search(wish(wanted), me.store, me.session.chain).near.known.key == far[0].key
 
 
 def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
@@ -301,14 +311,14 @@ def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
     me = Watched(tmp_path / "me", shared=[(tier := Counted(shared()), "r")])
-    search(Wanted.of(wanted), me.store, me.session.chain)
+    search(wish(wanted), me.store, me.session.chain)
     spoilt = [path for path in me.store.layout.remotes.rglob("*.json") if path.is_file()]
     for path in spoilt:
         path.write_bytes(path.read_bytes().replace(b"64", b"65"))
     assert len(spoilt) >= 2
-    found = search(Wanted.of(wanted), me.store, me.session.chain)
-    assert names(found.neighbour) == ["training.max_seq_length"]
-    assert found.neighbour.changes[0].old == 64
+    found = search(wish(wanted), me.store, me.session.chain)
+    assert names(found.near) == ["training.max_seq_length"]
+    assert found.near.changes[0].old == 64
     assert tier.calls.count("read") >= 2
 
 
@@ -318,4 +328,4 @@ def test_without_a_writable_store_it_works_all_the_same(tmp_path, shared):
     wanted = me.prepare(recipe())
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
-    assert search(Wanted.of(wanted), me.store, me.session.chain).neighbour.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.chain).near.known.key == near[0].key

@@ -11,7 +11,7 @@ from msgspec import UNSET, structs
 from cachekit.compilers import Unwatched
 from cachekit.errors import CompileError, DataError
 from cachekit.remotes.folder import FolderTier
-from cachekit.store.record import Help, decode, encode
+from cachekit.store.record import Reuse, decode, encode
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -88,45 +88,45 @@ def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
     assert not second.plan.hit, "a miss is a miss"
     assert (second.compiled, second.record.graphs) == (0, 3)
     assert [run["found"] for run in runs(log)] == [0, 3]
-    (told,) = watched.told("neighbour.helped")
+    (told,) = watched.told("reuse.end")
     assert (told["key"], told["graphs"], told["of"]) == (first.record.key, 3, 3)
     assert told["differs"] == ["training.per_device_eval_batch_size"]
     document = second.as_dict()
     assert json.loads(json.dumps(document)) == document
-    assert (document["status"], document["compiled"], document["neighbour"]["graphs"]) == ("compiled", 0, 3)
+    assert (document["status"], document["compiled"], document["reused"]["graphs"]) == ("compiled", 0, 3)
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output")
 
 
 @pytest.mark.parametrize("compiler", [StandIn, Telling])
-def test_the_new_record_has_what_was_used_of_the_neighbour_and_what_compiled(home, log, tmp_path, compiler):
+def test_the_new_record_has_what_was_used_of_the_nearest_record_and_what_compiled(home, log, tmp_path, compiler):
     warmed(home, recipe(), compiler=compiler(graphs=2))
     _, second = warmed(home, recipe(**NEAR), compiler=compiler(graphs=3))
-    assert (second.compiled, second.helped.graphs, second.helped.of) == (1, 2, 3)
+    assert (second.compiled, second.reused.graphs, second.reused.of) == (1, 2, 3)
     assert len(second.record.modules) == 3
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output", compiler=StandIn())
 
 
-def test_what_was_not_used_of_the_neighbour_stays_out_of_the_record(home, log):
+def test_what_was_not_used_of_the_nearest_record_stays_out_of_the_record(home, log):
     warmed(home, recipe(), compiler=Telling(graphs=3))
     _, second = warmed(home, recipe(**NEAR), compiler=Telling(graphs=1))
-    assert (second.compiled, second.helped.graphs) == (0, 1)
+    assert (second.compiled, second.reused.graphs) == (0, 1)
     assert len(second.record.modules) == 1
 
 
-def test_a_neighbour_of_which_nothing_is_used_leaves_no_trace(home, log):
+def test_a_near_record_of_which_nothing_is_used_leaves_no_trace(home, log):
     warmed(home, recipe(8))
     watched, second = warmed(home, recipe(16))
-    assert (len(watched.told("neighbour.restored")), second.helped) == (1, None)
-    assert (second.compiled, len(second.record.modules), second.record.helped) == (3, 3, UNSET)
-    assert second.as_dict()["neighbour"] is None
+    assert (len(watched.told("reuse.restored")), second.reused) == (1, None)
+    assert (second.compiled, len(second.record.modules), second.record.reused) == (3, 3, UNSET)
+    assert second.as_dict()["reused"] is None
 
 
-def test_a_compile_that_was_helped_is_no_measure_of_a_cold_one(home, log, tmp_path):
+def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tmp_path):
     warmed(home, recipe(), compiler=StandIn(graphs=2))
     _, second = warmed(home, recipe(**NEAR))
     record = second.record
     assert (record.compile_seconds, record.cold_seconds) == (10.0, 20.0)
-    assert (record.helped.graphs, record.helped.cold_seconds) == (2, 20.0)
+    assert (record.reused.graphs, record.reused.cold_seconds) == (2, 20.0)
     assert decode(encode(record)) == record
     alone(home, record)
     watched = Watched(home)
@@ -134,58 +134,58 @@ def test_a_compile_that_was_helped_is_no_measure_of_a_cold_one(home, log, tmp_pa
     done = train(watched.session, prepared, output_dir=tmp_path / "output")
     assert done.saved_seconds == plan(prepared, watched.store).as_dict()["saved_seconds"] == 20.0, "without a cache"
     guess = plan(watched.prepare(recipe(per_device_eval_batch_size=32)), watched.store)
-    assert guess.neighbour == record
+    assert guess.near.record == record
     assert guess.expected_seconds == 20.0, "not the 10 s that were left to do"
     _, third = warmed(home, recipe(per_device_eval_batch_size=32))
-    assert third.record.cold_seconds == 20.0, "and so on, from neighbour to neighbour"
+    assert third.record.cold_seconds == 20.0, "and so on, from record to record"
 
 
 def test_a_record_of_a_cold_compile_is_written_as_ever():
     record, _ = make_record()
-    assert b"helped" not in encode(record)
-    helped = structs.replace(record, helped=Help(record.key, 2, 3.5))
-    assert decode(encode(helped)) == helped
+    assert b"reused" not in encode(record)
+    again = structs.replace(record, reused=Reuse(record.key, 2, 3.5))
+    assert decode(encode(again)) == again
 
 
-@pytest.mark.parametrize("limit, helps", [(0, False), (1000, False), (1_000_000, True)])
-def test_the_budget(home, log, limit, helps):
+@pytest.mark.parametrize("limit, reuses", [(0, False), (1000, False), (1_000_000, True)])
+def test_the_budget(home, log, limit, reuses):
     warmed(home, recipe())
     watched, second = warmed(home, recipe(**NEAR), limit=limit)
-    assert (second.helped is not None) is helps
-    assert second.compiled == (0 if helps else 3)
-    assert bool(watched.told("neighbour.restored")) is helps
+    assert (second.reused is not None) is reuses
+    assert second.compiled == (0 if reuses else 3)
+    assert bool(watched.told("reuse.restored")) is reuses
 
 
-def test_a_smaller_record_helps_where_the_nearest_is_beyond_the_budget(home, log):
+def test_a_smaller_record_reuses_where_the_nearest_is_beyond_the_budget(home, log):
     warmed(home, recipe(), compiler=StandIn(graphs=1))
     warmed(home, recipe(per_device_eval_batch_size=99), compiler=StandIn(graphs=3), limit=0)
     _, third = warmed(home, recipe(per_device_eval_batch_size=99, gradient_accumulation_steps=2), limit=25_000)
-    assert third.helped.graphs == 1
+    assert third.reused.graphs == 1
 
 
-def test_no_help_across_compilers_and_versions(home, log):
+def test_no_reuse_across_compilers_and_versions(home, log):
     warmed(home, recipe(), compiler=StandIn("1.0"))
     watched, second = warmed(home, recipe(**NEAR), compiler=StandIn("2.0"))
-    assert (second.compiled, second.helped) == (3, None)
-    assert not watched.told("neighbour.restored")
+    assert (second.compiled, second.reused) == (3, None)
+    assert not watched.told("reuse.restored")
 
 
 @pytest.mark.feature("M2")
-def test_recache_takes_no_help(home, log):
+def test_recache_reuses_nothing(home, log):
     warmed(home, recipe())
     _, second = warmed(home, recipe(**NEAR), recache=True)
-    assert (second.compiled, second.helped) == (3, None)
+    assert (second.compiled, second.reused) == (3, None)
 
 
 # It never breaks a run
 
 
-def test_a_damaged_neighbour_is_told_and_everything_compiles(home, log, tmp_path):
+def test_a_damaged_near_record_is_told_and_everything_compiles(home, log, tmp_path):
     _, first = warmed(home, recipe())
     blob = Watched(home).store.layout.blob(first.record.files[0].sha256)
     overwrite(blob, b"x" * blob.stat().st_size)
     watched, second = warmed(home, recipe(**NEAR))
-    assert (second.compiled, second.helped) == (3, None)
+    assert (second.compiled, second.reused) == (3, None)
     assert watched.damage() == [str(blob)]
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output")
 
@@ -205,12 +205,12 @@ class Choking(StandIn):
         raise self.error
 
 
-def test_a_trial_that_fails_on_a_neighbour_is_made_without_it(home, log, tmp_path):
+def test_a_trial_that_fails_on_a_near_record_is_made_without_it(home, log, tmp_path):
     warmed(home, recipe())
     watched, second = warmed(home, recipe(**NEAR), compiler=Choking())
-    (told,) = watched.told("neighbour.failed")
+    (told,) = watched.told("reuse.failed")
     assert "does not bear" in told["reason"]
-    assert (second.compiled, second.helped, second.record.helped) == (3, None, UNSET)
+    assert (second.compiled, second.reused, second.record.reused) == (3, None, UNSET)
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output")
 
 
@@ -245,7 +245,7 @@ EDITS = st.fixed_dictionaries(
 @settings(max_examples=30)
 @given(st.lists(EDITS, min_size=2, max_size=5), st.booleans())
 def test_whatever_was_warm_before_every_record_stands_alone(edits, telling):
-    """Chains of neighbours: each record, left alone in a store, serves its training whole."""
+    """Chains of reuse: each record, left alone in a store, serves its training whole."""
     kind = Telling if telling else StandIn
     with memory_folder() as folder:
         home = folder / "home"
@@ -262,12 +262,12 @@ def test_whatever_was_warm_before_every_record_stands_alone(edits, telling):
             shutil.rmtree(copy)
 
 
-def test_a_hit_and_a_strict_run_restore_no_neighbour(home, log):
+def test_a_hit_and_a_strict_run_restore_no_near_record(home, log):
     warmed(home, recipe())
     warmed(home, recipe(**NEAR))
     watched, again = warmed(home, recipe(**NEAR))
     assert again.plan.hit
-    assert not watched.told("neighbour.restored")
+    assert not watched.told("reuse.restored")
     assert len(compiles(log)) == 1
 
 
@@ -280,17 +280,17 @@ def member(tmp_path, name, **options):
 
 
 @pytest.mark.feature("W4")
-def test_a_neighbour_on_a_shared_cache_helps_as_well(tmp_path, log):
+def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     first = warm(ann.session, ann.prepare(recipe()))
     second = warm(bob.session, bob.prepare(recipe(**NEAR)))
-    assert (second.compiled, second.helped.graphs) == (0, 3)
-    assert second.as_dict()["neighbour"]["tier"] == bob.session.chain.readable[0].name
-    assert second.record.helped.key == first.record.key
+    assert (second.compiled, second.reused.graphs) == (0, 3)
+    assert second.as_dict()["reused"]["tier"] == bob.session.chain.readable[0].name
+    assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
 
 
-def test_a_shared_neighbour_beyond_the_budget_is_not_fetched(tmp_path, log):
+def test_a_shared_record_beyond_the_budget_is_not_fetched(tmp_path, log):
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     warm(ann.session, ann.prepare(recipe()))
     bob.limit(1000)
@@ -298,13 +298,13 @@ def test_a_shared_neighbour_beyond_the_budget_is_not_fetched(tmp_path, log):
     assert not bob.told("pull.start")
 
 
-def test_of_two_neighbours_the_nearer_one_helps_wherever_it_is(tmp_path, log):
+def test_of_two_records_the_nearer_one_is_reused_wherever_it_is(tmp_path, log):
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     warm(ann.session, ann.prepare(recipe(8)))
     alone = Watched(tmp_path / "bob")
     warm(alone.session, alone.prepare(recipe(4)))
     done = warm(bob.session, bob.prepare(recipe(8, **NEAR, gradient_accumulation_steps=2)))
-    assert (done.compiled, done.helped.neighbour.tier) == (0, bob.session.chain.readable[0].name)
+    assert (done.compiled, done.reused.near.place) == (0, bob.session.chain.readable[0].name)
 
 
 def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
@@ -312,7 +312,7 @@ def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
     assert warm(bob.session, bob.prepare(recipe())).compiled == 3
 
 
-def test_a_shared_neighbour_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
+def test_a_shared_record_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
     monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     record = warm(ann.session, ann.prepare(recipe())).record

@@ -3,8 +3,7 @@
 import pytest
 
 from cachekit.remotes.folder import FolderTier
-from cachekit.verbs.plan import plan
-from cachekit.verbs.plan_shared import with_shared
+from cachekit.verbs.plan import Searching, plan
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish
 from tests.support.standins import StandIn, Watched, recipe
@@ -13,42 +12,43 @@ pytest_plugins = ["tests.support.cli_session"]
 
 
 def planned(watched, wanted):
-    return with_shared(watched.session, plan(watched.prepare(wanted), watched.store, watched.session.chain))
+    searching = Searching.as_warm(watched.session.config)
+    return plan(watched.prepare(wanted), watched.store, watched.session.chain, searching=searching)
 
 
 def begun_with(watched, wanted):
     """What a warm of it told to begin with."""
     warm(watched.session, watched.prepare(wanted))
-    return [told["neighbour"] for told in watched.told("neighbour.restored")]
+    return [told["nearest"] for told in watched.told("reuse.restored")]
 
 
 @pytest.mark.parametrize("change", [{"max_seq_length": 256}, {"per_device_eval_batch_size": 16}, {"optim": "sgd"}])
 def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     warm(Watched(tmp_path).session, Watched(tmp_path).prepare(recipe(8)))
     watched = Watched(tmp_path)
-    helper = planned(watched, recipe(8, **change)).as_dict()["neighbour"]
-    assert begun_with(watched, recipe(8, **change)) == [helper["key"]]
-    assert (helper["tier"], helper["graphs"], helper["fetch_bytes"]) == ("local", 3, 0)
-    assert helper["differs"] == [f"training.{name}" for name in change]
+    reuse = planned(watched, recipe(8, **change)).as_dict()["reuse"]
+    assert begun_with(watched, recipe(8, **change)) == [reuse["key"]]
+    assert (reuse["tier"], reuse["graphs"], reuse["fetch_bytes"]) == ("local", 3, 0)
+    assert reuse["differs"] == [f"training.{name}" for name in change]
 
 
 def test_a_hit_needs_none(tmp_path):
     watched = Watched(tmp_path)
     warm(watched.session, watched.prepare(recipe(8)))
-    assert planned(watched, recipe(8)).helper is None
+    assert planned(watched, recipe(8)).reuse is None
 
 
 def test_none_is_named_where_none_may_help(tmp_path):
     watched = Watched(tmp_path)
-    assert planned(watched, recipe(8)).helper is None, "an empty store"
+    assert planned(watched, recipe(8)).reuse is None, "an empty store"
     warm(watched.session, watched.prepare(recipe(8)))
     other = Watched(tmp_path, compiler=StandIn("2.0"))
-    assert planned(other, recipe(8)).neighbour is not None
-    assert planned(other, recipe(8)).helper is None, "another compiler's"
+    assert planned(other, recipe(8)).near is not None
+    assert planned(other, recipe(8)).reuse is None, "another compiler's"
     assert begun_with(other, recipe(8)) == []
     small = Watched(tmp_path).limit(1)
-    assert planned(small, recipe(16)).helper is None, "it is too large"
-    assert planned(Watched(tmp_path).limit(0), recipe(16)).helper is None, "it is switched off"
+    assert planned(small, recipe(16)).reuse is None, "it is too large"
+    assert planned(Watched(tmp_path).limit(0), recipe(16)).reuse is None, "it is switched off"
 
 
 def test_one_farther_is_named_where_the_nearest_is_too_large(tmp_path):
@@ -60,8 +60,8 @@ def test_one_farther_is_named_where_the_nearest_is_too_large(tmp_path):
     watched = Watched(tmp_path).limit(size)
     wanted = recipe(8, per_device_eval_batch_size=16)
     found = planned(watched, wanted)
-    assert found.neighbour.size > size
-    assert found.helper.record.key == far.key
+    assert found.near.known.size > size
+    assert found.reuse.known.key == far.key
     assert begun_with(watched, wanted) == [far.key]
 
 
@@ -69,7 +69,7 @@ def test_one_of_which_files_are_lost_is_not_named(tmp_path):
     watched = Watched(tmp_path)
     record = warm(watched.session, watched.prepare(recipe(8))).record
     watched.store.layout.blob(record.files[0].sha256).unlink()
-    assert planned(Watched(tmp_path), recipe(16)).helper is None
+    assert planned(Watched(tmp_path), recipe(16)).reuse is None
 
 
 def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
@@ -77,9 +77,9 @@ def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
     first = Watched(tmp_path / "ann", shared=[(FolderTier(tmp_path / "shared"), "rw")])
     record = warm(first.session, first.prepare(recipe(8))).record
     second = Watched(tmp_path / "ben", shared=[(FolderTier(tmp_path / "shared"), "rw")])
-    helper = planned(second, recipe(16)).helper
-    assert (helper.record.key, helper.fetch) == (record.key, record.size)
-    assert helper.tier == second.session.chain.readable[0].name
+    reuse = planned(second, recipe(16)).reuse
+    assert (reuse.known.key, reuse.fetch) == (record.key, record.size)
+    assert reuse.place == second.session.chain.readable[0].name
 
 
 def test_it_is_said_in_words(command, machine, home):
@@ -89,7 +89,7 @@ def test_it_is_said_in_words(command, machine, home):
         "    warm begins with the nearest's 3 graphs; those that fit need not compile" in command("plan", *changed).out
     )
     document = command("plan", *changed, "--format", "json").json
-    assert document["neighbour"] == {
+    assert document["reuse"] == {
         "key": record.key,
         "recipe": "tiny",
         "tier": "local",

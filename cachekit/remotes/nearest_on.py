@@ -1,4 +1,10 @@
-"""The nearest record on one shared cache, for few questions."""
+"""The nearest records on one remote, for few questions.
+
+A remote is asked little: one listing of the records of the same compiler and model type, a second one of all records
+only where nothing near is among them, and then the records themselves, in bounded number, bytes and time. What a record
+is made from never changes (its key is the digest of it), so that is remembered in the store for ever, and the listing
+for a moment: whoever asks again soon asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +12,33 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError
-from cachekit.key.canonical import key_of, nearest
+from msgspec import Struct
+
+from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError, UnknownNameError
+from cachekit.key.canonical import difference, key_of
+from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.near import Known, Near, Wanted, settled
+from cachekit.remotes.nearest_memory import Memory
 from cachekit.remotes.port import Entry, Tier
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError
-from cachekit.verbs.neighbours_known import Fits, Known, Memory, Neighbour, Wanted, comparable
 
-# Less cannot be between records of two model types, or of two compilers (see key.WEIGHTS): what is that near in the
+# Less cannot be between records of two model types, or of two compilers (see `key.nearest`): what is that near in the
 # folder of the wanted one's kind is the nearest of all.
 NEAR = 30
 LANES = 16  # records that are read at once
 FEW = 5  # records that are told apart by more digits of their keys
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a search on one shared cache may cost.
+class Budget(Struct, frozen=True):
+    """What a search on one remote may cost.
 
     Attributes:
         listed: Entries of one listing; a page of a Hub, or of S3, has 1,000.
@@ -49,9 +58,8 @@ class Budget:
 DEFAULT = Budget()
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """How far one shared cache was searched.
+class Looked(Struct, frozen=True):
+    """How far one remote was searched.
 
     Attributes:
         tier: Its name.
@@ -66,44 +74,46 @@ class Looked:
     problem: str = ""
 
 
-def on(
-    remote: Remote, wanted: Wanted, store: Store, budget: Budget, fits: Fits | None
-) -> tuple[Neighbour | None, Looked, RemoteError | AuthError | None]:
-    """The nearest record on one of them that the store has not, how far it was searched, and what ended the search."""
-    seen = _Seen(remote, wanted, store, budget, fits)
-    failure: RemoteError | AuthError | None = None
-    try:
-        seen.folder(f"{layout.RECORDS}/{wanted.directory}/{wanted.model_type}")
-        if seen.best is None or seen.best.distance > NEAR:
-            seen.folder(layout.RECORDS)
-    except (RemoteError, AuthError) as error:
-        failure = error  # what was read before is as good as ever
-        seen.problem = error.cause or error.message
-    return seen.best, Looked(remote.name, len(seen.listed), seen.compared, seen.problem), failure
+class Seen:
+    """The records of one remote that the store has not, as far as they were looked at."""
 
-
-class _Seen:
-    """The records of one shared cache, as far as they were looked at."""
-
-    def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget, fits: Fits | None) -> None:
-        self._remote, self._wanted, self._store, self._fits = remote, wanted, store, fits
+    def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget) -> None:
+        self._remote, self._wanted, self._store = remote, wanted, store
         self._budget, self._memory = budget, Memory(store.layout.remotes, remote.name)
         self._left = budget.read, budget.size
         self._deadline = time.monotonic() + budget.seconds
-        self.best: Neighbour | None = None
-        self.listed: set[str] = set()
-        self.compared = 0
+        self._listed: set[str] = set()
+        self._compared = 0
         self._here: dict[tuple[str, str], frozenset[str]] = {}
-        self.problem = ""
+        self._problem = ""
+        self.near: Near | None = None
+        self.reuse: Near | None = None
 
-    def folder(self, folder: str) -> None:
+    @property
+    def looked(self) -> Looked:
+        """How far it was searched."""
+        return Looked(self._remote.name, len(self._listed), self._compared, self._problem)
+
+    def look(self) -> RemoteError | AuthError | None:
+        """Search; returns what ended the search, where something did: what was read before is as good as ever."""
+        wanted = self._wanted
+        try:
+            self._folder(f"{layout.RECORDS}/{wanted.directory}/{wanted.model_type}")
+            if not settled(wanted, self.near, self.reuse, NEAR):
+                self._folder(layout.RECORDS)
+        except (RemoteError, AuthError) as error:
+            self._problem = error.cause or error.message
+            return error
+        return None
+
+    def _folder(self, folder: str) -> None:
         """Compare the records below a folder, those of the wanted one's kind first."""
         listing = _listing(self._remote, self._memory, folder, self._budget.listed)
-        entries = [entry for entry in listing if entry.path not in self.listed and self._is_record(entry)]
+        entries = [entry for entry in listing if entry.path not in self._listed and self._is_record(entry)]
         if not entries:
             return
         entries.sort(key=self._order)
-        self.listed.update(entry.path for entry in entries)
+        self._listed.update(entry.path for entry in entries)
         remembered = {entry.path: known for entry in entries if (known := self._memory.known(_key(entry.path)))}
         spoilt = self._compare(remembered.values())
         unknown = [entry for entry in entries if entry.path not in remembered or _key(entry.path) in spoilt]
@@ -114,9 +124,9 @@ class _Seen:
         finally:
             self._compare(fresh)
         if len(chosen) < len(unknown) or len(listing) >= self._budget.listed:
-            self.problem = "it has more records than are read for one search"
+            self._problem = "it has more records than are read for one search"
         elif time.monotonic() > self._deadline:
-            self.problem = f"it took more than {self._budget.seconds:g} s"
+            self._problem = f"it took more than {self._budget.seconds:g} s"
 
     def _is_record(self, entry: Entry) -> bool:
         """Whether it is a record that comes into question, and none that the store has as well."""
@@ -124,7 +134,7 @@ class _Seen:
         if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
             return False
         directory, model_type, name = names
-        if not comparable(model_type, self._wanted) or _key(entry.path) == self._wanted.key:
+        if not self._wanted.comparable(model_type) or _key(entry.path) == self._wanted.key:
             return False
         if (directory, model_type) not in self._here:
             here: list[str] = []
@@ -163,37 +173,68 @@ class _Seen:
             each([partial(one, entry, tier) for entry in entries], LANES)
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
-        """Look for a nearer one; returns the keys of those that were remembered wrongly."""
-        fitting = {one.key: one for one in known if self._fits is None or self._fits(one.hard)}
-        spoilt: set[str] = set()
-        while near := nearest(self._wanted.hard, {key: one.hard for key, one in fitting.items()}):
-            one = fitting[near[0]]
-            if key_of(one.hard) != one.key:
-                spoilt.add(fitting.pop(one.key).key)
-                continue
-            neighbour = Neighbour(one, tuple(near[1]), remote=self._remote)
-            if self.best is None or neighbour.rank < self.best.rank:
-                self.best = neighbour
-            break
-        self.compared += len(fitting)
+        """Look for nearer ones; returns the keys of those that were remembered wrongly."""
+        candidates = {one.key: one for one in known}
+        near, spoilt = self._nearest(candidates)
+        if near is not None and (self.near is None or near.rank < self.near.rank):
+            self.near = near
+        self._compared += len(candidates)
+        if self._wanted.reuse_bytes:
+            can = {
+                key: one
+                for key, one in candidates.items()
+                if self._wanted.can_reuse(one, difference(one.hard, self._wanted.hard))
+            }
+            reuse, wrong = self._nearest(can)
+            spoilt |= wrong
+            if reuse is not None and (self.reuse is None or reuse.rank < self.reuse.rank):
+                self.reuse = reuse
         return spoilt
 
+    def _nearest(self, candidates: dict[str, Known]) -> tuple[Near | None, set[str]]:
+        """The nearest of some, and the keys of those whose ingredients do not give them, which are taken out."""
+        spoilt: set[str] = set()
+        while near := nearest(self._wanted.hard, {key: one.hard for key, one in candidates.items()}):
+            one = candidates[near[0]]
+            if key_of(one.hard) == one.key:
+                return Near(one, tuple(near[1]), remote=self._remote), spoilt
+            spoilt.add(candidates.pop(one.key).key)
+        return None, spoilt
 
-def with_key(remote: Remote, store: Store, beginning: str, budget: Budget = DEFAULT) -> list[Known]:
-    """The first few records on a shared cache whose keys begin so.
+
+def by_key(beginning: str, store: Store, chain: Chain) -> tuple[Known | None, str]:
+    """The one record on the remotes whose key begins so, and where; nothing where there is none.
 
     Raises:
-        RemoteError, AuthError: It cannot be asked.
+        UnknownNameError: Several begin so.
     """
+    found: dict[str, tuple[Known, str]] = {}
+    for remote in chain.readable:
+        try:
+            for known in _with_key(remote, store, beginning):
+                found.setdefault(known.key, (known, remote.name))
+        except (RemoteError, AuthError) as error:
+            chain.failed(remote, error)
+    if len(found) > 1:
+        raise UnknownNameError(
+            f"{len(found)} records begin with {beginning!r}",
+            cause=", ".join(sorted(key[:16] for key in found)[:5]),
+            hint="give more digits",
+        )
+    return next(iter(found.values()), (None, ""))
+
+
+def _with_key(remote: Remote, store: Store, beginning: str) -> list[Known]:
+    """The first few records on a remote whose keys begin so."""
     memory = Memory(store.layout.remotes, remote.name)
     found: list[Known] = []
-    for entry in _listing(remote, memory, layout.RECORDS, budget.listed):
+    for entry in _listing(remote, memory, layout.RECORDS, DEFAULT.listed):
         if _key(entry.path).startswith(beginning.lower()) and len(found) < FEW:
             known = memory.known(_key(entry.path))
             if known is None:
                 revision = remote.revision()
                 with remote.call() as tier:
-                    known = _known(tier, entry.path, revision, budget)
+                    known = _known(tier, entry.path, revision, DEFAULT)
             found += [known] if known else []
     return found
 

@@ -1,4 +1,4 @@
-"""On real compiles: a neighbour saves graphs, the new record stands alone, a rebuild finds a tampered one."""
+"""On real compiles: the nearest record saves graphs, the new record stands alone, a rebuild finds a tampered one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def machine(tmp_path_factory):
     made.recipe()
     first = made("warm", "tiny.yaml")
     second = made("warm", "tiny.yaml", *EVALUATION)
-    assert (first["compiled"], first["neighbour"]) == (3, None)
+    assert (first["compiled"], first["reused"]) == (3, None)
     assert (second["compiled"], second["graphs"]) == (1, 3)
-    assert (second["neighbour"]["key"], second["neighbour"]["graphs"]) == (first["key"], 2)
+    assert (second["reused"]["key"], second["reused"]["graphs"]) == (first["key"], 2)
     (made.home / "v1" / "records").joinpath(first["directory"], "bert", f"{first['key']}.json").unlink()
     made.log.unlink()
     return made
@@ -42,7 +42,7 @@ def as_a_user(machine, *arguments):
 
 
 @pytest.mark.feature("F1")
-def test_the_record_that_a_neighbour_helped_to_make_stands_alone(machine):
+def test_the_record_that_reused_another_stands_alone(machine):
     assert_compiled_nothing(machine, machine("train", "tiny.yaml", *EVALUATION, "--require-warm"))
 
 

@@ -1,4 +1,4 @@
-"""On a Neuron host that is stood in for: a neighbour's modules save compiles, and coverage names what failed."""
+"""On a Neuron host that is stood in for: reused modules save compiles, and coverage names what failed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def records(machine: Machine) -> dict:
     return {record.key: record for record in Store(machine.home, Journal(None, "test")).records()}
 
 
-def test_modules_of_a_neighbour_are_found_and_are_in_the_new_record(machine, place):
+def test_modules_of_the_nearest_record_are_found_and_are_in_the_new_record(machine, place):
     first = machine("warm", "tiny.yaml")
     other = another(machine, place / "other")
     other.graphs(1, 2, 4, **{"1": ["3"]})
     done = other("warm", "tiny.yaml", *EVALUATION)
     assert (done["status"], done["compiled"], other.host.compiles) == ("compiled", 1, 1)
-    assert (done["neighbour"]["key"], done["neighbour"]["graphs"], done["neighbour"]["of"]) == (first["key"], 3, 4)
-    assert "3 of 4 graphs came from a neighbour" in other.said
+    assert (done["reused"]["key"], done["reused"]["graphs"], done["reused"]["of"]) == (first["key"], 3, 4)
+    assert "3 of 4 graphs came from the nearest record" in other.said
     record = records(other)[done["key"]]
     assert [module.name.partition("/")[2] for module in record.modules] == [name(graph) for graph in (1, 2, 3, 4)]
     (other.home / "v1" / "records" / record.directory / record.model_type / f"{first['key']}.json").unlink()
@@ -45,19 +45,19 @@ def test_modules_of_a_neighbour_are_found_and_are_in_the_new_record(machine, pla
     assert (result["compiled"], third.host.compiles) == (0, 0)
 
 
-def test_modules_of_a_neighbour_that_are_not_needed_stay_out_of_the_record(machine, place):
+def test_modules_of_the_nearest_record_that_are_not_needed_stay_out_of_the_record(machine, place):
     machine("warm", "tiny.yaml")
     other = another(machine, place / "other")
     other.graphs(2, 5)
     done = other("warm", "tiny.yaml", *EVALUATION)
-    assert (done["compiled"], done["neighbour"]["graphs"]) == (1, 1)
+    assert (done["compiled"], done["reused"]["graphs"]) == (1, 1)
     assert sorted(module["name"].partition("/")[2] for module in done["modules"]) == [name(2), name(5)]
 
 
-def test_what_lay_in_the_root_already_came_from_no_neighbour(machine):
+def test_what_lay_in_the_root_already_came_from_no_other_record(machine):
     machine("warm", "tiny.yaml")
     done = machine("warm", "tiny.yaml", *EVALUATION)
-    assert (done["compiled"], done["neighbour"]) == (0, None)
+    assert (done["compiled"], done["reused"]) == (0, None)
 
 
 @pytest.mark.feature("F3")

@@ -1,0 +1,80 @@
+"""How near two sets of hard ingredients are, what each difference weighs, and which of two a compile can reuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cachekit.key.canonical import Change, canonical_json, difference
+
+# What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
+# share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
+# perhaps the small ones. `nearest` sorts by it.
+WEIGHTS = {"compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
+LEAST = 10  # no two records are nearer than that: nobody need be asked for a nearer one
+# A record that differs by more is of another model: nothing of it was ever used.
+FARTHEST = 60
+TOOLS = "toolchain."  # what of these matters, the compiler says (`Compiler.foreign`)
+
+_FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
+
+
+def weight(name: str) -> int:
+    """What a change of an ingredient counts for."""
+    return WEIGHTS.get(name.split(".", 1)[0], LEAST)
+
+
+def distance(changes: Iterable[Change]) -> int:
+    """How far apart two sets are: the sum of their changes' weights."""
+    return sum(weight(change.name) for change in changes)
+
+
+def reusable(changes: Sequence[Change], foreign: tuple[str, ...]) -> bool:
+    """Whether a compile can begin with what a job that differs so has left.
+
+    Args:
+        changes: What differs.
+        foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
+    """
+    if any(change.name.startswith(foreign) for change in changes):
+        return False
+    return distance(change for change in changes if not change.name.startswith(TOOLS)) <= FARTHEST
+
+
+def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
+    """The candidate with the least difference to `wanted`.
+
+    Args:
+        wanted: Hard ingredients.
+        candidates: Hard ingredients by name (a key, a path).
+
+    Returns:
+        Its name and the changes from it to `wanted`; None without candidates. Equal distances go to the smaller name,
+        so that the answer does not depend on reading order.
+    """
+    best: tuple[int, int, str] | None = None
+    for name, hard in candidates.items():
+        gap = _gap(hard, wanted, best[0] if best else None)
+        if gap is not None and (best is None or (*gap, name) < best):
+            best = (*gap, name)
+    return (best[2], difference(candidates[best[2]], wanted)) if best else None
+
+
+def _gap(old: Mapping[str, Any], new: Mapping[str, Any], most: int | None) -> tuple[int, int] | None:
+    """Distance and number of the changes between two sets, which need not be made for it; None beyond `most`."""
+    far = count = 0
+    for name, value in old.items():
+        if name not in new or not _alike(value, new[name]):
+            far, count = far + weight(name), count + 1
+            if most is not None and far > most:
+                return None
+    for name in new.keys() - old.keys():
+        far, count = far + weight(name), count + 1
+    return far, count
+
+
+def _alike(one: Any, other: Any) -> bool:
+    kind = type(one)
+    if kind in _FLAT and type(other) in _FLAT:
+        return kind is type(other) and one == other  # True and 1 differ
+    return canonical_json(one) == canonical_json(other)

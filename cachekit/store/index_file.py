@@ -1,0 +1,241 @@
+"""The file of a store's index: opened for each question, made anew where it is bad, in memory where it cannot serve."""
+
+from __future__ import annotations
+
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cachekit.errors import StoreError
+from cachekit.store.layout import Layout
+from cachekit.store.record import SCHEMA
+
+if TYPE_CHECKING:
+    import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
+
+# Raise the number when the tables or the meaning of a column change: an index of another number is built anew.
+VERSION = 100 * SCHEMA + 1
+PATIENCE = 5.0  # seconds to wait for another process that writes to the index
+_TABLES = """
+CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,
+    changed INTEGER NOT NULL DEFAULT 0, common TEXT,
+    UNIQUE (directory, model_type));
+CREATE TABLE record (id INTEGER PRIMARY KEY, folder INTEGER NOT NULL, key TEXT NOT NULL,
+    inode INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL, published REAL NOT NULL, size INTEGER NOT NULL,
+    flaw TEXT NOT NULL, usable INTEGER NOT NULL, compiler TEXT NOT NULL, recipe TEXT NOT NULL, graphs INTEGER NOT NULL,
+    modules INTEGER NOT NULL, bytes INTEGER NOT NULL, compile_seconds REAL NOT NULL, cold_seconds REAL NOT NULL,
+    created TEXT NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL, instance TEXT NOT NULL,
+    job TEXT NOT NULL, parts TEXT NOT NULL, UNIQUE (folder, key));
+CREATE INDEX record_key ON record (key);
+CREATE INDEX record_job ON record (job) WHERE job <> '';
+CREATE INDEX record_flaw ON record (flaw) WHERE flaw <> '';
+CREATE TABLE part (id INTEGER PRIMARY KEY, body TEXT NOT NULL UNIQUE);
+CREATE TABLE named (digest BLOB NOT NULL, record INTEGER NOT NULL, size INTEGER NOT NULL,
+    PRIMARY KEY (digest, record)) WITHOUT ROWID;
+CREATE INDEX named_record ON named (record);
+CREATE TABLE whole (digest BLOB PRIMARY KEY, state TEXT NOT NULL, pieces BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+_T = TypeVar("_T")
+
+
+class LostIndexError(StoreError):
+    """The index was damaged, or removed, since the look at the store that the answer is about."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the index of the store was damaged, or removed meanwhile", hint="run it again: it is made anew"
+        )
+
+
+class IndexFile:
+    """Runs queries on the index of one store, for all threads of a process.
+
+    Each opens the file and closes it again: a connection must not be carried into a forked process. Numbers of rows
+    have a meaning only in one file: where another one lies there than when `begin` was called, that is an error.
+
+    Args:
+        layout: The store's paths.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._memory: sqlite3.Connection | None = None
+        self._mutex = threading.Lock()
+        self._mark = 0  # of the file that was there when `begin` was called
+
+    def begin(self) -> None:
+        """From now on all answers are of one index.
+
+        Raises:
+            LostIndexError: It was bad; the next call finds a new one.
+        """
+        self._mark = 0
+        self._mark = self._run(_mark)
+
+    def ask(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """The answers to a query.
+
+        Raises:
+            LostIndexError: See `begin`.
+        """
+        return self._run(lambda database: database.execute(query, values).fetchall())
+
+    def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""
+        wanted = list(numbers)
+        for start in range(0, len(wanted), 500):
+            some = tuple(wanted[start : start + 500])
+            yield from self.ask(f"{query} ({','.join('?' * len(some))})", some)
+
+    def ask_any(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The answers to a query about no rows that were told of before: of any index that is there."""
+        return self._surely(lambda database: database.execute(query, values).fetchall())
+
+    def change(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Do work that changes the index, all of it or nothing; raises as `ask`."""
+        self._run(_whole(work))
+
+    def change_any(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """As `change`, for work about no rows that were told of before; it may be done twice."""
+        self._surely(_whole(work))
+
+    def _surely(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        for _ in range(2):
+            with suppress(LostIndexError):
+                return self._run(work, any_file=True)
+        return self._run(work, any_file=True)
+
+    def _run(self, work: Callable[[sqlite3.Connection], _T], *, any_file: bool = False) -> _T:
+        """Do work on the file, or in memory where SQLite cannot."""
+        import sqlite3
+
+        if self._memory is None:
+            if not self._layout.root.is_dir():
+                with closing(_empty()) as database:
+                    return work(database)
+            try:
+                with closing(_connect(self._layout.index)) as database:
+                    if not any_file and self._mark not in {0, _mark(database)}:
+                        raise LostIndexError
+                    return work(database)
+            except sqlite3.DatabaseError as error:
+                if _is_damage(error):
+                    self._discard()
+                    raise LostIndexError from error
+                self._take_to_memory()
+        with self._mutex:
+            assert self._memory is not None
+            if not any_file and self._mark not in {0, _mark(self._memory)}:
+                raise LostIndexError
+            return work(self._memory)
+
+    def _take_to_memory(self) -> None:
+        with self._mutex:
+            if self._memory is None:
+                self._memory = _copied(self._layout.index) or _empty()
+                weakref.finalize(self, self._memory.close)
+
+    def _discard(self) -> None:
+        for path in (self._layout.index.with_name(f"{self._layout.index.name}-journal"), self._layout.index):
+            try:
+                path.unlink()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._take_to_memory()
+
+
+def _whole(work: Callable[[sqlite3.Connection], None]) -> Callable[[sqlite3.Connection], None]:
+    """All of some work or nothing."""
+
+    def changing(database: sqlite3.Connection) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            work(database)
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    return changing
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    try:
+        _prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _empty() -> sqlite3.Connection:
+    """An index in memory."""
+    import sqlite3
+
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _prepare(memory)
+    return memory
+
+
+def _copied(path: Path) -> sqlite3.Connection | None:
+    """A copy of an index in memory; None where the file cannot be read."""
+    import sqlite3
+
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
+        source.backup(memory)
+        if _version(memory) == VERSION:
+            return memory
+    memory.close()
+    return None
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Make the tables where there are none.
+
+    Raises:
+        sqlite3.DatabaseError: The file is no index, or another version's.
+    """
+    import sqlite3
+
+    if _version(database) == VERSION:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(database) != VERSION:
+            if _version(database) or list(database.execute("SELECT 1 FROM sqlite_master")):
+                raise sqlite3.DatabaseError("an index of another version")
+            for statement in _TABLES.split(";"):
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {random.getrandbits(31) or 1}")
+            database.execute(f"PRAGMA user_version = {VERSION}")
+    finally:
+        database.execute("COMMIT")
+
+
+def _version(database: sqlite3.Connection) -> int:
+    (number,) = database.execute("PRAGMA user_version").fetchone()
+    return int(number)
+
+
+def _mark(database: sqlite3.Connection) -> int:
+    """A number that no other index of this store has."""
+    (number,) = database.execute("PRAGMA application_id").fetchone()
+    return int(number)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file itself is bad, rather than out of reach for now."""
+    import sqlite3
+
+    return not isinstance(error, sqlite3.OperationalError) or "no such" in str(error)

@@ -1,0 +1,209 @@
+"""The rows of the index: what a record's file becomes in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from cachekit.key.canonical import canonical_json, key_of
+from cachekit.ordinary import opened
+from cachekit.store.nearest import group_of
+from cachekit.store.record import DamagedRecordError, Record, decode
+
+if TYPE_CHECKING:
+    import sqlite3
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGESTS = re.compile(rb"[0-9a-f]{64}")
+
+Place = tuple[str, str, str]  # of a record: compiler's directory, model type, key
+
+
+class Row(Struct, frozen=True):
+    """A record without its modules; see `record.Record` for the fields of the same names.
+
+    Attributes:
+        id: Of the row.
+        state: Of the record's file: another state is another file. Empty where the file cannot be read.
+        published: When that file was written, seconds since the epoch.
+        size: Bytes of that file.
+        flaw: Why the record cannot be used; empty for a good one.
+        usable: Whether it can: neither has it a flaw, nor is it a later cachekit's.
+        modules: How many there are.
+        bytes: Of all files.
+        created, user, host, instance: Of its provenance.
+    """
+
+    id: int
+    directory: str
+    model_type: str
+    key: str
+    state: str
+    published: float
+    size: int
+    flaw: str
+    usable: bool
+    compiler: str
+    recipe: str
+    graphs: int
+    modules: int
+    bytes: int
+    compile_seconds: float
+    cold_seconds: float
+    created: str
+    user: str
+    host: str
+    instance: str
+
+    @property
+    def place(self) -> Place:
+        """Where the record lies."""
+        return self.directory, self.model_type, self.key
+
+
+class Whole(Struct, frozen=True):
+    """What is known of a blob that was found whole.
+
+    Attributes:
+        state: Of its file, at that moment; see `state_of`.
+        pieces: The checksums of its pieces.
+    """
+
+    state: str
+    pieces: tuple[str, ...]
+
+
+class Read(Struct, frozen=True):
+    """A record's file, read: the record, or what is wrong with it, and the digests that stand in it."""
+
+    inode: int
+    state: str
+    seen: int
+    published: float
+    size: int
+    record: Record | None
+    flaw: str
+    named: dict[str, int]
+
+
+def state_of(status: os.stat_result) -> str:
+    """A file's state, as text: another one where the file was changed or replaced."""
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def judged(raw: bytes) -> tuple[Record | None, str]:
+    """The record in these bytes, and what is wrong with them; neither for one of a later cachekit."""
+    try:
+        return decode(raw), ""
+    except DamagedRecordError as error:
+        return None, str(error)
+
+
+def read_file(place: Place, path: Path) -> Read:
+    """Read a record's file.
+
+    Raises:
+        FileNotFoundError: It is not there.
+    """
+    seen = time.time_ns()
+    try:
+        with opened(path) as source:
+            status = os.fstat(source.fileno())
+            raw = source.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return Read(0, "", seen, 0.0, 0, None, f"it cannot be read: {error.strerror or error}", {})
+    record, flaw = judged(raw)
+    if record is not None and (record.directory, record.model_type, record.key) != place:
+        record, flaw = None, "it is another key's record"
+    if record is not None:
+        named = {file.sha256: file.size for file in record.files}
+    else:
+        named = {found.decode("ascii"): -1 for found in _DIGESTS.findall(raw) if found != place[2].encode()}
+    return Read(status.st_ino, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
+
+
+def job_of(hard: Mapping[str, Any]) -> str:
+    """What two records have in common that differ in their toolchains only."""
+    return key_of({name: value for name, value in hard.items() if group_of(name) != "toolchain"})
+
+
+def put_all(database: sqlite3.Connection, found: list[tuple[Place, Read]]) -> None:
+    """Write the rows of some records, in place of those that they have."""
+    folders: dict[tuple[str, str], tuple[int, dict[str, str] | None]] = {}
+    for place, read in found:
+        if place[:2] not in folders:
+            database.execute("INSERT OR IGNORE INTO folder (directory, model_type) VALUES (?, ?)", place[:2])
+            query = "SELECT id, common FROM folder WHERE directory = ? AND model_type = ?"
+            number, common = database.execute(query, place[:2]).fetchone()
+            folders[place[:2]] = number, None if common is None else json.loads(common)
+        number, common = folders[place[:2]]
+        pairs = _put(database, number, place[2], read)
+        if pairs is not None:
+            same = pairs if common is None else dict(common.items() & pairs.items())
+            folders[place[:2]] = number, same
+    for number, common in folders.values():
+        if common is not None:
+            database.execute("UPDATE folder SET common = ? WHERE id = ?", (json.dumps(common), number))
+
+
+def _put(database: sqlite3.Connection, folder: int, key: str, read: Read) -> dict[str, str] | None:
+    """Write a record's rows; its hard ingredients, values as canonical JSON, where it can be used."""
+    named = dict(read.named)
+    for (old,) in database.execute("SELECT id FROM record WHERE folder = ? AND key = ?", (folder, key)).fetchall():
+        if read.flaw:  # it may come back from a shared cache, and then it needs what it named when it was good
+            before = database.execute("SELECT digest, size FROM named WHERE record = ?", (old,))
+            named |= {digest.hex(): size for digest, size in before}
+        drop(database, old)
+    record, pairs, said = read.record, None, ("", "", 0, 0, 0, 0.0, 0.0, "", "", "", "", "", "[]")
+    if record is not None:
+        made = record.provenance
+        pairs = {name: canonical_json(value).decode() for name, value in sorted(record.hard.items())}
+        said = (
+            record.compiler, record.recipe, record.graphs, len(record.modules), record.size, record.compile_seconds,
+            record.cold_seconds, made.created, made.user, made.host, made.instance, job_of(record.hard),
+            json.dumps(_part_numbers(database, pairs)),
+        )  # fmt: skip
+    about = folder, key, read.inode, read.state, read.seen, read.published, read.size, read.flaw, record is not None
+    marks = ",".join("?" * (1 + len(about) + len(said)))
+    new = database.execute(f"INSERT INTO record VALUES ({marks})", (None, *about, *said)).lastrowid  # noqa: S608
+    rows = ((bytes.fromhex(digest), new, size) for digest, size in named.items())
+    database.executemany("INSERT OR IGNORE INTO named VALUES (?, ?, ?)", rows)
+    return pairs
+
+
+def _part_numbers(database: sqlite3.Connection, pairs: Mapping[str, str]) -> list[int]:
+    """The numbers of the parts that make up some ingredients: those whose names begin alike are one."""
+    groups: dict[str, dict[str, str]] = {}
+    for name, text in pairs.items():
+        groups.setdefault(group_of(name), {})[name] = text
+    numbers = []
+    for group in groups.values():
+        body = json.dumps(group, ensure_ascii=False)
+        database.execute("INSERT OR IGNORE INTO part (body) VALUES (?)", (body,))
+        numbers += [number for (number,) in database.execute("SELECT id FROM part WHERE body = ?", (body,))]
+    return numbers
+
+
+def note_whole(database: sqlite3.Connection, found: Mapping[str, Whole | None]) -> None:
+    """Write down by digest which blobs were found whole; None is that a blob was not."""
+    for digest, whole in found.items():
+        if whole is None:
+            database.execute("DELETE FROM whole WHERE digest = ?", (bytes.fromhex(digest),))
+        else:
+            row = bytes.fromhex(digest), whole.state, bytes.fromhex("".join(whole.pieces))
+            database.execute("INSERT OR REPLACE INTO whole VALUES (?, ?, ?)", row)
+
+
+def drop(database: sqlite3.Connection, record: int) -> None:
+    """Remove a record's rows."""
+    database.execute("DELETE FROM named WHERE record = ?", (record,))
+    database.execute("DELETE FROM record WHERE id = ?", (record,))

@@ -1,0 +1,120 @@
+"""The records by their distance from what is wanted, of which only those are looked at that may be among the nearest.
+
+A folder holds the records of one compiler and one model type, and all of them have some ingredients in common. Those
+tell how near the nearest of the folder can be at best: the folder is opened when its turn comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from cachekit.key.canonical import canonical_json
+from cachekit.key.nearest import weight
+
+if TYPE_CHECKING:
+    from cachekit.store.index_rows import Row
+
+_COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
+
+
+class Near(Struct, frozen=True):
+    """A record and how near it is.
+
+    Attributes:
+        row: The record.
+        hard: Its hard ingredients.
+        distance: The sum of the weights of what differs; see `key.WEIGHTS`.
+    """
+
+    row: Row
+    hard: dict[str, Any]
+    distance: int = 0
+
+
+class Folder(Struct, frozen=True):
+    """Some records.
+
+    Attributes:
+        id: Names them.
+        common: Hard ingredients that each of them has, values as canonical JSON.
+    """
+
+    id: int
+    common: Mapping[str, str]
+
+
+class Nearest:
+    """Distances from one set of hard ingredients.
+
+    Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
+    change where the wanted set lacks its name, takes one away where it is equal, and else leaves the sum as it is: the
+    sum over the wanted set's own names.
+
+    Args:
+        wanted: Hard ingredients.
+    """
+
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self._worth = {name: _worth(name) for name in wanted}
+        self._texts = {name: canonical_json(value).decode() for name, value in wanted.items()}
+        self._all = sum(self._worth.values())
+        self._sums: dict[int, int] = {}  # by part
+
+    def search(
+        self,
+        folders: Iterable[Folder],
+        records: Callable[[int], list[tuple[int, str, list[int]]]],
+        parts: Callable[[Iterable[int]], Mapping[int, Mapping[str, str]]],
+    ) -> Iterator[tuple[int, int]]:
+        """Numbers of records and their distances, nearest first; of equally near ones the smaller key first.
+
+        Args:
+            folders: All of them.
+            records: Of a folder: number, key, and the numbers of the parts that make up the hard ingredients.
+            parts: Some parts, values as canonical JSON.
+        """
+        # A folder stands before the records that are as far as its nearest may be.
+        queue = [(self._at_best(folder), "", folder.id, True) for folder in folders]
+        heapq.heapify(queue)
+        while queue:
+            far, _, number, is_folder = heapq.heappop(queue)
+            if not is_folder:
+                yield number, far // _COUNT
+                continue
+            found = records(number)
+            unknown = {part for _, _, numbers in found for part in numbers} - self._sums.keys()
+            self._sums |= {part: self._sum(pairs) for part, pairs in parts(unknown).items()}
+            of_part = self._sums.__getitem__
+            queue += [(self._all + sum(map(of_part, numbers)), key, record, False) for record, key, numbers in found]
+            heapq.heapify(queue)
+
+    def _at_best(self, folder: Folder) -> int:
+        """The distance of a record that has what all of the folder have, and whatever is wanted beside."""
+        return sum(
+            self._worth.get(name) or _worth(name)
+            for name, text in folder.common.items()
+            if self._texts.get(name) != text
+        )
+
+    def _sum(self, pairs: Mapping[str, str]) -> int:
+        total = 0
+        for name, text in pairs.items():
+            worth = self._worth.get(name)
+            if worth is None:
+                total += _worth(name)
+            elif self._texts[name] == text:
+                total -= worth
+        return total
+
+
+def _worth(name: str) -> int:
+    return weight(name) * _COUNT + 1
+
+
+def group_of(name: str) -> str:
+    """What the name of an ingredient begins with, up to the dot."""
+    return name.split(".", 1)[0]

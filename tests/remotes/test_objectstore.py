@@ -1,0 +1,101 @@
+"""The object-store adapter on obstore's memory, and what Google Cloud Storage and Azure do differently."""
+
+import threading
+
+import pytest
+
+from cachekit.errors import AuthError, ConflictError, UsageError
+from cachekit.remotes.address import make, parse
+from cachekit.remotes.objectstore.azure import Azure
+from cachekit.remotes.objectstore.connect import translated
+from cachekit.remotes.objectstore.gcs import GCS
+from cachekit.remotes.port import ABSENT
+from tests.remotes.tier_makers.memory_store import InMemory, LikeAzure, serve
+from tests.remotes.tier_processes import put, write
+
+
+@pytest.fixture(params=[InMemory, LikeAzure])
+def opened(request, tmp_path):
+    with serve(tmp_path, request.param) as make:
+        yield make
+
+
+@pytest.mark.feature("R1")
+def test_of_eight_writers_one_wins_each_round(opened):
+    token = ABSENT
+    for turn in range(10):
+        start, won = threading.Barrier(8), []
+
+        def one(number, turn=turn, token=token, start=start, won=won):
+            remote = opened()
+            start.wait()
+            try:
+                write(remote, "x.json", b"%d %d" % (turn, number), token)
+                won.append(number)
+            except ConflictError:
+                pass
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        document = opened().read("x.json", "", 100)
+        assert [b"%d %d" % (turn, number) for number in won] == [document.data]
+        token = document.token
+
+
+@pytest.mark.feature("R2")
+def test_many_are_found_however_the_service_lists(opened):
+    paths = [f"r/{number:04}" for number in range(2500)]
+    put(opened(), dict.fromkeys(paths[::5], b"x"))
+    assert set(opened().stat(paths, "")) == set(paths[::5])
+    assert set(opened().stat([*paths[::500], "zz"], "")) == set(paths[::500])
+
+
+def linked(address, **table):
+    name = "there" if table else address
+    return make(parse(["local:rw", f"{name}:rw"], {"there": {"url": address, **table}} if table else {})[1])
+
+
+def test_addresses_lead_to_their_services(monkeypatch):
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    assert linked("gs://team-bucket/a/b/").name == "gs://team-bucket/a/b"
+    assert linked("az://cache/team", account="ours").name == "az://cache/team"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "ours")
+    assert linked("az://cache").name == "az://cache"
+
+
+@pytest.mark.parametrize(
+    ("address", "table", "said"),
+    [
+        ("gs://UPPER/x", {}, "no bucket of Google Cloud Storage"),
+        ("gs://bucket/../x", {}, "no bucket of Google Cloud Storage"),
+        ("gs://bucket", {"region": "x"}, "unknown setting 'region'"),
+        ("az://a_b/x", {"account": "ours"}, "no container of Azure Blob Storage"),
+        ("az://cache", {}, "names no account"),
+        ("az://cache", {"account": "ours", "endpoint": "nowhere"}, "an endpoint that is no address"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said(monkeypatch, address, table, said):
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(UsageError, match=said):
+        linked(address, **table)
+
+
+@pytest.mark.feature("S5")
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        (GCS(), "http://metadata.google.internal/token: error sending request", "no credentials"),
+        (GCS(), "status code: 403, <Code>AccessDenied</Code> secret", "not allowed"),
+        (GCS(), "status code: 404, <Code>NoSuchBucket</Code>", "there is no such bucket"),
+        (Azure(), "http://169.254.169.254/metadata: error sending request", "no credentials"),
+        (Azure(), "status code: 404, <Code>ContainerNotFound</Code>", "there is no such container"),
+    ],
+)
+def test_a_refusal_is_told_and_quotes_nothing(kind, text, said):
+    error = translated(kind, RuntimeError(f"{text} {'s3cr3t' * 3}"), f"{kind.scheme}://cache", "look")
+    assert isinstance(error, AuthError)
+    assert said in error.message
+    assert "s3cr3t" not in "".join(error.lines())

@@ -1,0 +1,425 @@
+"""The index of the records: the same answers as reading each of them, whatever becomes of either."""
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from cachekit.errors import StoreError, UnknownNameError
+from cachekit.events import Journal
+from cachekit.key.canonical import canonical_json, difference, key_of
+from cachekit.key.nearest import distance, nearest
+from cachekit.store import Store, index, index_file, index_rows
+from cachekit.store.gc import Keep
+from cachekit.store.record import decode, encode, serialise, to_document
+from cachekit.verbs.gc import gc
+from cachekit.verbs.inspect import find as find_by_key
+from cachekit.verbs.plan import plan
+from cachekit.verbs.warm import warm
+from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
+from tests.support.standins import Watched, leftovers_of, make_record, publish, recipe, side_by_side
+
+FIELDS = ("key", "directory", "model_type", "compiler", "recipe", "graphs", "compile_seconds", "cold_seconds")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """What was written a moment ago is old enough for its times to be believed."""
+    monkeypatch.setattr(index, "SETTLED", 0)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The records that the index decoded, one entry each time."""
+    seen = []
+
+    def counted(raw):
+        seen.append(raw)
+        return decode(raw)
+
+    monkeypatch.setattr(index_rows, "decode", counted)
+    return seen
+
+
+def opened(home):
+    return Store(home, Journal(None, "test"))
+
+
+def made(number, **changes):
+    return structs.replace(make_record(number)[0], modules=(), **changes)
+
+
+def put(home, record):
+    """A record file that something else than cachekit put there."""
+    path = opened(home).layout.record(record.directory, record.model_type, record.key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(encode(record))
+    fresh.replace(path)
+    time.sleep(0.005)  # the next change is in another tick of the file system's clock
+    return path
+
+
+def fill(home, count=5):
+    records = [made(number) for number in range(count)]
+    for record in records:
+        put(home, record)
+    return records
+
+
+def in_short(record):
+    """What a row is to say of a record."""
+    by = record.provenance
+    return (
+        *(getattr(record, name) for name in FIELDS),
+        (len(record.modules), record.size, by.created, by.user, by.host, by.instance),
+        canonical_json(record.hard),
+    )
+
+
+def listed(store, *, exact=False):
+    if exact:
+        store.refresh(exact=True)
+    return [
+        (
+            *(getattr(each, name) for name in FIELDS),
+            (each.modules, each.bytes, each.created, each.user, each.host, each.instance),
+            canonical_json(store.index.hard(each)),
+        )
+        for each in store.rows()
+    ]
+
+
+def plainly(home):
+    paths = sorted((home / "v1" / "records").glob("*/*/*.json"))
+    return [in_short(record) for path in paths if (record := decode(path.read_bytes()))]
+
+
+def test_a_row_says_what_its_record_says(home):
+    watched = Watched(home)
+    for number in range(3):
+        publish(watched.store, make_record(number, tuple("abc"[: number + 1])))
+    odd = {"model.type": "t5", "a": 1.0, "b": [1, True, None], "c": {"x": 0.5}, "d": "é", "": -0.0}
+    put(home, made(1, hard=odd, key=key_of(odd), model_type="t5", recipe="odd", compile_seconds=1.25))
+    assert listed(watched.store) == plainly(home)
+    assert len(listed(watched.store)) == 4
+    for row in watched.store.rows():
+        assert key_of(watched.store.index.hard(row)) == row.key
+        record = watched.store.read(*row.place)
+        assert watched.store.index.named(row) == {file.sha256: file.size for file in record.files}
+
+
+def test_a_store_without_records_gets_no_index(home):
+    assert listed(opened(home)) == []
+    assert not home.exists()
+
+
+def test_what_is_known_is_not_read_again(home, settled, reads):
+    fill(home)
+    first = listed(opened(home))
+    assert len(reads) == 5
+    assert listed(opened(home)) == first == plainly(home)
+    assert len(reads) == 5
+    put(home, made(9))
+    again = opened(home)
+    assert len(listed(again)) == len(listed(again)) == 6
+    assert len(reads) == 6, "one more record is one more to read, once"
+
+
+def test_what_was_published_is_known(home, reads):
+    publish(opened(home), make_record(1))
+    assert len(reads) == 1
+    assert len(listed(opened(home))) == 1
+    assert len(reads) == 1
+
+
+def test_a_record_of_this_moment_is_looked_at_again_where_it_must_be_exact(home):
+    path = put(home, made(1, recipe="r000"))
+    store = opened(home)
+    for number in range(1, 30):
+        assert [each.recipe for each in store.refresh(exact=True).rows()] == [f"r{number - 1:03}"]
+        with path.open("r+b") as target:  # the same size and inode, and most often the same tick
+            target.write(encode(made(1, recipe=f"r{number:03}")))
+
+
+def test_another_schema_is_read_once_and_is_not_listed(home, settled, reads):
+    record = made(1)
+    path = put(home, record)
+    path.write_bytes(serialise(to_document(structs.replace(record, schema=2))))
+    assert listed(opened(home)) == listed(opened(home)) == []
+    assert len(reads) == 1
+    assert path.exists()
+    put(home, record)
+    assert find_by_key(opened(home), record.key) == record
+
+
+def test_damage_is_set_aside_and_told_when_it_is_met(home, settled):
+    fill(home, 3)
+    damaged = put(home, made(7))
+    damaged.write_bytes(b'{"record": 1}')
+    watched = Watched(home)
+    assert len(listed(watched.store)) == 3
+    assert [told["path"] for told in watched.told("store.damaged")] == [str(damaged)]
+    assert not damaged.exists()
+
+
+def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_exact(home, settled):
+    records = fill(home, 3)
+    assert len(listed(opened(home))) == 3
+    for record in records[:2]:
+        path = opened(home).layout.record("standin-1.0", "bert", record.key)
+        path.write_bytes(b"x" * path.stat().st_size)
+    watched = Watched(home)
+    with pytest.raises(UnknownNameError, match="no records"):
+        find_by_key(watched.store, records[0].key)
+    assert len(watched.damage()) == 1, "whoever reads it finds out"
+    assert len(watched.store.rows()) == 2
+    assert len(listed(watched.store, exact=True)) == 1
+
+
+def test_damage_that_stays_is_told_by_everyone(home, settled):
+    fill(home, 3)
+    put(home, made(7)).with_name("f" * 64 + ".json").mkdir()
+    for _ in range(2):
+        watched = Watched(home)
+        assert len(listed(watched.store)) == 4
+        assert [told["kept"] for told in watched.told("store.damaged")] == [True]
+
+
+def test_what_records_needed_that_are_gone_makes_room(home):
+    watched = Watched(home)
+    for number in range(20):
+        publish(watched.store, make_record(number, (f"own {number}",)))
+    gc(watched.session, Keep(max_size=0))
+    with sqlite3.connect(watched.store.layout.index) as database:
+        sizes = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("part", "whole", "named")]
+    database.close()
+    assert sizes == [0, 0, 0]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_damaged_index_does_no_harm(tmp_path_factory, data):
+    """Cut off, or with pages of another file: it is made anew, or says what it said."""
+    home = tmp_path_factory.mktemp("store") / "home"
+    fill(home, 2)
+    expected = listed(opened(home))
+    path = opened(home).layout.index
+    raw = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(raw) // 4096 - 1)) * 4096
+        raw[at : at + 4096] = data.draw(st.sampled_from([bytes(4096), b"\xff" * 4096, raw[:4096]]))
+    else:
+        del raw[data.draw(st.integers(0, len(raw) - 1)) :]
+    path.write_bytes(raw)
+    shutil.rmtree(opened(home).layout.records / "standin-1.0" / "bert" / "none", ignore_errors=True)
+    put(home, made(5))
+    assert listed(opened(home), exact=True) == plainly(home) != expected
+
+
+@pytest.mark.parametrize("instead", [b"", b"\0" * 4000, b"text", None])
+def test_what_is_no_index_does_not_disturb(home, instead):
+    fill(home, 3)
+    place = opened(home).layout.index
+    place.write_bytes(instead) if instead is not None else place.mkdir()
+    assert listed(opened(home)) == plainly(home)
+
+
+def test_an_index_of_another_version_is_made_anew(home):
+    publish(opened(home), make_record(1))
+    with sqlite3.connect(opened(home).layout.index) as database:
+        database.execute("PRAGMA user_version = 99")
+        database.execute("DROP TABLE record")
+    database.close()
+    assert listed(opened(home)) == plainly(home)
+
+
+@pytest.mark.parametrize("way", ["read-only", "no locks"])
+def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, monkeypatch, way):
+    home = public / "home"
+    fill(home, 3)
+    listed(opened(home))
+    put(home, made(9))
+    before = opened(home).layout.index.read_bytes()
+    if way == "no locks":
+        monkeypatch.setattr(index_file, "_connect", lambda path: exec("raise sqlite3.OperationalError('locking')"))
+        assert listed(opened(home)) == plainly(home)
+        assert next(one.row.key for one in opened(home).nearest(made(9).hard)) == made(9).key
+    else:
+        with another_user():
+            assert listed(opened(home)) == plainly(home)
+    assert opened(home).layout.index.read_bytes() == before
+
+
+def test_a_copied_store_is_a_store(home, tmp_path):
+    fill(home, 3)
+    expected = listed(opened(home))
+    shutil.copytree(home, tmp_path / "copy")
+    assert listed(opened(tmp_path / "copy")) == listed(opened(tmp_path / "copy"), exact=True) == expected
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "publish", "delete", "damage", "index", "folder", "again"]),
+        st.integers(0, 4),
+        st.text("ab"),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_each_change_is_seen_at_once(tmp_path_factory, steps):
+    home = tmp_path_factory.mktemp("store") / "home"
+    old = opened(home)
+    fill(home, 2)
+    for what, number, words in steps:
+        directory = f"standin-{number % 2}"
+        path = old.layout.record(directory, "bert", made(number).key)
+        if what == "put":
+            put(home, made(number, directory=directory, recipe=words))
+        elif what == "publish":
+            opened(home).publish(made(number, directory=directory, recipe=words), {})
+        elif what == "damage" and path.exists():
+            path.chmod(0o644)
+            path.write_bytes(path.read_bytes()[:-9])
+        elif what == "delete":
+            path.unlink(missing_ok=True)
+        elif what == "folder":
+            shutil.rmtree(old.layout.records / directory, ignore_errors=True)
+        elif what == "index":
+            old.layout.index.unlink(missing_ok=True)
+        elif what == "again":
+            old = opened(home)
+        assert listed(old, exact=what == "damage") == listed(opened(home)) == plainly(home)
+
+
+# The nearest
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.sampled_from([0.0, 1.0, 0.5, "a", "1"]))
+VALUES |= st.lists(VALUES, max_size=2)
+SETS = st.dictionaries(
+    st.sampled_from(["model.a", "model.b", "training.a", "target.a", "compiler.a", "toolchain.a", "a", "b"]), VALUES
+)
+
+
+@settings(max_examples=100)
+@given(SETS, st.lists(st.tuples(SETS, st.sampled_from("ab")), max_size=6))
+def test_records_are_ranked_as_nearest_would(tmp_path_factory, wanted, candidates):
+    home = tmp_path_factory.mktemp("store") / "home"
+    records = {key_of(hard): made(0, hard=hard, key=key_of(hard), model_type=kind) for hard, kind in candidates}
+    for record in records.values():
+        path = opened(home).layout.record(record.directory, record.model_type, record.key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(record))
+    found = list(opened(home).nearest(wanted))
+
+    def rank(key):
+        changes = difference(records[key].hard, wanted)
+        return distance(changes), len(changes), key
+
+    assert [near.row.key for near in found] == sorted(records, key=rank)
+    for near in found:
+        assert (near.distance, canonical_json(near.hard)) == (
+            rank(near.row.key)[0],
+            canonical_json(records[near.row.key].hard),
+        )
+    first = nearest(wanted, {key: record.hard for key, record in records.items()})
+    assert first == ((found[0].row.key, difference(found[0].hard, wanted)) if found else None)
+
+    def job(hard):
+        return canonical_json({name: value for name, value in hard.items() if not name.startswith("toolchain.")})
+
+    same = {row.key for row in opened(home).refresh().same_job(wanted)}
+    assert same == {key for key, record in records.items() if job(record.hard) == job(wanted)}
+
+
+def test_the_nearest_of_a_compiler_and_of_its_directory(home):
+    for number, (compiler, directory) in enumerate([("x", "x-1"), ("x", "x-2"), ("y", "y-1")]):
+        put(home, made(number, compiler=compiler, directory=directory))
+    store = opened(home)
+    assert {near.row.directory for near in store.nearest({}, compiler="x")} == {"x-1", "x-2"}
+    assert {near.row.directory for near in store.nearest({}, directory="y-1")} == {"y-1"}
+
+
+def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
+    watched = Watched(home)
+    near = warm(watched.session, watched.prepare(recipe(8))).record
+    far = warm(watched.session, watched.prepare(recipe(8, max_seq_length=64))).record
+    wanted = watched.prepare(recipe(16))
+    assert plan(wanted, Watched(home).store).near.record == near
+    path = watched.store.layout.record(near.directory, near.model_type, near.key)
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-3])
+    other = Watched(home)
+    assert plan(wanted, other.store).near.record == far
+    assert len(other.damage()) == 1
+    assert not path.exists()
+
+
+# References
+
+
+def test_nothing_is_removed_while_a_folder_of_records_cannot_be_read(public):
+    watched = Watched(public / "home")
+    publish(watched.store, make_record(1))
+    folder = watched.store.layout.record("standin-1.0", "bert", "x").parent
+    folder.chmod(0o700)
+    with another_user(), pytest.raises(StoreError, match="cannot be read"):
+        Watched(public / "home").store.refresh(exact=True)
+
+
+# Many at once, and killed ones
+
+
+def test_many_readers_and_writers_at_once(home):
+    def work(number):
+        own = opened(home)
+        for turn in range(6):
+            if number % 2:
+                own.publish(made(100 * number + turn), {})
+            keys = [each.key for each in own.rows()]
+            mine = {made(100 * number + past).key for past in range(turn + 1)} if number % 2 else set()
+            assert mine <= set(keys), "what I have written, I see"
+            assert keys == sorted(keys)
+        return len(keys)
+
+    fill(home, 4)
+    assert None not in side_by_side(6, work)
+    assert listed(opened(home)) == plainly(home)
+    assert len(plainly(home)) == 4 + 3 * 6
+
+
+def test_a_killed_writer_leaves_an_index_that_serves(home):
+    fill(home, 30)
+    expected = plainly(home)
+    dice = random.Random(6)
+    for _ in range(25):
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                while True:
+                    (home / "v1" / "index.sqlite").unlink(missing_ok=True)
+                    opened(home).rows()
+            os._exit(1)
+        time.sleep(dice.uniform(0.01, 0.06))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert listed(opened(home)) == expected
+    put(home, made(99))
+    listed(opened(home))
+    assert leftovers_of(home) == set()
