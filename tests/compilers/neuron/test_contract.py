@@ -357,7 +357,7 @@ def test_the_promises_hold_with_a_real_compiler(tmp_path):
         contents=lambda folder: frozenset(path.name for path in (folder / "bare").rglob("*.so")),
         compiling=cxx_below,
         refused=("compiler.options.cachekit_asks=true",),
-        another={"ATEN_CPU_CAPABILITY": "default"},
+        another={"TORCHINDUCTOR_CPP_ENABLE_FLOATING_POINT_CONTRACT_FLAG": "fast"},
     )
     (tmp_path / "proof").mkdir()
     found = outcomes(subject, Proof(subject, tmp_path / "proof").make())
