@@ -25,8 +25,7 @@ from cachekit.verbs.import_cache import record_of
 from cachekit.verbs.pull import pull
 from cachekit.verbs.pull_modules import pull_modules
 from cachekit.verbs.push import push
-from cachekit.verbs.repair import repair
-from cachekit.verbs.verify import failure, verify
+from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff, pack_neff, tar_of
 from tests.support.places import real_dir
 from tests.support.standins import Watched
@@ -193,8 +192,8 @@ def test_verify_names_the_graph_in_its_archive(tmp_path):
     assert (problem.kind, problem.keys, problem.file) == ("neff", (bad.key,), bad.modules[0].name)
     assert problem.reason.startswith(f"{BAD}: the MD5 of its contents")
     assert [note.partition(": ")[0] for note in found.notes] == [odd.modules[0].name]
-    assert failure(found).exit_code == 5
-    assert "has the same bytes" in repair(watched.session, found.problems).left[0][1]
+    assert found.error().exit_code == 5
+    assert "has the same bytes" in verify(watched.session, repair=True).bad[0].left
     assert verify(watched.session, quick=True).problems == ()
 
 

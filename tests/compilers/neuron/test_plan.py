@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from cachekit import disk
 from cachekit.cli import app
-from cachekit.compilers.neuron import adapter, host, mounts
+from cachekit.compilers.neuron import adapter, host
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
@@ -147,7 +148,7 @@ def test_a_root_on_a_network_is_refused_where_something_runs(recipe, capsys, mon
     tmp_path = recipe.parent
     table = tmp_path / "mounts"
     table.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1:/ {tmp_path / 'shared'} {kind} rw 0 0\n")
-    monkeypatch.setattr(mounts, "MOUNTS", table)
+    monkeypatch.setattr(disk, "MOUNTS", table)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "shared" / "root"))
     assert plan(capsys, recipe, *THERE)["status"] == "miss"
     machine = host.Host({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
