@@ -232,7 +232,7 @@ def test_a_traceback_only_for_vv(command):
     assert "Traceback" not in command("plan", "missing.yaml", code=2).err, "for that one command"
 
 
-def unforeseen(*arguments):
+def unforeseen(*arguments, **options):
     raise RuntimeError("the moon is full\nand more")
 
 
@@ -254,7 +254,7 @@ def test_an_unforeseen_error_in_json(command, machine, monkeypatch):
 def test_an_unforeseen_error_has_a_traceback_with_vv(work, home):
     start = (
         "import sys, cachekit.verbs.prepare as at\n"
-        "def fail(*arguments): raise RuntimeError('the moon is full')\n"
+        "def fail(*arguments, **options): raise RuntimeError('the moon is full')\n"
         "at.prepare = fail\n"
         "from cachekit.cli import main\n"
         "main()"

@@ -108,6 +108,12 @@ class XlaAdapter(_Neuron):
         found = facts.COMPILER_DIRECTORY.fullmatch(directory)
         return {facts.COMPILER_PACKAGE: found["version"]} if found else {}
 
+    def graph(self, module: Module) -> File | None:
+        """The module's NEFF."""
+        from cachekit.compilers.neuron import facts
+
+        return next((file for file in module.files if file.path == facts.NEFF), None)
+
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look at the module's NEFF: is it whole, and the one that the module's name and flags say."""
         from cachekit.compilers.neuron import facts, fit, flags, neff
@@ -217,6 +223,10 @@ class NativeAdapter(_Neuron):
             return Leaks()
 
         return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
+
+    def graph(self, module: Module) -> File | None:
+        """The module's archive."""
+        return module.files[0] if len(module.files) == 1 else None
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""
