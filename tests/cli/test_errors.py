@@ -123,7 +123,7 @@ def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, wor
     def run(*arguments: str) -> Answer:
         driver = (
             "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.support import cli_session; "
-            "from cachekit.compilers.inductor.adapter import Inductor; "
+            "from cachekit.compilers.inductor.compiler import Inductor; "
             "Inductor.fingerprint = lambda *_: cli_session.FINGERPRINT; "
         )
         found = subprocess.run(
