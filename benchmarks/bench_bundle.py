@@ -18,7 +18,7 @@ from measure import process, ratio, seconds
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.store import Store

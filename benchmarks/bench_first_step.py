@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import process, ratio
 
 from cachekit.compilers.inductor import facts
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.store import archive
 
 REPEATS = 3

@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import limit, ratio, seconds
 
 from cachekit import config
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.events import Journal
 from cachekit.recipe import load
 from cachekit.store import Store

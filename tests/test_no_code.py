@@ -8,7 +8,7 @@ import sys
 import pytest
 from msgspec import structs
 
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.recipe.ingredients import Fingerprint
 from tests.support.places import ROOT
 from tests.support.standins import Watched, make_record
@@ -26,7 +26,7 @@ from pathlib import Path
 from cachekit.store import archive
 from cachekit.events import Journal
 from cachekit.store import Store
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 
 key, directory, model_type, home, live = sys.argv[1:]
 store = Store(Path(home), Journal(None, "test"))

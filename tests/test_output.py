@@ -92,7 +92,7 @@ def test_a_folder_may_be_named_as_neurons_variables_name_it(command, tmp_path, s
     make(tmp_path / "cache")
     assert "1 module added" in command("import", spelled.format(tmp_path / "cache")).out
     command("export", spelled.format(tmp_path / "out"), "--all")
-    assert scan(tmp_path / "out").counts()["success"] == 1
+    assert [entry.finished for entry in scan(tmp_path / "out").entries] == [True]
 
 
 @pytest.mark.feature("U2")

@@ -55,7 +55,7 @@ def command(
         raise UsageError(
             "say a command line, or --from FILE",
             cause="both are given" if words else "neither is given",
-            hint="cachekit zoo new --from train.sh, or cachekit zoo new -- torchrun ... run_glue.py ...",
+            hint="cachekit zoo new --from train.sh, or cachekit zoo new -- COMMAND",
         )
     if target is not None and target.exists() and not force:
         raise UsageError(f"{target} is there already", hint="name another file with --output, or say --force")

@@ -659,6 +659,10 @@ class Adapter:
         """Where the compiler keeps its own cache on this host, by what the place is called: `neuron_cache`."""
         return {}
 
+    def graph(self, module: Module) -> File | None:
+        """The file of a module that `judge` looks into; None where it looks into none."""
+        return None
+
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look into a module's files: are they whole, and what their name says. Nothing is executed or unpacked.
 

@@ -28,9 +28,9 @@ class Registered(Struct, frozen=True):
 
 # In the order in which `auto` asks who is here. Adapters are loaded when they are asked: each costs time at a start.
 ADAPTERS = (
-    Registered("neuron-native", "cachekit.compilers.neuron.known", "torchneuron-"),
-    Registered("neuron", "cachekit.compilers.neuron.known", "neuronxcc-"),
-    Registered("inductor", "cachekit.compilers.inductor.known", "inductor-"),
+    Registered("neuron-native", "cachekit.compilers.neuron.adapter", "torchneuron-"),
+    Registered("neuron", "cachekit.compilers.neuron.adapter", "neuronxcc-"),
+    Registered("inductor", "cachekit.compilers.inductor.adapter", "inductor-"),
 )
 NAMES = tuple(sorted(one.name for one in ADAPTERS))
 

@@ -47,10 +47,14 @@ _T = TypeVar("_T")
 class LostIndexError(StoreError):
     """The index was damaged, or removed, since the look at the store that the answer is about."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the index of the store was damaged, or removed meanwhile", hint="run it again: it is made anew"
-        )
+    def __init__(
+        self,
+        message: str = "the index of the store was damaged, or removed meanwhile",
+        *,
+        cause: str = "",
+        hint: str = "run it again: it is made anew",
+    ) -> None:
+        super().__init__(message, cause=cause, hint=hint)
 
 
 class IndexFile:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
 
-from cachekit.compilers.neuron import facts, native, neff
-from cachekit.compilers.neuron.fit import claim, misfit
-from cachekit.compilers.neuron.flags import read_flags
-from cachekit.compilers.neuron.native_check import examine
+from cachekit.compilers import registry
 from cachekit.store.layout import Layout
 from cachekit.store.record import File, Module
 from cachekit.store.verify import Examine, Verified
@@ -49,24 +45,16 @@ class Graphs:
         self._layout = layout
 
     def of(self, directory: str) -> Examine | None:
-        """What looks into the graphs of a compiler's directory."""
-        return self._graph if native.is_neurons(directory) else None
+        """What looks into the graphs of a compiler's directory; None where its compiler has no opinion."""
+        adapter = registry.of_directory(directory)
 
-    def _graph(self, module: Module, file: File, path: Path) -> tuple[str, bool]:
-        if native.is_name(module.name):
-            with suppress(OSError):  # gone meanwhile
-                found = examine(path, module.name.partition("/")[0])
-                return found.harm or found.oddity, bool(found.harm)
-            return "", False
-        if file.path != facts.NEFF:
-            return "", False
-        try:
-            whole = neff.read(path, leaks=False)
-        except neff.NeffError as error:
-            return error.reason, error.damaged
-        except OSError:
-            return "", False  # gone meanwhile
-        compiler, _, name = module.name.partition("/")
-        flags = next((file for file in module.files if file.path == facts.FLAGS_FILE), None)
-        words = read_flags(self._layout.blob(flags.sha256)) if flags else None
-        return misfit(whole, claim(compiler, name, words)) or "", True
+        def examine(module: Module, file: File, path: Path) -> tuple[str, bool]:
+            if adapter.graph(module) is not file:
+                return "", False
+            try:
+                found = adapter.judge(module, lambda one: path if one is file else self._layout.blob(one.sha256))
+            except OSError:
+                return "", False  # gone meanwhile
+            return found.harm or found.oddity, bool(found.harm)
+
+        return examine if adapter.name else None

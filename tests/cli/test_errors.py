@@ -123,7 +123,7 @@ def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, wor
     def run(*arguments: str) -> Answer:
         driver = (
             "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.support import cli_session; "
-            "from cachekit.compilers.inductor.adapter import Inductor; "
+            "from cachekit.compilers.inductor.compiler import Inductor; "
             "Inductor.fingerprint = lambda *_: cli_session.FINGERPRINT; "
         )
         found = subprocess.run(
@@ -232,7 +232,7 @@ def test_a_traceback_only_for_vv(command):
     assert "Traceback" not in command("plan", "missing.yaml", code=2).err, "for that one command"
 
 
-def unforeseen(*arguments):
+def unforeseen(*arguments, **options):
     raise RuntimeError("the moon is full\nand more")
 
 
@@ -254,7 +254,7 @@ def test_an_unforeseen_error_in_json(command, machine, monkeypatch):
 def test_an_unforeseen_error_has_a_traceback_with_vv(work, home):
     start = (
         "import sys, cachekit.verbs.prepare as at\n"
-        "def fail(*arguments): raise RuntimeError('the moon is full')\n"
+        "def fail(*arguments, **options): raise RuntimeError('the moon is full')\n"
         "at.prepare = fail\n"
         "from cachekit.cli import main\n"
         "main()"

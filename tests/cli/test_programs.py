@@ -152,7 +152,7 @@ def test_a_miss_in_json_is_one_document(command, machine, verb):
 @pytest.mark.feature("U2")
 @pytest.mark.parametrize("cls", every_error(), ids=lambda cls: cls.__name__)
 def test_each_error_has_its_exit_code(command, machine, monkeypatch, cls):
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise cls("what happened", cause="why", hint="what to do")
 
     monkeypatch.setattr("cachekit.verbs.plan.plan", fail)
@@ -238,7 +238,7 @@ def test_a_wait_is_told_once(command, home, machine, known):
 
 @pytest.mark.feature("U2")
 def test_ctrl_c_in_this_process_exits_130(command, machine, monkeypatch):
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cachekit.verbs.plan.plan", interrupted)

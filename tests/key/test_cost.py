@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.compilers.inductor.adapter import Inductor
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.cost import Timed, expected, layers, tokens
 from cachekit.key.nearest import distance

@@ -51,7 +51,7 @@ os.listdir = Shuffling(os.listdir, lambda names: order.sample(names, len(names))
 from cachekit import recipe
 from cachekit.recipe import zoo
 from cachekit.verbs.prepare import prepare
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 print(prepare(recipe.load(zoo.recipe_path(sys.argv[1])), Inductor()).key)
 """
 

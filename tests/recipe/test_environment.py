@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import load_text
 from cachekit.verbs.prepare import prepare

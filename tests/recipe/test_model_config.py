@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import CachekitError, RecipeError
 from cachekit.events import Journal
 from cachekit.recipe import architecture, load_text, model_config, zoo

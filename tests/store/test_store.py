@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import IntegrityError
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.index_file import IndexFile

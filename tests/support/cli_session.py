@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from cachekit.cli import app, out
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import load

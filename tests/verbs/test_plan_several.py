@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit.cli import app
 from cachekit.cli.plan_text import dollars
 from cachekit.compilers.neuron import host
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.config import load as load_config
 from cachekit.events import Journal
 from cachekit.recipe import load, zoo

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.compilers.inductor import elf
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import UsageError
 from cachekit.verbs import command_line
 from cachekit.verbs.command_line import read, split_options

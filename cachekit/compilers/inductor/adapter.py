@@ -1,188 +1,34 @@
-"""The Inductor adapter: fingerprint, worker environment, harvest and restore of its cache tree.
-
-Its unit is the whole tree, one archive a warm. `torch.compiler.save_cache_artifacts` would carry the graphs but not the
-compiled C++ kernels, which it builds again on load (measured: 20 s instead of 3 s for a two-layer BERT).
-"""
+"""What is known of Inductor without a machine."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
-import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
-from msgspec import structs
-
-from cachekit import host
-from cachekit.compilers.inductor import facts, flags, machine
-from cachekit.compilers.port import Compared, Watch
-from cachekit.compilers.tree import TreeCompiler
-from cachekit.errors import RecipeError
-from cachekit.key.canonical import canonical_json
-from cachekit.key.cost import Growth
-from cachekit.recipe import Recipe
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
-from cachekit.recipe.schema import Parallel
-
-if TYPE_CHECKING:
-    from cachekit.compilers.inductor.watch import CommandWatch
+from cachekit.compilers.port import Adapter, Compiler, Node
+from cachekit.health import Check
 
 
-class Inductor(TreeCompiler):
-    """See `compilers.port.Compiler`."""
+class InductorAdapter(Adapter):
+    """PyTorch's own compiler, which every machine with PyTorch has."""
 
     name = "inductor"
-    runtime = "cachekit.compilers.inductor.runtime"
-    foreign: tuple[str, ...] = facts.FOREIGN
-    # It writes C++ for each layer anew, whatever its width and batch: sizes are numbers in the code. What is the same
-    # for all (tracing's start, optimizer, loss, the first kernels) takes as long as some layers.
-    growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="measured: see benchmarks/bench_estimate.py")
-    guest = "cachekit.compilers.inductor.guest"
+    prefix = "inductor-"
 
-    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
-        torch = host.package_version("torch")
-        variables = _variables(recipe)
-        device = host.gpu(torch, variables)
-        toolchain = {
-            "torch": torch,
-            "transformers": (host.optional_version if bare else host.package_version)("transformers"),
-            "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
-            "cxx": machine.cxx_version(*machine.cxx(variables)),
-        }
-        if device:
-            toolchain["triton"] = host.optional_version("triton")
-        return Fingerprint(
-            compiler=self.name,
-            directory=f"inductor-{torch.partition('+')[0]}",
-            toolchain=toolchain,
-            target={
-                "machine": platform.machine(),
-                "system": sys.platform,
-                "isa": list(host.cpu_features()),
-                "libc": host.libc(),
-                **device,
-            },
-            soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
-            bf16=bool(device) or machine.has_bf16(),
-        )
+    def here(self, *, compiles: bool) -> bool:  # noqa: ARG002 - the port's
+        """Always: `fingerprint` says what is missing."""
+        return True
 
-    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: options, threads, and the watched variables of this process."""
-        layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
-        for name, value in layout.items():
-            if value is True or value not in {"auto", 1, False}:  # True is 1, too
-                raise RecipeError(
-                    f"parallel.{name} is {str(value).lower()}, but Inductor trains with one worker here",
-                    hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
-                )
-        for name in recipe.environment:
-            if name in facts.FORCED or (name in facts.SET and name != facts.THREADS):
-                raise RecipeError(
-                    f"environment.{name}: cachekit sets it for the worker",
-                    hint=f"remove environment.{name}"
-                    + (", and say compiler.options.threads" if name == facts.MKL_THREADS else ""),
-                )
-        settings = {*self.settings(recipe)} - {*flags.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
-        if settings:
-            from cachekit.compilers.inductor import option_names
+    def open(self, node: Node | None = None) -> Compiler:  # noqa: ARG002 - the port's
+        """The compiler on this machine; it has no nodes."""
+        from cachekit.compilers.inductor.compiler import Inductor
 
-            option_names.check(sorted(settings))
-        # What the recipe sets is an ingredient by itself, and wins over the shell.
-        watched = {
-            name: value for name, value in os.environ.items() if facts.watched(name) and name not in recipe.environment
-        }
-        return {"options": flags.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
+        return Inductor()
 
-    def _threads(self, recipe: Recipe) -> int:
-        said = flags.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
-        return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
+    def checks(self) -> Sequence[Check]:
+        """The C++ compiler."""
+        from cachekit.compilers.inductor.machine import look
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """See the port. What finds everything need not prepare the header that compiling needs."""
-        from cachekit.compilers.inductor.watch import InductorWatch
-
-        threads = str(self._threads(recipe))
-        return InductorWatch(
-            {
-                **facts.FORCED,
-                facts.CACHE_DIR: str(live_root),
-                facts.TRITON_CACHE_DIR: str(live_root / "triton"),
-                facts.THREADS: threads,
-                facts.MKL_THREADS: threads,
-                facts.PRECOMPILE_HEADERS: "0" if found else "1",
-            },
-            strict=strict,
-            # A trial on another key's files: what it uses of them belongs into its own record.
-            reads=live_root if trial and restored else None,
-        )
-
-    def attend(
-        self,
-        recipe: Recipe,  # noqa: ARG002
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002
-    ) -> CommandWatch:
-        """See the port."""
-        from cachekit.compilers.inductor.watch import CommandWatch
-
-        return CommandWatch(live_root, found=found, strict=strict)
-
-    def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: all options but `threads`, which is a variable."""
-        return {name: value for name, value in flags.all_options(recipe.compiler).items() if name != "threads"}
-
-    def unit(self, path: str) -> str:
-        """Each file is one; locks, and what a compile leaves on its way, are none."""
-        *folders, name = path.split("/")
-        ephemeral = name.startswith(".") or name.endswith(facts.EPHEMERAL_SUFFIXES)
-        return "" if ephemeral or not facts.EPHEMERAL_PARTS.isdisjoint(folders) else path
-
-    def torn(self, path: Path) -> bool:
-        """Machine code whose linker was killed with the run: it would be found, and fail to load."""
-        from cachekit.compilers.inductor import elf
-
-        return elf.torn(path)
-
-    def folder(self, fingerprint: Fingerprint) -> str:
-        """The version's, and in it one for each kind of machine."""
-        return f"{fingerprint.directory}/{target_name(fingerprint)}"
-
-    def compare(self, old: Path, new: Path) -> Compared:
-        """See the port."""
-        from cachekit.compilers.inductor import compare
-
-        return compare.compare(old, new, self.contents(old), self.contents(new))
-
-    def binaries(self, names: Iterable[str]) -> int:
-        """See the port."""
-        return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
+        return (Check("c++-compiler", look, chosen=True),)
 
 
-def _variables(recipe: Recipe | None) -> dict[str, str]:
-    """The worker's environment as far as the user says it: the shell's, the recipe's over it."""
-    return {**os.environ, **(worker_variables(recipe) if recipe is not None else {})}
-
-
-def target_name(fingerprint: Fingerprint) -> str:
-    """A short name of the target for paths: machine, GPU or best instruction set, and eight digits of it all."""
-    isa = set(fingerprint.target.get("isa", ()))
-    best = next((name for name in ("avx512f", "avx2", "sve", "asimd") if name in isa), "base")
-    kind = str(fingerprint.target.get("compute_capability") or best).replace(".", "")
-    digest = hashlib.sha256(canonical_json([fingerprint.toolchain, fingerprint.target])).hexdigest()
-    return f"{fingerprint.target.get('machine', 'any')}-{kind}-{digest[:8]}"
+ADAPTERS = {InductorAdapter.name: InductorAdapter()}

@@ -1,323 +1,245 @@
-"""The Neuron adapter: fingerprint, how a run is started, harvest and restore of modules in the compiler's own root.
+"""What is known of Neuron without a machine: of torch-neuronx on XLA, and of TorchNeuron, which has no XLA.
 
-Neuron's root is one folder of the host that every process shares, whether it knows of cachekit or not. What belongs to
-a run is what the run itself reported (`watch.py`); modules go in and out verbatim (`modules.py`).
+This module is asked at every start, so everything else of Neuron is loaded in its methods: that takes 10 ms and more.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.neuron import (
-    cores,
-    facts,
-    fit,
-    flags,
-    host,
-    locks,
-    modules,
-    options,
-    place,
-    remembered,
-    root,
-    split,
-)
-from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
-from cachekit.compilers.neuron.fit import Claim
-from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
-from cachekit.errors import CompileError, UsageError
-from cachekit.key.cost import Growth
-from cachekit.recipe import Recipe
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
-from cachekit.store.record import Module
+from cachekit.compilers.evidence import Subject
+from cachekit.compilers.neuron import presence
+from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node, Place
+from cachekit.errors import CachekitError
+from cachekit.health import Check
+from cachekit.store.archive import Stored
+from cachekit.store.leaks import Leaks, of_archive
+from cachekit.store.record import File, Module, Record
 
-CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
-# Of these a recipe may set none: cachekit does.
-OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
+FLAGS = "compiler.flags"
 
 
-class OnNeuron:
-    """What the adapters of Neuron have in common: the machine, the flags, and which NEFF is used here.
+class _Neuron(Adapter):
+    """What both share: the devices, and the compiler's words."""
 
-    Args:
-        machine: What is compiled for; this host by default, looked at when it is needed.
-        node: This host's place, where several train together.
-    """
+    def here(self, *, compiles: bool) -> bool:  # noqa: ARG002 - the port's
+        """Whether real packages with their code are in this environment."""
+        if not presence.possible():
+            return False
+        from cachekit.compilers.neuron import host
 
-    name: str
-    # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
-    # them, and cost less than in proportion.
-    growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
+        return host.native_available() if self.name == "neuron-native" else host.available()
 
-    def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
-        self._machine = machine
-        self._node = node or Node()
+    def instance(self) -> str:
+        """This machine's type, where it has Neuron devices and the packages for them."""
+        if not presence.possible():
+            return ""
+        from cachekit.compilers.neuron import host
 
-    @property
-    def machine(self) -> host.Host:
-        """What is compiled for.
+        with suppress(CachekitError):
+            return host.this_host(host.NATIVE).instance
+        return ""
 
-        Raises:
-            CompilerUnavailableError: This host has no toolchain for this compiler.
-        """
-        raise NotImplementedError
+    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
+        """What flags that differ mean."""
+        if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
+            return []
+        from cachekit.compilers.neuron.explain import flag_lists
 
-    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:  # noqa: ARG002 - the port's
-        """See the port. Versions are told without their commit, which the registry does not know of every release."""
-        machine = self.machine
-        found = machine.packages
-        names = [*facts.TOOLCHAIN_PACKAGES, "transformers"]
-        if recipe is not None and split.asked(recipe):
-            split.check(recipe, machine)  # what cannot be split needs no package for it
-            split.check_packages(recipe, machine)
-            names += split.packages(recipe)
-        toolchain = {name: host.public(found[name]) for name in names if name in found}
-        return Fingerprint(
-            compiler=self.name,
-            directory=f"{facts.COMPILER_DIRECTORY_PREFIX}{toolchain[facts.COMPILER_PACKAGE]}",
-            toolchain=toolchain,
-            target={"chip": machine.target, "lnc": machine.lnc},
-            soft={
-                f"{facts.COMPILER_PACKAGE}-build": found[facts.COMPILER_PACKAGE],
-                **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
-            },
-            bf16=True,
-            workers=max(cores.of_run(machine, recipe), 1),
-            instance=machine.instance,
-            elsewhere=not machine.here,
-            soft_variables=facts.RUNTIME_VARIABLES,
-            lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
-        )
-
-    def flags(self, recipe: Recipe) -> list[str]:
-        """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
-        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
-
-    def _shell_words(self) -> list[str]:
-        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
-        if problem:
-            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
-        return words
-
-    def check_node(self, recipe: Recipe) -> None:
-        """See that this host knows its place among several.
-
-        Raises:
-            UsageError: It does not.
-        """
-        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
-            raise UsageError(
-                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
-                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
-                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
-            )
-
-    def _check(self, path: Path, said: Claim) -> str | None:
-        """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
-        return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
+        return flag_lists([str(word) for word in old], [str(word) for word in new], sides)
 
 
-class Neuron(OnNeuron):
-    """See `compilers.port.Compiler`."""
+class XlaAdapter(_Neuron):
+    """torch-neuronx on XLA, and its cache of modules."""
 
     name = "neuron"
-    runtime = "cachekit.compilers.neuron.runtime"
-    # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
-    foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
-    guest = "cachekit.compilers.neuron.guest"
+    prefix = "neuronxcc-"
 
-    @property
-    def machine(self) -> host.Host:
-        """What is compiled for.
+    def here(self, *, compiles: bool) -> bool:
+        """Whether it is here. It is asked after TorchNeuron, and so it is the one that says what is missing."""
+        if super().here(compiles=compiles):
+            return True
+        if compiles and presence.may_have_devices():
+            from cachekit.compilers.neuron import host
 
-        Raises:
-            CompilerUnavailableError: This host has no Neuron toolchain.
-        """
-        if self._machine is None:
-            self._machine = host.this_host()
-        return self._machine
+            if error := host.unusable_devices():
+                raise error
+        return False
 
-    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: the flags in order, and the variables of this process that change graphs."""
-        options.check_environment(recipe, OURS)
-        options.check(recipe)
-        options.check_machine(recipe, self.machine, self.flags(recipe))
-        split.check(recipe, self.machine)
-        said = {**os.environ} if self.machine.here else {}
-        said |= worker_variables(recipe)
-        names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
-        watched = {name: said[name] for name in sorted(names) if name in said}
-        return {
-            "flags": self.flags(recipe),
-            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
-            # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
-            "first_rate_zero": recipe.training.warmup_steps > 0,
-            # So is a rate that is one of these from the start. Only then it is named, so that no other key changes.
-            **({"constant_rate": rate} if (rate := recipe.training.learning_rate) in CONSTANT_RATES else {}),
-            **split.ingredients(recipe),
-        }
+    def open(self, node: Node | None = None) -> Compiler:
+        """The compiler on this machine."""
+        from cachekit.compilers.neuron.compiler import Neuron
 
-    def root(self, recipe: Recipe) -> root.Root:
-        """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
-        return root.resolve({**os.environ, **worker_variables(recipe)})
+        return Neuron(node=node)
 
-    def live_root(self, recipe: Recipe) -> Path | None:
-        """See the port: the root that this host's other processes use as well."""
-        found = self.root(recipe)
-        if found.path is None or found.file_system.network:
-            raise UsageError(
-                f"Neuron's cache root {found.url} is not on a local disk",
-                cause=f"it is set by {found.origin}; AWS warns of damaged caches on network file systems",
-                hint=f"unset {facts.CACHE_URL}, or set it to a local folder; `cachekit import` takes modules over",
-            )
-        if found.path.exists() and not found.path.is_dir():
-            raise UsageError(
-                f"Neuron's cache root {found.path} is not a folder",
-                cause=f"it is set by {found.origin}",
-                hint=f"set {facts.CACHE_URL} to a local folder",
-            )
-        return found.path
+    def elsewhere(self, toolchain: str, instance: str) -> Compiler:
+        """The compiler on a machine of the registry."""
+        from cachekit.compilers.neuron import compiler, host
 
-    def make_way(self, live_root: Path, tell: Sink) -> None:
-        """See the port: locks that nobody holds any more, which would be waited for without end, and half-built work.
+        return compiler.Neuron(host.named(toolchain, instance, self.name))
 
-        Of failures those that may well not come again; a restored module would take their place in any case.
-        """
-        entries = [entry for entry in self._scan(live_root).entries if entry.compiler in self._folders(live_root)]
-        for finding in locks.examine(entries):
-            if finding.verdict == "stale" and not locks.clear(finding):
-                tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
-        for found in remembered.by_neuron(entries):
-            failure = found.failure
-            if failure.clearable and not remembered.clear(found):
-                tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
-        place.sweep(live_root)
+    def checks(self) -> Sequence[Check]:
+        """All of Neuron, TorchNeuron too."""
+        from cachekit.compilers.neuron.doctor import CHECKS
 
-    def _folders(self, live_root: Path) -> frozenset[str]:
-        """This compiler's folders: its version with any commit."""
-        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
-        return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
+        return CHECKS
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """See the port."""
-        self.check_node(recipe)
-        return NeuronWatch(
-            recipe,
-            live_root,
-            self.machine,
-            self.flags(recipe),
-            self._node,
-            check=self._check,
-            # They reach no graph, so this shell's are heard whatever the recipe says.
-            own=[*recipe.compiler.flags, *self._shell_words()],
-            trial=trial,
-            found=found,
-            strict=strict,
-            restored=restored,
-        )
+    def places(self) -> Mapping[str, Place]:
+        """The folders of torch-neuronx and of TorchNeuron."""
+        from cachekit.compilers.neuron.root import resolve, resolve_native
 
-    def attend(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """See the port. The command is found on the user's own PATH, which stays, as do the cores that it names."""
-        watch = NeuronWatch(
-            recipe,
-            live_root,
-            self.machine,
-            self.flags(recipe),
-            self._node,
-            check=self._check,
-            own=self._shell_words(),
-            trial=False,
-            found=found,
-            strict=strict,
-            restored=restored,
-        )
-        theirs = {"PATH", facts.VISIBLE_CORES}
-        watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}
-        return watch
+        return {"neuron_cache": resolve().place(), "native_cache": resolve_native().place()}
 
-    def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: what Neuron is told, it is told by variables; here is what trains a split model."""
-        return split.settings(recipe)
+    @cached_property
+    def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
+        """AWS's cache of modules."""
+        from cachekit.compilers.neuron.caches import ModuleCache
 
-    def contents(self, live_root: Path) -> frozenset[str]:
-        """See the port: names of finished modules."""
-        return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+        return ModuleCache()
 
-    def compare(self, old: Path, new: Path) -> Compared:
-        """See the port."""
-        from cachekit.compilers.neuron import compare
+    def toolchain(self, directory: str) -> dict[str, str]:
+        """The compiler's version."""
+        from cachekit.compilers.neuron import facts
 
-        return compare.compare(old, new, self.contents(old), self.contents(new))
+        found = facts.COMPILER_DIRECTORY.fullmatch(directory)
+        return {facts.COMPILER_PACKAGE: found["version"]} if found else {}
 
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
-        """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
-        wanted = frozenset(names)
-        entries = [entry for entry in self._scan(live_root).entries if entry.module in wanted and not entry.finished]
-        return remembered.by_any(entries, live_root / facts.OUR_FOLDER / "failures")
+    def graph(self, module: Module) -> File | None:
+        """The module's NEFF."""
+        from cachekit.compilers.neuron import facts
 
-    def binaries(self, names: Iterable[str]) -> int:
-        """See the port: a module is one NEFF."""
-        return len(frozenset(names))
+        return next((file for file in module.files if file.path == facts.NEFF), None)
 
-    def harvest(
-        self,
-        live_root: Path,
-        before: frozenset[str],
-        fingerprint: Fingerprint,  # noqa: ARG002 - modules lie under the compiler's own name
-        workspace: Path,
-        observed: Observed | None = None,
-    ) -> Harvest | None:
-        """See the port: what the run reported, found or made; without a report, what is new."""
-        names = observed.modules if observed else self.contents(live_root) - before
-        wanted = [self._entry(live_root, name) for name in sorted(names)]
-        seconds: Mapping[str, float] = observed.seconds if observed else {}
-        found = modules.collect(wanted, workspace, self._check, seconds)
-        if observed and found.skipped:  # a record without them would promise what is not so
-            first = found.skipped[0]
-            raise CompileError(
-                f"{len(found.skipped)} of {len(wanted)} compiled graphs cannot be kept",
-                cause=f"{first.module}: {first.reason}",
-                hint=f"look at {first.path}, and warm again",
-            )
-        return found.harvest
+    def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
+        """Look at the module's NEFF: is it whole, and the one that the module's name and flags say."""
+        from cachekit.compilers.neuron import facts, fit, flags, neff
 
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
-        """See the port. One that is there already stays, and one that another process works on."""
-        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
-
-    def _entry(self, live_root: Path, name: str) -> Entry:
+        files = {file.path: file for file in module.files}
+        if facts.NEFF not in files:
+            return Judged()
         try:
-            return read_entry(str(live_root / name), *name.split("/", 1))
-        except OSError as error:  # somebody's cleaner was quicker
-            raise CompileError(
-                f"{name} was compiled or found in this run, and cannot be kept",
-                cause=f"{live_root / name}: {error.strerror}; another process removes modules from this root",
-                hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
-            ) from error
+            whole = neff.read(path(files[facts.NEFF]), leaks=False)
+        except neff.NeffError as error:
+            return Judged(harm=error.reason) if error.damaged else Judged(oddity=error.reason)
+        words = flags.read_flags(path(files[facts.FLAGS_FILE])) if facts.FLAGS_FILE in files else None
+        compiler, _, name = module.name.partition("/")
+        return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
-    def _scan(self, live_root: Path) -> Scan:
-        try:
-            return scan(live_root)
-        except FileNotFoundError:
-            return Scan(live_root, (), ())
+    def describe(self, path: Path) -> dict[str, Any] | None:
+        """What a NEFF says of itself."""
+        from cachekit.compilers.neuron import describe
+
+        return describe.file(path)
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """What the NEFF of each module says."""
+        from cachekit.compilers.neuron import describe
+
+        found = describe.modules(modules, path)
+        return {module.name: {"neff": found.get(module.name)} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What a NEFF would tell, whose parts are packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        if file.path == facts.NEFF:
+            with suppress(neff.NeffError, OSError):
+                return neff.read(path).leaks
+        return super().leaks(file, path, archive=archive)
+
+    def explain_module(
+        self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
+    ) -> Explained | None:
+        """Whether the graph is new, or the flags are, or the compiler."""
+        from cachekit.compilers.neuron.explain import module_name
+
+        return module_name(name, recorded, flags)
+
+    def assumed(self) -> Subject:
+        """It is asked after TorchNeuron, and so it is the one that says what is missing."""
+        from cachekit.compilers.neuron import assumptions, host
+
+        if error := host.unusable_devices():
+            raise error
+        host.this_host()
+        return assumptions.XLA
+
+    def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
+        """The words of each module's flags file."""
+        from cachekit.compilers.neuron import facts, flags
+
+        files = {m.name: file for m in record.modules for file in m.files if file.path == facts.FLAGS_FILE}
+        return {name: words for name, file in files.items() if (words := flags.read_flags(path(file))) is not None}
+
+
+class NativeAdapter(_Neuron):
+    """TorchNeuron, which is torch-neuronx without XLA: one archive a warm."""
+
+    name = "neuron-native"
+    prefix = "torchneuron-"
+
+    def open(self, node: Node | None = None) -> Compiler:
+        """The compiler on this machine."""
+        from cachekit.compilers.neuron.native_compiler import NeuronNative
+
+        return NeuronNative(node=node)
+
+    def elsewhere(self, toolchain: str, instance: str) -> Compiler:
+        """The compiler on a machine of the registry."""
+        from cachekit.compilers.neuron import host, native_compiler
+
+        return native_compiler.NeuronNative(host.named(toolchain, instance, self.name))
+
+    @cached_property
+    def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
+        """TorchNeuron's tree of graphs."""
+        from cachekit.compilers.neuron.caches import GraphCache
+
+        return GraphCache()
+
+    def toolchain(self, directory: str) -> dict[str, str]:
+        """The compiler's version."""
+        from cachekit.compilers.neuron import facts
+
+        return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
+
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+        """How many graphs are in each archive."""
+        return {module.name: {"neffs": len([*self.foreign_cache.units(module, path)])} for module in modules}
+
+    def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
+        """What the graphs of an archive would tell, each of which is packed."""
+        from cachekit.compilers.neuron import facts, neff
+
+        def packed(stored: Stored) -> Leaks | None:
+            if not stored.name.endswith(facts.NATIVE_SUFFIX):
+                return None
+            with suppress(neff.NeffError):
+                return neff.read(path, part=neff.Part(stored.offset, stored.size)).leaks
+            return Leaks()
+
+        return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
+
+    def graph(self, module: Module) -> File | None:
+        """The module's archive."""
+        return module.files[0] if len(module.files) == 1 else None
+
+    def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
+        """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""
+        from cachekit.compilers.neuron.native_check import examine
+
+        if len(module.files) != 1:
+            return Judged(harm="it is not one archive")
+        (packed,) = module.files
+        folder, _, name = module.name.partition("/")
+        if name != f"{packed.sha256}.tar":
+            return Judged(harm="its bytes are not those that it is called after")
+        found = examine(path(packed), folder)
+        return Judged(found.graphs, found.harm, found.oddity)
+
+
+ADAPTERS: dict[str, Adapter] = {one.name: one for one in (NativeAdapter(), XlaAdapter())}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.inductor import facts, option_names
-from cachekit.compilers.inductor.adapter import Inductor
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
 from cachekit.verbs.prepare import prepare

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.host import Host
 from cachekit.recipe import Recipe, load

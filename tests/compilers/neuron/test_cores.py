@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron.adapter import Neuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.cores import allowed, of_run
 from cachekit.compilers.neuron.host import Host
-from cachekit.compilers.neuron.native_adapter import NeuronNative
+from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError

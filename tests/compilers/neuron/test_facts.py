@@ -27,7 +27,7 @@ ALLOWED = {
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),
     ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
-    ("compilers/neuron/known.py", "neuronxcc-"),
+    ("compilers/neuron/adapter.py", "neuronxcc-"),
     ("verbs/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2, as the next
     ("recipe/price.py", facts.PRODUCT_NAME),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own

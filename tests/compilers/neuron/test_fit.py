@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cachekit.compilers.neuron import facts, fit
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.fit import Claim
 from cachekit.compilers.neuron.host import Host, target_of

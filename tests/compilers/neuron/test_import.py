@@ -81,8 +81,8 @@ def test_equal_modules_share_their_bytes(tmp_path, store):
     make(tmp_path / "two", seed=1)
     blobs = {path.name for path in store.layout.blobs.glob("*/*")}
     import_cache(store, tmp_path / "two")
-    # The second brings its NEFF, its graph, and the copy of its record.
-    assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 3
+    # The second brings its NEFF and its graph.
+    assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 2
 
 
 @pytest.mark.feature("K3")

@@ -148,7 +148,7 @@ def test_a_graph_that_the_record_lacks_stops_a_strict_training_and_is_added_by_a
     assert not [entry for entry in other.host.entries() if entry.path.name == lost.partition("/")[2] and entry.finished]
 
     other.host.knobs(compile_seconds=1)
-    for lock in other.host.root.rglob("*.lock"):  # certain after two minutes only: see test_neuron_adapter_killed
+    for lock in other.host.root.rglob("*.lock"):  # certain after two minutes only: see test_compiler_killed
         lock.unlink()
     trained = other("train", "tiny.yaml")
     assert (trained["compiled"], trained["built"], len(trained["surprises"])) == (1, 1, 1)
@@ -194,7 +194,7 @@ def test_a_kill_during_a_compile_leaves_no_process_and_the_next_warm_compiles_on
     assert 0 < len(finished) < len(machine.host.entries())
     machine.host.knobs(compile_seconds=0)
     machine.host.forget()
-    for lock in machine.host.root.rglob("*.lock"):  # certain after two minutes only: see test_neuron_adapter_killed
+    for lock in machine.host.root.rglob("*.lock"):  # certain after two minutes only: see test_compiler_killed
         lock.unlink()
     done = machine("warm", "tiny.yaml")
     assert len(done["modules"]) == len(machine.host.entries()) == machine.host.compiles + len(finished)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cachekit import disk
 from cachekit.cli import app
-from cachekit.compilers.neuron import adapter, host
+from cachekit.compilers.neuron import compiler, host
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
@@ -153,7 +153,7 @@ def test_a_root_on_a_network_is_refused_where_something_runs(recipe, capsys, mon
     assert plan(capsys, recipe, *THERE)["status"] == "miss"
     machine = host.Host({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
     with pytest.raises(UsageError, match="is not on a local disk") as raised:
-        adapter.Neuron(machine).live_root(load(recipe))
+        compiler.Neuron(machine).live_root(load(recipe))
     assert "NEURON_COMPILE_CACHE_URL" in raised.value.cause
     assert app.run(["env", "--format", "json"]) == 0
     assert name in capsys.readouterr().out

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cachekit import leash
 from cachekit.compilers.neuron import options
-from cachekit.compilers.neuron.adapter import Neuron
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError
 from tests.compilers.neuron.neuron_compile_cases import ALONE, host, recipe, watch  # noqa: F401 - fixtures

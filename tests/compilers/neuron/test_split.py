@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cachekit.cli import app
-from cachekit.compilers.neuron import adapter, facts, host, split
+from cachekit.compilers.neuron import compiler, facts, host, split
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import load, zoo
 from cachekit.verbs.prepare import prepare
@@ -61,7 +61,7 @@ def test_the_version_of_the_trainer_and_of_the_layers_is_in_the_key():
     recipe = load(zoo.recipe_path("llama3.2-1b-sft"))
 
     def key(**packages):
-        return prepare(recipe, adapter.Neuron(machine(here=False, **packages))).key
+        return prepare(recipe, compiler.Neuron(machine(here=False, **packages))).key
 
     changed = [key(), key(**{"optimum-neuron": "0.4.4"}), key(**{"neuronx-distributed": "0.16.1"})]
     assert len(set(changed)) == 3
@@ -139,7 +139,7 @@ def test_a_machine_that_does_not_hold_whole_copies_is_refused(capsys, instance, 
 @pytest.mark.parametrize("trial", [True, False])
 def test_there_is_a_worker_for_each_core(tmp_path, trial):
     recipe = load(zoo.recipe_path("llama3-8b-lora"))
-    neuron = adapter.Neuron(machine())
+    neuron = compiler.Neuron(machine())
     watch = neuron.watch(recipe, tmp_path, trial=trial, found=not trial, strict=False)
     assert watch.workers == 32
     assert "--nproc_per_node=32" in watch.prefix
@@ -162,9 +162,9 @@ def test_there_is_a_worker_for_each_core(tmp_path, trial):
 def test_without_what_splits_models_nothing_is_planned(found, words):
     recipe = load(zoo.recipe_path("llama3-8b-lora"))
     with pytest.raises(CompilerUnavailableError, match=words) as raised:
-        prepare(recipe, adapter.Neuron(machine(**found)))
+        prepare(recipe, compiler.Neuron(machine(**found)))
     assert raised.value.hint
-    assert prepare(load(zoo.recipe_path("bert")), adapter.Neuron(machine(**found))).key
+    assert prepare(load(zoo.recipe_path("bert")), compiler.Neuron(machine(**found))).key
 
 
 def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(capsys, monkeypatch, tmp_path):

@@ -17,8 +17,8 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers.neuron import facts, host, native, options, split
-from cachekit.compilers.neuron.adapter import OnNeuron
 from cachekit.compilers.neuron.compile_notes import CompileNotes
+from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.native_watch import NativeWatch
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Blob, Harvest, Observed, Restored

@@ -15,7 +15,7 @@ from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import Host
-from cachekit.compilers.neuron.native_adapter import NeuronNative
+from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.recipe import load_text, zoo
 from cachekit.store.archive import UnsafeArchiveError

@@ -1,0 +1,323 @@
+"""The Neuron adapter: fingerprint, how a run is started, harvest and restore of modules in the compiler's own root.
+
+Neuron's root is one folder of the host that every process shares, whether it knows of cachekit or not. What belongs to
+a run is what the run itself reported (`watch.py`); modules go in and out verbatim (`modules.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.neuron import (
+    cores,
+    facts,
+    fit,
+    flags,
+    host,
+    locks,
+    modules,
+    options,
+    place,
+    remembered,
+    root,
+    split,
+)
+from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
+from cachekit.compilers.neuron.fit import Claim
+from cachekit.compilers.neuron.watch import NeuronWatch
+from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
+from cachekit.errors import CompileError, UsageError
+from cachekit.key.cost import Growth
+from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.store.record import Module
+
+CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
+# Of these a recipe may set none: cachekit does.
+OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
+
+
+class OnNeuron:
+    """What the adapters of Neuron have in common: the machine, the flags, and which NEFF is used here.
+
+    Args:
+        machine: What is compiled for; this host by default, looked at when it is needed.
+        node: This host's place, where several train together.
+    """
+
+    name: str
+    # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
+    # them, and cost less than in proportion.
+    growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
+
+    def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
+        self._machine = machine
+        self._node = node or Node()
+
+    @property
+    def machine(self) -> host.Host:
+        """What is compiled for.
+
+        Raises:
+            CompilerUnavailableError: This host has no toolchain for this compiler.
+        """
+        raise NotImplementedError
+
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:  # noqa: ARG002 - the port's
+        """See the port. Versions are told without their commit, which the registry does not know of every release."""
+        machine = self.machine
+        found = machine.packages
+        names = [*facts.TOOLCHAIN_PACKAGES, "transformers"]
+        if recipe is not None and split.asked(recipe):
+            split.check(recipe, machine)  # what cannot be split needs no package for it
+            split.check_packages(recipe, machine)
+            names += split.packages(recipe)
+        toolchain = {name: host.public(found[name]) for name in names if name in found}
+        return Fingerprint(
+            compiler=self.name,
+            directory=f"{facts.COMPILER_DIRECTORY_PREFIX}{toolchain[facts.COMPILER_PACKAGE]}",
+            toolchain=toolchain,
+            target={"chip": machine.target, "lnc": machine.lnc},
+            soft={
+                f"{facts.COMPILER_PACKAGE}-build": found[facts.COMPILER_PACKAGE],
+                **{name: found[name] for name in facts.TRAINING_PACKAGES if name in found and name not in toolchain},
+            },
+            bf16=True,
+            workers=max(cores.of_run(machine, recipe), 1),
+            instance=machine.instance,
+            elsewhere=not machine.here,
+            soft_variables=facts.RUNTIME_VARIABLES,
+            lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
+        )
+
+    def flags(self, recipe: Recipe) -> list[str]:
+        """The compiler's flags, as spelled and in order: the recipe's, or else this shell's NEURON_CC_FLAGS."""
+        return flags.without_wrapper_options(recipe.compiler.flags or self._shell_words())
+
+    def _shell_words(self) -> list[str]:
+        words, problem = flags.split(os.environ.get(facts.CC_FLAGS, "") if self.machine.here else "")
+        if problem:
+            raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
+        return words
+
+    def check_node(self, recipe: Recipe) -> None:
+        """See that this host knows its place among several.
+
+        Raises:
+            UsageError: It does not.
+        """
+        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
+            raise UsageError(
+                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
+                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
+                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+            )
+
+    def _check(self, path: Path, said: Claim) -> str | None:
+        """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
+        return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
+
+
+class Neuron(OnNeuron):
+    """See `compilers.port.Compiler`."""
+
+    name = "neuron"
+    runtime = "cachekit.compilers.neuron.runtime"
+    # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
+    foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
+    guest = "cachekit.compilers.neuron.guest"
+
+    @property
+    def machine(self) -> host.Host:
+        """What is compiled for.
+
+        Raises:
+            CompilerUnavailableError: This host has no Neuron toolchain.
+        """
+        if self._machine is None:
+            self._machine = host.this_host()
+        return self._machine
+
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: the flags in order, and the variables of this process that change graphs."""
+        options.check_environment(recipe, OURS)
+        options.check(recipe)
+        options.check_machine(recipe, self.machine, self.flags(recipe))
+        split.check(recipe, self.machine)
+        said = {**os.environ} if self.machine.here else {}
+        said |= worker_variables(recipe)
+        names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
+        watched = {name: said[name] for name in sorted(names) if name in said}
+        return {
+            "flags": self.flags(recipe),
+            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
+            # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
+            "first_rate_zero": recipe.training.warmup_steps > 0,
+            # So is a rate that is one of these from the start. Only then it is named, so that no other key changes.
+            **({"constant_rate": rate} if (rate := recipe.training.learning_rate) in CONSTANT_RATES else {}),
+            **split.ingredients(recipe),
+        }
+
+    def root(self, recipe: Recipe) -> root.Root:
+        """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
+        return root.resolve({**os.environ, **worker_variables(recipe)})
+
+    def live_root(self, recipe: Recipe) -> Path | None:
+        """See the port: the root that this host's other processes use as well."""
+        found = self.root(recipe)
+        if found.path is None or found.file_system.network:
+            raise UsageError(
+                f"Neuron's cache root {found.url} is not on a local disk",
+                cause=f"it is set by {found.origin}; AWS warns of damaged caches on network file systems",
+                hint=f"unset {facts.CACHE_URL}, or set it to a local folder; `cachekit import` takes modules over",
+            )
+        if found.path.exists() and not found.path.is_dir():
+            raise UsageError(
+                f"Neuron's cache root {found.path} is not a folder",
+                cause=f"it is set by {found.origin}",
+                hint=f"set {facts.CACHE_URL} to a local folder",
+            )
+        return found.path
+
+    def make_way(self, live_root: Path, tell: Sink) -> None:
+        """See the port: locks that nobody holds any more, which would be waited for without end, and half-built work.
+
+        Of failures those that may well not come again; a restored module would take their place in any case.
+        """
+        entries = [entry for entry in self._scan(live_root).entries if entry.compiler in self._folders(live_root)]
+        for finding in locks.examine(entries):
+            if finding.verdict == "stale" and not locks.clear(finding):
+                tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
+        for found in remembered.by_neuron(entries):
+            failure = found.failure
+            if failure.clearable and not remembered.clear(found):
+                tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
+        place.sweep(live_root)
+
+    def _folders(self, live_root: Path) -> frozenset[str]:
+        """This compiler's folders: its version with any commit."""
+        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
+        return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
+
+    def watch(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        trial: bool,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
+        """See the port."""
+        self.check_node(recipe)
+        return NeuronWatch(
+            recipe,
+            live_root,
+            self.machine,
+            self.flags(recipe),
+            self._node,
+            check=self._check,
+            # They reach no graph, so this shell's are heard whatever the recipe says.
+            own=[*recipe.compiler.flags, *self._shell_words()],
+            trial=trial,
+            found=found,
+            strict=strict,
+            restored=restored,
+        )
+
+    def attend(
+        self,
+        recipe: Recipe,
+        live_root: Path,
+        *,
+        found: bool,
+        strict: bool,
+        restored: Mapping[str, str] | None = None,
+    ) -> Watch:
+        """See the port. The command is found on the user's own PATH, which stays, as do the cores that it names."""
+        watch = NeuronWatch(
+            recipe,
+            live_root,
+            self.machine,
+            self.flags(recipe),
+            self._node,
+            check=self._check,
+            own=self._shell_words(),
+            trial=False,
+            found=found,
+            strict=strict,
+            restored=restored,
+        )
+        theirs = {"PATH", facts.VISIBLE_CORES}
+        watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}
+        return watch
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:
+        """See the port: what Neuron is told, it is told by variables; here is what trains a split model."""
+        return split.settings(recipe)
+
+    def contents(self, live_root: Path) -> frozenset[str]:
+        """See the port: names of finished modules."""
+        return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+
+    def compare(self, old: Path, new: Path) -> Compared:
+        """See the port."""
+        from cachekit.compilers.neuron import compare
+
+        return compare.compare(old, new, self.contents(old), self.contents(new))
+
+    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+        """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
+        wanted = frozenset(names)
+        entries = [entry for entry in self._scan(live_root).entries if entry.module in wanted and not entry.finished]
+        return remembered.by_any(entries, live_root / facts.OUR_FOLDER / "failures")
+
+    def binaries(self, names: Iterable[str]) -> int:
+        """See the port: a module is one NEFF."""
+        return len(frozenset(names))
+
+    def harvest(
+        self,
+        live_root: Path,
+        before: frozenset[str],
+        fingerprint: Fingerprint,  # noqa: ARG002 - modules lie under the compiler's own name
+        workspace: Path,
+        observed: Observed | None = None,
+    ) -> Harvest | None:
+        """See the port: what the run reported, found or made; without a report, what is new."""
+        names = observed.modules if observed else self.contents(live_root) - before
+        wanted = [self._entry(live_root, name) for name in sorted(names)]
+        seconds: Mapping[str, float] = observed.seconds if observed else {}
+        found = modules.collect(wanted, workspace, self._check, seconds)
+        if observed and found.skipped:  # a record without them would promise what is not so
+            first = found.skipped[0]
+            raise CompileError(
+                f"{len(found.skipped)} of {len(wanted)} compiled graphs cannot be kept",
+                cause=f"{first.module}: {first.reason}",
+                hint=f"look at {first.path}, and warm again",
+            )
+        return found.harvest
+
+    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+        """See the port. One that is there already stays, and one that another process works on."""
+        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
+
+    def _entry(self, live_root: Path, name: str) -> Entry:
+        try:
+            return read_entry(str(live_root / name), *name.split("/", 1))
+        except OSError as error:  # somebody's cleaner was quicker
+            raise CompileError(
+                f"{name} was compiled or found in this run, and cannot be kept",
+                cause=f"{live_root / name}: {error.strerror}; another process removes modules from this root",
+                hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+            ) from error
+
+    def _scan(self, live_root: Path) -> Scan:
+        try:
+            return scan(live_root)
+        except FileNotFoundError:
+            return Scan(live_root, (), ())
