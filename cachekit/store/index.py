@@ -39,6 +39,8 @@ _COLUMNS = (
     "record.id, folder.directory, folder.model_type, record.key, state, published, size, flaw, usable, compiler, "
     "recipe, graphs, modules, bytes, compile_seconds, cold_seconds, created, user, host, instance"
 )
+_NUMBERS = msgspec.json.Decoder(list[int])  # of parts
+_PAIRS = msgspec.json.Decoder(dict[str, str])  # of one
 _ROWS = f"SELECT {_COLUMNS} FROM record JOIN folder ON folder.id = record.folder"  # noqa: S608 - no stranger's text
 _IN_ORDER = "ORDER BY folder.directory, folder.model_type, record.key"
 
@@ -75,13 +77,14 @@ class Index:
     # Questions: answered as of the last `refresh`
 
     def rows(self, *, flawed: bool = False) -> Iterator[Row]:
-        """Every record that can be used, in the order of their paths.
+        """Every record that can be used, in the order of their paths; those of a folder are asked for at once.
 
         Args:
             flawed: All others, too.
         """
-        where = "" if flawed else "WHERE usable"
-        return self._rows(f"{_ROWS} {where} {_IN_ORDER}")
+        folders = self._file.ask("SELECT id FROM folder ORDER BY directory, model_type")
+        for folder in folders:
+            yield from self._rows(f"{_ROWS} WHERE folder = ? AND (usable OR ?) ORDER BY record.key", (*folder, flawed))
 
     def row(self, place: Place) -> Row | None:
         """The record that lies there."""
@@ -107,19 +110,19 @@ class Index:
             directory: Only records of this directory.
         """
         nearest = Nearest(hard)
-        folders = [
-            Folder(number, json.loads(common or "{}"))
-            for number, common in self._file.ask(
-                "SELECT id, common FROM folder WHERE directory = ? OR ? = ''", (directory, directory)
-            )
-        ]
+        query = (
+            "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
+            "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?))"
+        )
+        found = self._file.ask(query, (directory, directory, compiler, compiler))
+        folders = [Folder(number, json.loads(common or "{}")) for number, common in found]
 
         def records(folder: int) -> list[tuple[int, str, list[int]]]:
             asked = (folder, compiler, compiler)
             found = self._file.ask(
                 "SELECT id, key, parts FROM record WHERE folder = ? AND usable AND (compiler = ? OR ? = '')", asked
             )
-            return [(number, key, msgspec.json.decode(parts, type=list[int])) for number, key, parts in found]
+            return [(number, key, _NUMBERS.decode(parts)) for number, key, parts in found]
 
         for number, far in nearest.search(folders, records, self._parts):
             row = next(self._rows(f"{_ROWS} WHERE record.id = ?", (number,)), None)
@@ -133,7 +136,7 @@ class Index:
     def hard(self, row: Row) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
         (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
-        bodies = self._parts(msgspec.json.decode(parts, type=list[int]))
+        bodies = self._parts(_NUMBERS.decode(parts))
         return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
 
     def named(self, row: Row) -> dict[str, int]:
@@ -209,7 +212,7 @@ class Index:
         def work(database: sqlite3.Connection) -> None:
             used = set[int]()
             for (parts,) in database.execute("SELECT parts FROM record"):
-                used.update(msgspec.json.decode(parts, type=list[int]))
+                used.update(_NUMBERS.decode(parts))
             unused = [(number,) for (number,) in database.execute("SELECT id FROM part") if number not in used]
             database.executemany("DELETE FROM part WHERE id = ?", unused)
             database.execute("DELETE FROM whole WHERE digest NOT IN (SELECT digest FROM named)")
@@ -304,16 +307,21 @@ class Index:
         return sorted(fresh), [number for number, *_ in known.values()]
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[Row]:
-        same: dict[Any, Any] = {}  # most texts are those of many records
-        for values_of in self._file.ask(query, values):
-            row = [same.setdefault(value, value) if type(value) is str else value for value in values_of]
-            row[8] = bool(row[8])
-            yield Row(*row)
+        same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
+        for (
+            number, directory, model_type, key, state, published, size, flaw, usable, compiler, recipe, graphs, modules,
+            total, compile_seconds, cold_seconds, created, user, host, instance,
+        ) in self._file.ask(query, values):  # fmt: skip
+            yield Row(
+                number, same(directory, directory), same(model_type, model_type), key, state, published, size, flaw,
+                bool(usable), same(compiler, compiler), same(recipe, recipe), graphs, modules, total, compile_seconds,
+                cold_seconds, created, same(user, user), same(host, host), same(instance, instance),
+            )  # fmt: skip
 
     def _parts(self, numbers: Iterable[int]) -> dict[int, dict[str, str]]:
         """Hard ingredients by part: names, and values as canonical JSON."""
         found = self._file.ask_for("SELECT id, body FROM part WHERE id IN", numbers)
-        return {number: msgspec.json.decode(body, type=dict[str, str]) for number, body in found}
+        return {number: _PAIRS.decode(body) for number, body in found}
 
 
 def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
@@ -363,12 +371,12 @@ def _settle(database: sqlite3.Connection, looks: Iterable[_Look]) -> None:
     for look in looks:
         for row in look.gone:
             drop(database, row)
-        if not look.path:
-            database.execute(
-                "DELETE FROM folder WHERE directory = ? AND model_type = ?", (look.directory, look.model_type)
-            )
-        else:
-            database.execute(
-                "UPDATE folder SET changed = ? WHERE directory = ? AND model_type = ?",
-                (look.changed, look.directory, look.model_type),
-            )
+        place = look.directory, look.model_type
+        if look.path:
+            query = "UPDATE folder SET changed = ? WHERE directory = ? AND model_type = ?"
+            database.execute(query, (look.changed, *place))
+            continue
+        query = "SELECT id FROM folder WHERE directory = ? AND model_type = ?"
+        for folder in database.execute(query, place).fetchall():
+            database.execute("DELETE FROM made_by WHERE folder = ?", folder)
+            database.execute("DELETE FROM folder WHERE id = ?", folder)

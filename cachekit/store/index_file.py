@@ -24,6 +24,7 @@ _TABLES = """
 CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,
     changed INTEGER NOT NULL DEFAULT 0, common TEXT,
     UNIQUE (directory, model_type));
+CREATE TABLE made_by (folder INTEGER NOT NULL, compiler TEXT NOT NULL, PRIMARY KEY (folder, compiler)) WITHOUT ROWID;
 CREATE TABLE record (id INTEGER PRIMARY KEY, folder INTEGER NOT NULL, key TEXT NOT NULL,
     inode INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL, published REAL NOT NULL, size INTEGER NOT NULL,
     flaw TEXT NOT NULL, usable INTEGER NOT NULL, compiler TEXT NOT NULL, recipe TEXT NOT NULL, graphs INTEGER NOT NULL,
@@ -91,9 +92,11 @@ class IndexFile:
 
     def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""
-        wanted = list(numbers)
-        for start in range(0, len(wanted), 500):
-            some = tuple(wanted[start : start + 500])
+        import sqlite3
+
+        wanted, most = list(numbers), 32_000 if sqlite3.sqlite_version_info >= (3, 32) else 900
+        for start in range(0, len(wanted), most):
+            some = tuple(wanted[start : start + most])
             yield from self.ask(f"{query} ({','.join('?' * len(some))})", some)
 
     def ask_any(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:

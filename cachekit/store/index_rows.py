@@ -26,7 +26,7 @@ _DIGESTS = re.compile(rb"[0-9a-f]{64}")
 Place = tuple[str, str, str]  # of a record: compiler's directory, model type, key
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """A record without its modules; see `record.Record` for the fields of the same names.
 
     Attributes:
@@ -165,6 +165,7 @@ def _put(database: sqlite3.Connection, folder: int, key: str, read: Read) -> dic
         drop(database, old)
     record, pairs, said = read.record, None, ("", "", 0, 0, 0, 0.0, 0.0, "", "", "", "", "", "[]")
     if record is not None:
+        database.execute("INSERT OR IGNORE INTO made_by VALUES (?, ?)", (folder, record.compiler))
         made = record.provenance
         pairs = {name: canonical_json(value).decode() for name, value in sorted(record.hard.items())}
         said = (

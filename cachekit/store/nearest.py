@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -86,7 +87,7 @@ class Nearest:
                 yield number, far // _COUNT
                 continue
             found = records(number)
-            unknown = {part for _, _, numbers in found for part in numbers} - self._sums.keys()
+            unknown = set[int]().union(*(numbers for _, _, numbers in found)) - self._sums.keys()
             self._sums |= {part: self._sum(pairs) for part, pairs in parts(unknown).items()}
             of_part = self._sums.__getitem__
             queue += [(self._all + sum(map(of_part, numbers)), key, record, False) for record, key, numbers in found]
@@ -103,14 +104,15 @@ class Nearest:
     def _sum(self, pairs: Mapping[str, str]) -> int:
         total = 0
         for name, text in pairs.items():
-            worth = self._worth.get(name)
-            if worth is None:
+            wanted = self._texts.get(name)
+            if wanted is None:
                 total += _worth(name)
-            elif self._texts[name] == text:
-                total -= worth
+            elif wanted == text:
+                total -= self._worth[name]
         return total
 
 
+@cache
 def _worth(name: str) -> int:
     return weight(name) * _COUNT + 1
 

@@ -17,23 +17,28 @@ SHORTEST = 4  # digits of a key that name it
 
 def ls(store: Store) -> list[dict[str, Any]]:
     """Every record, youngest first."""
-    rows = [
-        {
-            "key": found.key,
-            "recipe": found.recipe,
-            "compiler": found.compiler,
-            "directory": found.directory,
-            "model_type": found.model_type,
-            "graphs": found.graphs,
-            "modules": found.modules,
-            "bytes": found.bytes,
-            "compile_seconds": found.compile_seconds,
-            "created": found.created,
-            "by": f"{found.user}@{found.host}",
-        }
-        for found in store.rows()
-    ]
-    return sorted(rows, key=lambda item: (str(item["created"]), str(item["key"])), reverse=True)
+    rows = store.rows()
+    rows.sort(key=lambda row: row.key)
+    rows.sort(key=lambda row: row.created)
+    listed = []
+    while rows:  # of 100,000 no two lists are held
+        row = rows.pop()
+        listed.append(
+            {
+                "key": row.key,
+                "recipe": row.recipe,
+                "compiler": row.compiler,
+                "directory": row.directory,
+                "model_type": row.model_type,
+                "graphs": row.graphs,
+                "modules": row.modules,
+                "bytes": row.bytes,
+                "compile_seconds": row.compile_seconds,
+                "created": row.created,
+                "by": f"{row.user}@{row.host}",
+            }
+        )
+    return listed
 
 
 def find(store: Store, name: str) -> Record:
