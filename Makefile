@@ -67,7 +67,7 @@ test: $(VENV)/.installed
 
 ## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package
 test-slow: $(VENV)/.installed .venv-olah/.installed
-	CACHEKIT_OLAH=.venv-olah/bin/olah-cli $(BIN)/python -m pytest -m "(slow or servers) and not accuracy" $(SLOW)
+	CACHEKIT_OLAH=.venv-olah/bin/olah-cli $(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
 
 # Somebody else's mirror of the Hub.
 .venv-olah/.installed:
@@ -137,7 +137,7 @@ test-s3: $(VENV)/npm/.installed
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed
-	$(NEURON_VENV)/bin/python -m pytest -m xla $(XLA)
+	$(NEURON_VENV)/bin/python -m pytest -m "xla and not slow" $(XLA)
 
 ## make lint       ruff, strict types, imports that go one way
 lint: $(VENV)/.installed
