@@ -21,7 +21,7 @@ from cachekit.remotes.layout import LOCAL
 from cachekit.text import has_secret, redacted
 
 if TYPE_CHECKING:
-    from cachekit.remotes.port import Tier
+    from cachekit.remotes.port import Setup, Tier
 
 
 class Kind(Struct, frozen=True):
@@ -33,6 +33,7 @@ class Kind(Struct, frozen=True):
         options: What its table in cachekit.toml may say beside `url`.
         example: An address, for people.
         network: It opens sockets; a mounted folder is the system's business.
+        setup: The module that makes such places (`port.Setup`); empty where somebody else does.
     """
 
     begins: tuple[str, ...]
@@ -40,12 +41,13 @@ class Kind(Struct, frozen=True):
     options: tuple[str, ...]
     example: str
     network: bool = True
+    setup: str = ""
 
 
 _HERE = "cachekit.remotes"
 KINDS = (
     Kind(("hf://buckets/",), f"{_HERE}.bucket.tier", ("endpoint",), "hf://buckets/OWNER/NAME"),
-    Kind(("hf://",), f"{_HERE}.hub.repo", ("endpoint",), "hf://OWNER/NAME"),
+    Kind(("hf://",), f"{_HERE}.hub.repo", ("endpoint",), "hf://OWNER/NAME", setup=f"{_HERE}.hub.create"),
     Kind(("s3://",), f"{_HERE}.objectstore.s3", ("endpoint", "region"), "s3://BUCKET/PREFIX"),
     Kind(("gs://",), f"{_HERE}.objectstore.gcs", (), "gs://BUCKET/PREFIX"),
     Kind(("az://",), f"{_HERE}.objectstore.azure", ("account", "endpoint"), "az://CONTAINER/PREFIX"),
@@ -86,6 +88,14 @@ def needs_network(link: Link) -> bool:
     """Whether it opens sockets."""
     kind = kind_of(link.address)
     return kind is not None and kind.network
+
+
+def setup(address: str) -> Setup:
+    """How places of the kind that an address leads to are made; it must be a kind for which that is known."""
+    kind = kind_of(address)
+    assert kind is not None and kind.setup  # noqa: PT018
+    made: Setup = importlib.import_module(kind.setup)
+    return made
 
 
 def make(link: Link) -> Tier:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from cachekit.errors import BusyError, ConflictError, TooLargeError, UncertainError
 
 __all__ = [
@@ -136,6 +138,43 @@ class Change:
     title: str
     files: Sequence[Upload] = ()
     writes: Sequence[Write] = ()
+
+
+class Repo(Struct, frozen=True):
+    """A place for a team's cache that cachekit can make.
+
+    Attributes:
+        repo: Its name: `team/cache`.
+        kind: What it is there: `model` or `dataset`.
+        url: For people.
+        private: Only its owners see it.
+        new: It was made just now.
+    """
+
+    repo: str
+    kind: str
+    url: str
+    private: bool
+    new: bool = False
+
+
+class Setup(Protocol):
+    """How a place for a team's cache is made; a module with these functions."""
+
+    def look(self, repo: str, *, kind: str, endpoint: str | None) -> Repo | None:
+        """The place; None where it is not there, or where this user may not see it.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+
+    def create(self, repo: str, *, kind: str, private: bool, endpoint: str | None) -> Repo:
+        """Make the place, if it is not there; one that is there stays as it is, also if it is public.
+
+        Raises:
+            UsageError: The name or the kind cannot be.
+            RemoteError, AuthError: It cannot be asked, or refuses.
+        """
 
 
 class Tier(Protocol):

@@ -10,12 +10,13 @@ from typing import Any
 from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
-from cachekit.remotes.hub import Place, create, look
-from cachekit.remotes.port import Tier
+from cachekit.remotes.address import setup
+from cachekit.remotes.port import Repo, Tier
 from cachekit.text import redact
 
 NAME = "hub"  # of the tier in the settings
 FILE = "cachekit.toml"
+ADDRESS = "hf://"  # of the kind that is set up here
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Used:
         may: What this project does there: `r` or `rw`.
     """
 
-    place: Place
+    place: Repo
     file: Path
     may: str
 
@@ -45,14 +46,14 @@ class Used:
         }
 
 
-def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Place:
+def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Repo:
     """Make a cache repo, private unless said otherwise; one that is there is used as it is.
 
     Raises:
         UsageError: No repo can be called that, or it is there and not as private as asked for.
         RemoteError, AuthError: The Hub cannot be asked, or refuses.
     """
-    place = create(repo, kind=kind, private=not public, endpoint=endpoint or None)
+    place = setup(ADDRESS).create(repo, kind=kind, private=not public, endpoint=endpoint or None)
     if not place.private and not public:
         raise UsageError(
             f"{repo} is there already, and anybody can read it",
@@ -68,7 +69,7 @@ def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> 
         UsageError: The file names another one, or cannot be written.
         RemoteError, AuthError: The Hub cannot be asked, or has no such repo for this token.
     """
-    place = look(repo, kind=kind, endpoint=endpoint or None)
+    place = setup(ADDRESS).look(repo, kind=kind, endpoint=endpoint or None)
     if place is None:
         raise AuthError(
             f"there is no repo {repo}, or this token may not see it",
@@ -114,7 +115,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     return made
 
 
-def write_settings(path: Path, place: Place, may: str) -> Path:
+def write_settings(path: Path, place: Repo, may: str) -> Path:
     """Add the cache to a settings file, whose other lines stay.
 
     Raises:

@@ -298,7 +298,6 @@ def test_train_compiles_and_nothing_is_fetched(bob, tmp_path):
         train(again.session, again.prepare(recipe(32)), output_dir=tmp_path / "out", require_warm=True)
 
 
-@pytest.mark.feature("P5")
 def test_it_is_not_the_nearest_record(bob):
     me = bob()
     wanted = me.prepare(recipe(16))

@@ -4,10 +4,10 @@ import pytest
 
 from cachekit import config
 from cachekit.errors import UsageError
-from cachekit.remotes.hub import Place
+from cachekit.remotes.port import Repo
 from cachekit.verbs.hub import write_settings
 
-PLACE = Place("team/cache", "model", "https://huggingface.co/team/cache", private=True)
+PLACE = Repo("team/cache", "model", "https://huggingface.co/team/cache", private=True)
 
 
 def settings(folder):

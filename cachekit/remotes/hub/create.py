@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes.hub.client import Client
-from cachekit.remotes.port import Limits
+from cachekit.remotes.port import Limits, Repo
 
 KINDS = ("model", "dataset")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A repo on the Hub.
-
-    Attributes:
-        repo: `team/cache`.
-        kind: `model` or `dataset`.
-        url: For people.
-        private: Only its owners see it.
-        new: It was made just now.
-    """
-
-    repo: str
-    kind: str
-    url: str
-    private: bool
-    new: bool = False
 
 
 def look(
@@ -38,7 +18,7 @@ def look(
     endpoint: str | None = None,
     token: str | None = None,
     limits: Limits | None = None,
-) -> Place | None:
+) -> Repo | None:
     """The repo; None where it is not there, or where this token may not see it: the Hub answers both alike.
 
     Raises:
@@ -51,7 +31,7 @@ def look(
         if error.cause.startswith("404"):
             return None
         raise
-    return Place(repo, kind, client.page, private=bool(info.private))
+    return Repo(repo, kind, client.page, private=bool(info.private))
 
 
 def create(
@@ -62,7 +42,7 @@ def create(
     endpoint: str | None = None,
     token: str | None = None,
     limits: Limits | None = None,
-) -> Place:
+) -> Repo:
     """Make the repo, if it is not there; one that is there stays as it is, also if it is public.
 
     Raises:
@@ -73,7 +53,7 @@ def create(
         raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
     client = Client(repo, kind, endpoint, token, limits or Limits())
 
-    def make(api: Any) -> Place | None:
+    def make(api: Any) -> Repo | None:
         from huggingface_hub.errors import HfHubHTTPError
 
         try:
@@ -82,7 +62,7 @@ def create(
             if error.response.status_code == 409:  # noqa: PLR2004
                 return None
             raise
-        return Place(url.repo_id, kind, str(url), private=private, new=True)
+        return Repo(url.repo_id, kind, str(url), private=private, new=True)
 
     made = client.ask(make)
     if made:
