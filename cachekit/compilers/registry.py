@@ -8,7 +8,8 @@ from importlib import import_module
 
 from msgspec import Struct
 
-from cachekit.compilers.port import Adapter, Compiler, Node
+from cachekit.compilers.adapter import Adapter
+from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UnknownNameError
 
 

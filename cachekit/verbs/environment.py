@@ -10,7 +10,7 @@ from msgspec import structs
 
 from cachekit import __version__
 from cachekit.compilers import Compiler, registry
-from cachekit.compilers.port import Place
+from cachekit.compilers.adapter import Place
 from cachekit.config import Config
 from cachekit.errors import CachekitError
 from cachekit.recipe.ingredients import Fingerprint

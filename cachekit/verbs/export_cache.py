@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers import registry
-from cachekit.compilers.port import ForeignCache, Restored
+from cachekit.compilers.foreign import ForeignCache
+from cachekit.compilers.port import Restored
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.store import Row, Store
 from cachekit.store.archive import UnsafeArchiveError

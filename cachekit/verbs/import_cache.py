@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers import registry
-from cachekit.compilers.port import Adapter, ForeignCache, Sink, Taken, Unfit, Units
+from cachekit.compilers.adapter import Adapter
+from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
+from cachekit.compilers.port import Sink
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.recipe.ingredients import Fingerprint

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers import registry
-from cachekit.compilers.port import ABSENT, DAMAGED, UNKNOWN
+from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.text import one_line
 

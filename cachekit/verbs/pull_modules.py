@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cachekit.compilers import registry
-from cachekit.compilers.port import ForeignCache
+from cachekit.compilers.foreign import ForeignCache
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cachekit.compilers.port import Adapter, Compiler, Node
+from cachekit.compilers.adapter import Adapter
+from cachekit.compilers.port import Compiler, Node
 from cachekit.health import Check
 
 

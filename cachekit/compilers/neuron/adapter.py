@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.adapter import Adapter, Explained, Judged, Place
 from cachekit.compilers.evidence import Subject
+from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.neuron import presence
-from cachekit.compilers.port import Adapter, Compiler, Explained, ForeignCache, Judged, Node, Place
+from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import CachekitError
 from cachekit.health import Check
 from cachekit.store.archive import Stored

@@ -15,10 +15,11 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
+from cachekit.compilers.foreign import Scanned, Taken, Unfit, Units
 from cachekit.compilers.neuron import entries as on_disk
 from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
 from cachekit.compilers.neuron.entries import Entry
-from cachekit.compilers.port import Restored, Scanned, Sink, Taken, Unfit, Units
+from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError

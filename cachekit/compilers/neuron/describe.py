@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN, VERIFIED
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
 from cachekit.compilers.neuron.neff.container import module_in
-from cachekit.compilers.port import ABSENT, DAMAGED, UNKNOWN, VERIFIED
 from cachekit.store.record import File, Module
 
 LOOKED_AT = 256 << 20  # bytes of NEFFs that `modules` reads

@@ -9,9 +9,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from cachekit.compilers.adapter import Explained
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.flags import Option
-from cachekit.compilers.port import Explained
 
 
 def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence[str]] | None = None) -> Explained:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cachekit.compilers.adapter import Place
 from cachekit.compilers.neuron import facts, flags
-from cachekit.compilers.port import Place
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
 from cachekit.text import redact
 
