@@ -15,9 +15,15 @@ RECIPE = recipes/demo.yaml
 OLDEST = VENV=.venv-oldest CONSTRAINTS=constraints/oldest.txt DEV_GROUPS='--group test'
 HUB_VENV = .venv-hub
 NEURON_VENV ?= .venv-neuron
+# JAX, and no torch.
+JAX_VENV = .venv-jax
 INSTALL = -m pip install --quiet --no-compile
 
-.PHONY: help demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla lint \
+# Packages are installed without bytecode; what is used gets it on first use, also where the environment says otherwise.
+# Else each of the thousand processes that tests start compiles all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax lint \
 	features bench docs clean
 
 help:
@@ -44,11 +50,16 @@ $(NEURON_VENV)/.installed: pyproject.toml constraints/neuron.txt tests/support/n
 	$(NEURON_VENV)/bin/python $(INSTALL) --no-deps --editable .
 	touch $@
 
+$(JAX_VENV)/.installed: pyproject.toml constraints/jax.txt $(CONSTRAINTS)
+	$(PYTHON) -m venv $(JAX_VENV)
+	$(JAX_VENV)/bin/python $(INSTALL) -c constraints/jax.txt -c $(CONSTRAINTS) --editable . jax zstandard pytest
+	touch $@
+
 ## make environments  all that the tests below install, one after another
-environments: $(VENV)/.installed $(HUB_VENV)/.installed $(NEURON_VENV)/.installed
+environments: $(VENV)/.installed $(HUB_VENV)/.installed $(JAX_VENV)/.installed $(NEURON_VENV)/.installed
 	$(MAKE) .venv-oldest/.installed $(OLDEST)
 
-## make demo       plan, warm, plan, train, train again from an emptied live root: a real model on real tweets
+## make demo       plan, warm, plan, train, train again from an emptied compiler cache dir: a real model on real tweets
 demo: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	CACHEKIT_HOME=$(CURDIR)/.demo/store PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/demo.sh $(RECIPE)
@@ -119,7 +130,7 @@ OF_THE_HUB = -m "not slow and not servers" -k "hub or bucket" tests/remotes/test
 test-hub: $(VENV)/.installed $(HUB_VENV)/.installed
 	$(MAKE) .venv-oldest/.installed $(OLDEST)
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python .venv-oldest/bin/python $(HUB_VENV)/bin/python" \
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/remotes/test_hubserver.py tests/remotes/test_hubserver_faults.py
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "" tests/remotes/test_hubserver.py tests/remotes/test_hubserver_faults.py
 	.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	$(HUB_VENV)/bin/python -m pytest $(OF_THE_HUB)
 	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
@@ -138,6 +149,10 @@ test-s3: $(VENV)/npm/.installed
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed
 	$(NEURON_VENV)/bin/python -m pytest -m "xla and not slow" $(XLA)
+
+## make test-jax   JAX's own cache under `cachekit run`, on the real JAX, on a CPU
+test-jax: $(JAX_VENV)/.installed
+	$(JAX_VENV)/bin/python -m pytest -m jax tests/compilers/folders
 
 ## make lint       ruff, strict types, imports that go one way
 lint: $(VENV)/.installed
@@ -159,4 +174,4 @@ docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf site $(VENV) .venv-oldest $(HUB_VENV) $(NEURON_VENV) .venv-olah .demo .features.json build dist
+	rm -rf site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .venv-olah .demo .features.json build dist

@@ -29,11 +29,11 @@ from measure import limit, process
 
 from cachekit import recipe
 from cachekit.compilers import select
+from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.key.canonical import difference
 from cachekit.key.cost import Timed, expected
 from cachekit.key.nearest import distance
 from cachekit.recipe import tiny, zoo
-from cachekit.verbs.prepare import Prepared, prepare
 
 AT_MOST = 25.0  # per cent
 CONFIG = "model.config."

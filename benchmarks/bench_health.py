@@ -66,9 +66,9 @@ def main() -> int:
             def told(name: str, words: list[str]) -> None:
                 times[name, records] = seconds(lambda: process([*run, *words], environment), 1)  # noqa: B023
 
-            told("verify --quick", ["verify", "--quick"])
-            told("gc --dry-run", ["gc", "--dry-run", "--max-size", str(size // 2)])
-            told("gc, half of it", ["gc", "--max-size", str(size // 2)])
+            told("verify --quick", ["store", "verify", "--quick"])
+            told("gc --dry-run", ["store", "gc", "--dry-run", "--max-size", str(size // 2)])
+            told("gc, half of it", ["store", "gc", "--max-size", str(size // 2)])
             shutil.rmtree(home)
     few, many = RECORDS // 10, RECORDS
     results = [limit(f"verify --quick, {many * MODULES:,} modules", times["verify --quick", many], 30)]

@@ -19,9 +19,8 @@ from measure import ratio
 from team_hub import REPO, Client, Hub, serve  # first: it sets the client's environment
 from team_records import make_large
 
+from cachekit.remotes.push import push
 from cachekit.store.record import Record
-from cachekit.verbs.pull import pull
-from cachekit.verbs.push import push
 
 FETCH = """
     import time
@@ -37,7 +36,7 @@ def ours(hub: Hub, home: Path, record: Record) -> tuple[float, float]:
     start, before = time.perf_counter(), time.process_time()
     found = member.session.chain.find(record.directory, record.model_type, record.key)
     assert found is not None
-    pull(member.session, found)
+    member.pull(found)
     spent = time.perf_counter() - start, time.process_time() - before
     shutil.rmtree(home)
     return spent
@@ -58,7 +57,7 @@ def main() -> int:
         work = Path(folder)
         maker = hub.member(work / "maker")
         record = make_large(maker.store, 1, int(options.gb * 1e9))
-        (done,) = push(maker.session, [record], maker.session.chain.writable)
+        (done,) = push(maker.session.store, maker.session.chain, [record])
         assert done.published is not None, done.error and done.error.as_dict()
         shutil.rmtree(work / "maker")
         path = f"{record.modules[0].name}/model.neff"

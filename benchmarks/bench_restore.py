@@ -1,7 +1,7 @@
 """What cachekit adds to a warm training run: plan, verify, restore, look for news; against `cp -r` of the same bytes.
 
 The record is synthetic: an Inductor-like tree of random bytes, of the demo's size and of 500 MB. The store's and the
-live root's bytes are in the page cache for both sides.
+compiler cache dir's bytes are in the page cache for both sides.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from measure import limit, ratio, seconds
 
 from cachekit import config
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.events import Journal
 from cachekit.recipe import load
 from cachekit.store import Store
+from cachekit.store.provenance import provenance
 from cachekit.store.record import Record
 from cachekit.training import ProcessLauncher
-from cachekit.verbs.live import live_root
 from cachekit.verbs.plan import plan
-from cachekit.verbs.prepare import Prepared, prepare
-from cachekit.verbs.provenance import provenance
 from cachekit.verbs.session import Session
 
 REPEATS = 7
@@ -65,7 +64,7 @@ def run_once(session: Session, recipe: Path) -> None:
     prepared = prepare(load(recipe), session.compiler)
     planned = plan(prepared, session.store)
     assert planned.record is not None
-    with live_root(session, prepared.key, planned.record) as live:
+    with session.cache_dir(prepared.key, planned.record) as live:
         assert not session.compiler.contents(live.tree) - live.before
 
 

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from cachekit import recipe
 from cachekit.compilers import select
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import CachekitError
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
 from cachekit.store import Store, index
 from cachekit.store.record import File, Module, Provenance, Record, encode
-from cachekit.verbs.prepare import prepare
 
 SIZES = (1_000, 10_000, 100_000)
 MEMORY = 150e6  # bytes that a command may take with the most records
@@ -35,10 +35,10 @@ PUBLISHED = "plan after a publish"
 VERBS: tuple[tuple[str, tuple[str, ...], float, int], ...] = (
     ("plan", ("plan", *MISS), 0.5, 5),
     (PUBLISHED, ("plan", *MISS), 0.5, 5),
-    ("ls", ("ls",), 1.5, 3),
+    ("ls", ("store", "ls"), 1.5, 3),
     ("why", ("why", *MISS), 1.5, 3),
-    ("gc --dry-run", ("gc", "--dry-run"), 10.0, 1),
-    ("verify --quick", ("verify", "--quick"), 30.0, 1),
+    ("gc --dry-run", ("store", "gc", "--dry-run"), 10.0, 1),
+    ("verify --quick", ("store", "verify", "--quick"), 30.0, 1),
 )
 FLAGS = json.dumps(["--target=trn1", "-O1"]).encode()
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -175,7 +175,7 @@ def main() -> int:
         for size in SIZES:
             grower.grow(size)
             time.sleep(index.SETTLED / 1e9 + 0.1)
-            first = cost(("ls",), home)
+            first = cost(("store", "ls"), home)
             print(f"{size:,} records: the first look, which reads those that are new, {first.cpu:.3g} s of CPU")
             for name, words, _, repeats in VERBS:
                 costs = []

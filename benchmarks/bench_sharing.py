@@ -25,10 +25,9 @@ from team_hub import REPO, ROOT, Client, Hub, Watched, count, serve  # first: it
 from team_records import make
 
 from cachekit.remotes import layout
-from cachekit.remotes.hub import HubTier
+from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.push import Pushed, push
 from cachekit.store.record import Module, Record
-from cachekit.verbs.pull import pull
-from cachekit.verbs.push import Pushed, push
 from cachekit.verbs.warm import warm
 
 PEER = os.environ.get("CACHEKIT_PEER_PYTHON", "")
@@ -83,7 +82,7 @@ def sent(pushes: list[Pushed]) -> Pushed:
 def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
     """Are recipes cached?"""
     records = [make(maker.store, 1000 + number, [2000], first=5000 + number) for number in range(100)]
-    sent(push(maker.session, records, maker.session.chain.writable))
+    sent(push(maker.session.store, maker.session.chain, records))
     results = []
     for delay in DELAYS:
         hub.slow(delay)
@@ -136,14 +135,14 @@ def pushes(hub: Hub, maker: Watched, modules: int) -> list[bool]:
     """Push nothing new, and one module beside thousands."""
     big = make(maker.store, 1, [20_000] * modules, first=10_000)
     start = time.perf_counter()
-    sent(push(maker.session, [big], maker.session.chain.writable))
+    sent(push(maker.session.store, maker.session.chain, [big]))
     print(f"(the first push of {modules:,} modules, {big.size / 1e6:.1f} MB: {time.perf_counter() - start:.1f} s)")
     results = []
     for delay in DELAYS:
         hub.slow(delay)
         hub.clear()
         before, start = bytes_read(), time.perf_counter()
-        done = sent(push(maker.session, [big], maker.session.chain.writable))
+        done = sent(push(maker.session.store, maker.session.chain, [big]))
         seconds, read = time.perf_counter() - start, bytes_read() - before
         assert done.published is not None
         assert done.published.unchanged == 1
@@ -166,7 +165,7 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
     """Push records of which one module is new."""
     hub.clear()
     start = time.perf_counter()
-    sent(push(maker.session, records, maker.session.chain.writable))
+    sent(push(maker.session.store, maker.session.chain, records))
     seconds = time.perf_counter() - start
     requests, commits = hub.requests(), hub.requests("POST */commit/*")
     up, size = sum(entry["received"] for entry in requests), sum(file.size for file in module.files)
@@ -181,7 +180,7 @@ def fetch(hub: Hub, home: Path, record: Record) -> float:
     start = time.perf_counter()
     found = member.session.chain.find(record.directory, record.model_type, record.key)
     assert found is not None
-    pull(member.session, found)
+    member.pull(found)
     return time.perf_counter() - start
 
 
@@ -259,8 +258,8 @@ def black_hole() -> tuple[socket.socket, str]:
 def outage(work: Path) -> list[bool]:
     """What a remote that accepts and never answers adds to a warm, and to the next one."""
 
-    def timed(home: Path, *tiers: HubTier) -> float:
-        member = Watched(home, shared=[(tier, "rw") for tier in tiers], push=20)
+    def timed(home: Path, *storages: HubStorage) -> float:
+        member = Watched(home, shared=[(storage, "rw") for storage in storages], push=20)
         start = time.perf_counter()
         warm(member.session, member.prepare())
         return time.perf_counter() - start
@@ -269,12 +268,12 @@ def outage(work: Path) -> list[bool]:
     timed(work / "first")  # what is imported late
     alone = [timed(work / f"alone-{number}") for number in range(5)]
     home = work / "outage"
-    first = timed(home, HubTier(REPO, endpoint=address, token="hf_x"))
+    first = timed(home, HubStorage(REPO, endpoint=address, token="hf_x"))
     # Other runs of this machine, with other recipes, as far as the breaker is concerned: the records are removed.
     again = []
     for _ in range(5):
         shutil.rmtree(home / "v1" / "records")
-        again.append(timed(home, HubTier(REPO, endpoint=address, token="hf_x")))
+        again.append(timed(home, HubStorage(REPO, endpoint=address, token="hf_x")))
     hole.close()
     base = statistics.median(alone)
     return [
@@ -304,7 +303,7 @@ def main() -> int:
                     dice = random.Random(1)
                     few = make(maker.store, 100, [dice.randint(200_000, 4_000_000) for _ in range(12)], first=30_000)
                     many = make(maker.store, 101, [dice.randint(50_000, 400_000) for _ in range(300)], first=31_000)
-                    sent(push(maker.session, [few, many], maker.session.chain.writable))
+                    sent(push(maker.session.store, maker.session.chain, [few, many]))
                     for record in (few, many):
                         results += pulls(hub, record, work, options.repeats)
         if "outage" in options.parts:

@@ -26,7 +26,7 @@ def fill(home: Path, count: int) -> None:
         name, hit = ["bert", "vit", "gpt2-clm"][number % 3], number % 5 > 0
         events: list[dict[str, object]] = [
             {"event": "run", "verb": "train", "pid": number, "host": "trn-1"},
-            {"event": "plan", "recipe": name, "key": key, "status": "hit" if hit else "miss", "tier": "local"},
+            {"event": "plan", "recipe": name, "key": key, "status": "hit" if hit else "miss", "remote": "local"},
         ]
         if not hit:
             events.append({"event": "compile.start", "key": key})

@@ -25,7 +25,7 @@ os.environ |= {
 }  # fmt: skip
 sys.path.insert(0, str(ROOT))
 
-from cachekit.remotes.hub import HubTier  # noqa: E402
+from cachekit.remotes.hub import HubStorage  # noqa: E402
 from tests.support.hubserver import Client  # noqa: E402
 from tests.support.standins import PROVENANCE, Watched  # noqa: E402
 
@@ -63,13 +63,13 @@ class Hub:
         commits = sorted(self.folder.glob(f"repos/model/{REPO}/commits/*.json"), key=lambda p: p.stat().st_mtime)
         return [len(json.loads(path.read_bytes())["changes"]) for path in reversed(commits)]
 
-    def tier(self) -> HubTier:
+    def storage(self) -> HubStorage:
         """The repo, as a new run opens it."""
-        return HubTier(REPO, endpoint=self.endpoint, token=self.token)
+        return HubStorage(REPO, endpoint=self.endpoint, token=self.token)
 
     def member(self, home: Path, may: str = "rw") -> Watched:
         """A member of the team."""
-        return Watched(home, shared=[(self.tier(), may)], push=300)
+        return Watched(home, shared=[(self.storage(), may)], push=300)
 
     def _control(self, method: str, what: str, body: object = None) -> bytes:
         data = json.dumps(body).encode() if body is not None else None
@@ -90,7 +90,7 @@ def serve(*options: str) -> Iterator[Hub]:
             assert process.stdout is not None
             words = dict(word.split("=", 1) for word in process.stdout.readline().split() if "=" in word)
             hub = Hub(words["HF_ENDPOINT"], words["HF_TOKEN"], Path(folder))
-            hub.tier()._client.api.create_repo(REPO, private=True)  # noqa: SLF001 - the real client, bound to this Hub
+            hub.storage()._client.api.create_repo(REPO, private=True)  # noqa: SLF001 - the real client, bound to this Hub
             yield hub
         finally:
             process.terminate()

@@ -110,7 +110,7 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
             name.strip(): {"url": url} for name, _, url in (part.partition("=") for part in value.split(",") if part)
         }
     if not isinstance(value, dict):
-        raise ValueError("expected [tiers.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
+        raise ValueError("expected [remotes.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
             raise ValueError(f'expected url = "…" for {redact(str(name))}')
@@ -129,7 +129,7 @@ def _platform_cache() -> Path | None:
         return None
 
 
-class Config(Struct, frozen=True):
+class Config(Struct, frozen=True, kw_only=True):
     """All settings of one run, each declared here.
 
     Attributes:
@@ -138,7 +138,7 @@ class Config(Struct, frozen=True):
     """
 
     home: Annotated[Path, Declared("the store's folder", _folder, _platform_cache, option="--home")]
-    live_dir: Annotated[
+    compiler_cache_dir: Annotated[
         Path, Declared("where compilers read and write during a run; must be a local disk", _folder)
     ]  # by default `<home>/v1/live`, once home is known
     compiler: Annotated[str, Declared("auto, or the name of a compiler", _name, "auto", option="--compiler")]
@@ -156,9 +156,9 @@ class Config(Struct, frozen=True):
             option="--cache",
         ),
     ]
-    tiers: Annotated[
+    remotes: Annotated[
         Mapping[str, Mapping[str, str]],
-        Declared("what the names of shared caches stand for", _tables, dict),
+        Declared("what the names of remotes stand for", _tables, dict),
     ]
     lease_seconds: Annotated[
         float,
@@ -283,14 +283,14 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
                 hint=f"did you mean {near[0]!r}?" if near else "remove the line",
             )
     found = {name: (value, str(path)) for name, value in table.items()}
-    for name in ("home", "live_dir"):
+    for name in ("home", "compiler_cache_dir"):
         # A relative folder starts at the file: it must mean the same from every working directory.
         value = table.get(name)
         if isinstance(value, str) and value and not value.startswith(("~", "$")):
             found[name] = (str(path.parent / value), str(path))
-    tables = table.get("tiers")
+    tables = table.get("remotes")
     if isinstance(tables, dict):
-        found["tiers"] = ({name: _anchored(one, path.parent) for name, one in tables.items()}, str(path))
+        found["remotes"] = ({name: _anchored(one, path.parent) for name, one in tables.items()}, str(path))
     return found
 
 
@@ -312,13 +312,16 @@ def load(
     """Collect the settings from all their sources.
 
     Args:
-        flags: What the command line said; None values are "not said".
+        flags: What the command line said, by the settings' names; None values are "not said".
         environ: The environment; the process's own by default.
         cwd: Where the search for a project file starts.
 
     Raises:
         UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
+        TypeError: A flag is called as no setting is.
     """
+    if unknown := (flags or {}).keys() - SETTINGS.keys():
+        raise TypeError(f"no setting is called {', '.join(sorted(unknown))}")
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
     if (own := user_file()) and _is_file(own):
@@ -343,7 +346,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
     settings = []
     for name, declared in SETTINGS.items():
         raw, origin = found[name]
-        if name == "live_dir" and raw is None:
+        if name == "compiler_cache_dir" and raw is None:
             raw = values["home"] / "v1" / "live"
         if name == "home" and raw is None:
             raise UsageError(

@@ -6,12 +6,12 @@
     │   ├── UnknownNameError          a model, recipe, record or compiler nobody knows
     │   └── DataError                 the data set cannot be trained on
     ├── MissError (3)                 something would compile under --require-warm
-    ├── AuthError (4)                 a shared cache that the token may not read or write
+    ├── AuthError (4)                 a remote that the token may not read or write
     │   └── UntrustedError (5)        what somebody else may have made, and nobody said to trust
     ├── IntegrityError (5)            bytes that are not what their record says
-    │   └── TooLargeError             a document on a shared cache beyond any size that it can have
+    │   └── TooLargeError             a document on a remote beyond any size that it can have
     ├── CompileError (6)              the compiler, or the trial run around it, failed
-    ├── RemoteError (7)               a shared cache that cannot be reached, or does not do as asked
+    ├── RemoteError (7)               a remote that cannot be reached, or does not do as asked
     │   ├── ConflictError             somebody else wrote there meanwhile
     │   ├── BusyError                 it takes nothing now: too many requests, another commit
     │   ├── UncertainError            the answer to a commit was lost
@@ -32,6 +32,20 @@ from cachekit.text import one_line
 
 # What helps where a package for training is missing.
 INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
+
+
+EXIT_CODES = {
+    0: "ok",
+    1: "failed",
+    2: "usage: options, recipe, data",
+    3: "not warm (--require-warm)",
+    4: "a remote refuses this token",
+    5: "damaged, or of a maker whom nobody trusts",
+    6: "the compiler failed",
+    7: "a remote cannot be reached",
+    75: "waited too long for another process",
+    130: "interrupted (Ctrl-C, SIGTERM)",
+}
 
 
 class CachekitError(Exception):
@@ -105,7 +119,7 @@ class MissError(CachekitError):
 
 
 class AuthError(CachekitError):
-    """A shared cache that this token may not read or write, or that is not there, which a Hub answers alike.
+    """A remote that this token may not read or write, or that is not there, which a Hub answers alike.
 
     And a model or a data set that its owners give only to people whom they let in.
     """
@@ -129,7 +143,7 @@ class IntegrityError(CachekitError):
 
 
 class TooLargeError(IntegrityError):
-    """A document on a shared cache that is larger than any of its kind; it was not read whole.
+    """A document on a remote that is larger than any of its kind; it was not read whole.
 
     Args:
         token: Of its state, for who writes another in its place.
@@ -150,7 +164,7 @@ class CompileError(CachekitError):
 
 
 class RemoteError(CachekitError):
-    """A shared cache that cannot be reached in time, or does not do what was asked."""
+    """A remote that cannot be reached in time, or does not do what was asked."""
 
     code = "remote"
     exit_code = 7
@@ -163,10 +177,10 @@ class ConflictError(RemoteError):
 
 
 class BusyError(RemoteError):
-    """The tier cannot take it now: another commit in progress, too many requests, a quota.
+    """The remote cannot take it now: another commit in progress, too many requests, a quota.
 
     Args:
-        wait: Seconds after which to try again, as far as the tier says; 0 where it does not.
+        wait: Seconds after which to try again, as far as the remote says; 0 where it does not.
     """
 
     code = "busy"
@@ -183,7 +197,7 @@ class UncertainError(RemoteError):
 
 
 class SkippedError(RemoteError):
-    """The tier failed a moment ago and was not asked."""
+    """The remote failed a moment ago and was not asked."""
 
     code = "remote-skipped"
 

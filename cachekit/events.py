@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from cachekit import ordinary
+from cachekit import files
 
 SECOND = 10**9  # ns
 
@@ -37,18 +37,18 @@ REASONS = {
     "store-schema": "the key's record in the store is one that only another cachekit reads",
     "store-not-writable": "the store cannot be written: read-only, no permission, or no space",
     "not-kept": "what compiled could not be kept, for a reason of its own",
-    "live-root-unusable": "the place where the compiler should look cannot be used",
+    "cache-dir-unusable": "the place where the compiler should look cannot be used",
     "restore-refused": "the record could not be restored",
     "module-left": "a module of the record was not restored: what stands in its place must not be touched",
-    "tier-offline": "a shared cache was not asked: no connection may be opened",
-    "tier-failed": "a shared cache could not be reached, or gave up",
-    "tier-skipped": "a shared cache was left alone, as it had failed a moment ago",
-    "tier-refused": "a shared cache did not let us in",
-    "tier-untrusted": "a shared cache may hold what somebody else made, and nobody said to trust it",
-    "tier-damaged": "what a shared cache has for the key is not what it should be",
-    "tier-write-only": "a shared cache was not asked, as the chain says only to write there",
-    "tier-read-only": "what compiled was not put on a shared cache, as the chain says only to read there",
-    "push-failed": "what compiled could not be put on a shared cache",
+    "remote-offline": "a remote was not asked: no connection may be opened",
+    "remote-failed": "a remote could not be reached, or gave up",
+    "remote-skipped": "a remote was left alone, as it had failed a moment ago",
+    "remote-refused": "a remote did not let us in",
+    "remote-untrusted": "a remote may hold what somebody else made, and nobody said to trust it",
+    "remote-damaged": "what a remote has for the key is not what it should be",
+    "remote-write-only": "a remote was not asked, as the chain says only to write there",
+    "remote-read-only": "what compiled was not put on a remote, as the chain says only to read there",
+    "push-failed": "what compiled could not be put on a remote",
 }
 
 
@@ -144,7 +144,7 @@ def bypass(journal: Journal, reason: str, detail: str = "") -> None:
     Args:
         journal: The run's; it counts.
         reason: A name of `REASONS`.
-        detail: What in particular: a shared cache's name, a path, a cause.
+        detail: What in particular: a remote's name, a path, a cause.
     """
     assert reason in REASONS, reason
     journal.count(BYPASS, reason)
@@ -183,7 +183,7 @@ def read(path: Path) -> list[Event]:
         OSError: The file cannot be read.
     """
     events = []
-    for text in ordinary.read(path).decode(errors="replace").split("\n"):
+    for text in files.read(path).decode(errors="replace").split("\n"):
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):

@@ -19,7 +19,7 @@ from cachekit.config import Config
 HOUR, DAY = 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
-VARIABLES = {"store": "CACHEKIT_HOME", "live": "CACHEKIT_LIVE_DIR", "temporary": "TMPDIR"}
+VARIABLES = {"store": "CACHEKIT_HOME", "live": "CACHEKIT_COMPILER_CACHE_DIR", "temporary": "TMPDIR"}
 
 State = Literal["ok", "problem", "unknown"]
 STATES: tuple[State, ...] = ("ok", "problem", "unknown")

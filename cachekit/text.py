@@ -8,7 +8,8 @@ printed, or in logs: in the place of each secret stands `***`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # What moves a terminal's cursor, changes its colours, answers in its name or reorders what is read: C0 and C1 controls
@@ -28,6 +29,11 @@ def one_line(words: str) -> str:
 
 def _escaped(characters: str) -> str:
     return characters.encode("unicode_escape").decode("ascii")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of somebody else's says, in a line: the first one, or the error's kind where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -74,10 +80,14 @@ def dollars(amount: float | None) -> str:
 HIDDEN = "***"
 
 # Patterns are compiled when there is something to look at. All of them end at a comma: a chain is told apart by these.
+# Tokens by how they look: of the Hub, GitHub, AWS, OpenAI and its like, a JSON web token.
 _TOKENS = (
     r"\b(?:hf|api_org|hf_oauth|hf_jwt)_[A-Za-z0-9]{30,}|\b(?:ghp|gho|github_pat)_[A-Za-z0-9_]{20,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]+\.[\w-]+\.[\w-]*"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bsk-(?:proj-|ant-\w+-)?[A-Za-z0-9_]{20,}|\beyJ[\w-]+\.[\w-]+\.[\w-]*"
 )
+_LOGIN = r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)"
+# How names end whose values are secrets: of variables, options, ingredients.
+_ENDINGS = r"(?i)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|KEY_ID|CREDENTIALS)$"
 _SCHEME = r"(?i)(?<![\w/.~@-])([a-z][a-z0-9+.-]*:/*)"  # with or without slashes: it may be mistyped
 # Of an S3 key, which has slashes in it, the first colon tells that it is one.
 _USER = rf"{_SCHEME}(?:[^/@,]*:[^,]*@|[^/,]*@)"
@@ -85,6 +95,19 @@ _POLICY = r"(?=(?::(?:r|w|rw))?(?:,|$))"
 _QUERY = rf"{_SCHEME}(?<!file:)(?<!file:/)(?<!file://)(?<!file:///)([^,?]*)\?[^,]*?{_POLICY}"
 # In a folder's name only what looks like one.
 _NAMED = rf"([?#&;][\w.%~-]+=)[^,]*?{_POLICY}"
+
+
+def typed(recipe: str, overrides: Iterable[str], options: Mapping[str, object], *, tiny: bool = False) -> str:
+    """A recipe with its changes, and the options that mean the same again, as somebody types them.
+
+    Args:
+        recipe: Path or name.
+        overrides: As `--set` takes them.
+        options: Values by option; one that is not said is left out.
+        tiny: The recipe in small.
+    """
+    words = [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides for word in ("--set", text))]
+    return shlex.join([*words, *(word for name, value in options.items() if value for word in (name, str(value)))])
 
 
 def redact(address: str) -> str:
@@ -98,6 +121,16 @@ def redact(address: str) -> str:
     address = re.sub(_QUERY, rf"\1\2?{HIDDEN}", address)
     address = re.sub(_NAMED, rf"\1{HIDDEN}", address)
     return re.sub(_TOKENS, HIDDEN, address)
+
+
+def names_secret(name: str) -> bool:
+    """Whether what is called so is a secret, whatever it looks like: `HF_TOKEN`."""
+    return re.search(_ENDINGS, name) is not None
+
+
+def hide_tokens(words: str, hidden: str = HIDDEN) -> str:
+    """Words with tokens, and passwords in addresses, hidden; the rest of an address stays."""
+    return re.sub(f"{_TOKENS}|{_LOGIN}", hidden, words)
 
 
 def has_secret(address: str) -> bool:

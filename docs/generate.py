@@ -99,7 +99,7 @@ def settings() -> str:
     found = config.load({}, environ={}, cwd=Path("/"))
     rows = []
     for one in found.settings:
-        default = {"home": "the platform's cache folder", "live_dir": "`<home>/v1/live`"}.get(one.name)
+        default = {"home": "the platform's cache folder", "compiler_cache_dir": "`<home>/v1/live`"}.get(one.name)
         rows.append(
             [
                 f"`{one.name}`",
@@ -124,12 +124,11 @@ def settings() -> str:
 
 def errors() -> str:
     """Errors by exit code, from `errors.py`."""
-    from cachekit.cli.help_topics import MEANINGS
-    from cachekit.errors import every_error
+    from cachekit.errors import EXIT_CODES, every_error
 
     rows = [
         [str(code), meaning, ", ".join(f"`{cls.code}`" for cls in every_error() if cls.exit_code == code)]
-        for code, meaning in MEANINGS.items()
+        for code, meaning in EXIT_CODES.items()
     ]
     lines = [
         "# Errors and exit codes",

@@ -17,9 +17,9 @@ say cachekit warm "$recipe"
 say cachekit plan "$recipe" --require-warm
 say cachekit train "$recipe" --require-warm --output-dir "$work/run"
 
-# Nothing of the first run is left but the store: the live root is emptied, and the second run gets another one.
+# Nothing of the first run is left but the store: the compiler cache dir is emptied, and the second run gets another one.
 rm -rf "$home/v1/live"
-CACHEKIT_LIVE_DIR="$work/elsewhere" say cachekit train "$recipe" --require-warm --output-dir "$work/run-again"
+CACHEKIT_COMPILER_CACHE_DIR="$work/elsewhere" say cachekit train "$recipe" --require-warm --output-dir "$work/run-again"
 
 for run in run run-again; do
     python3 - "$work/$run/cachekit-result.json" <<'PYTHON'

@@ -7,14 +7,16 @@ import pytest
 from cachekit import config
 from cachekit.errors import UsageError
 
+# Each setting once: what the option, the environment, the project's file and the user's say. A setting that is read
+# from a text ("30d", a name) says texts, one of a number numbers.
 VALUES = {
     "home": ("/flag", "/env", "/project", "/user"),
-    "live_dir": ("/flag", "/env", "/project", "/user"),
+    "compiler_cache_dir": ("/flag", "/env", "/project", "/user"),
     "compiler": ("flag", "env", "project", "user"),
     "wait_seconds": (1.5, "2.5", 3.5, 4.5),
     "keep_logs": (1, "2", 3, 4),
     "cache": ("local,/flag", "local,/env:r", ["local", "/project:rw"], ["local"]),
-    "tiers": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
+    "remotes": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
     "reuse_bytes": (0, "2", 300, "4"),
@@ -53,7 +55,7 @@ def place(tmp_path, monkeypatch):
 
 
 def toml(**values):
-    """A settings file, in which a table of tables is written as one would: `[tiers.t]`, at the end."""
+    """A settings file, in which a table of tables is written as one would: `[remotes.t]`, at the end."""
     plain = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if not isinstance(value, dict))
     tables = [
         (f"{name}.{key}", table)

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
-SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/tier_makers
+SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/storage_makers
 # What one process runs, one test after another; else a module. Importing torch and its libraries takes each process ten
 # seconds, and there may be one Neuron host at a time: whose lock is stale is judged by all processes of a machine.
 TOGETHER = {

@@ -96,18 +96,14 @@ def test_options_of_all_functions_mean_the_same():
         for parameter in inspect.signature(getattr(cachekit, name)).parameters.values():
             kinds.setdefault(parameter.name, set()).add(str(parameter.annotation))
     several = {name: kind for name, kind in kinds.items() if len(kind) > 1}
-    # A session may do without a recipe; entries stand in a row or in a list.
-    assert several.keys() <= {"recipe", "entries"}
+    # A session may do without a recipe, a bundle without a file; entries and recipes stand in a row or in a list.
+    assert several.keys() <= {"recipe", "output", "entries", "recipes"}
     assert kinds.keys().isdisjoint(inspect.signature(cachekit.Cache).parameters)
 
 
-def test_another_machine_is_said_in_the_same_way_everywhere():
-    """A session gets one that was worked out already."""
-    for name in set(FUNCTIONS) - {"session"}:
-        said = inspect.signature(getattr(cachekit, name)).parameters.keys() & {"toolchain", "target"}
-        assert said in (set(), {"toolchain", "target"}), name
+def test_another_machine_is_said_to_the_cache():
     with pytest.raises(cachekit.UsageError, match="inf2"):
-        cachekit.pull("bert", target="inf2", instance="trn1.2xlarge")
+        cachekit.Cache(target="inf2", instance="trn1.2xlarge").pull("bert")
 
 
 def test_each_function_is_a_method_of_a_cache_and_the_other_way_round():
@@ -166,7 +162,7 @@ def test_plan_is_what_the_verb_says(command, home, machine):
     for words, overrides in (([], {}), (["--set", "training.max_seq_length=16"], {"training.max_seq_length": 16})):
         told = command("plan", "tiny.yaml", "--format", "json", *words).json
         planned = cachekit.plan("tiny.yaml", overrides)
-        assert msgspec.to_builtins(planned.as_dict()) == {**told, "source": "tiny.yaml"}
+        assert msgspec.to_builtins(planned.as_dict()) == told
         again = cachekit.plan(cachekit.load_recipe("tiny.yaml"), list(map("=".join, overrides_words(overrides))))
         assert again.prepared.key == planned.prepared.key
 
@@ -176,12 +172,14 @@ def overrides_words(overrides):
 
 
 def test_plan_for_another_machine():
-    planned = cachekit.plan("bert", toolchain="neuron-2.31", instance="trn1.2xlarge")
+    planned = cachekit.Cache(toolchain="neuron-2.31", instance="trn1.2xlarge").plan("bert")
     assert planned.as_dict()["elsewhere"] == "trn1.2xlarge"
-    assert cachekit.plan("bert", toolchain="neuron-2.31").prepared.key == planned.prepared.key, "as --toolchain alone"
-    assert cachekit.plan("bert", target="inf2").as_dict()["elsewhere"] == "inf2.xlarge"
+    assert cachekit.Cache(toolchain="neuron-2.31").plan("bert").prepared.key == planned.prepared.key, (
+        "as --toolchain alone"
+    )
+    assert cachekit.Cache(target="inf2").plan("bert").as_dict()["elsewhere"] == "inf2.xlarge"
     with pytest.raises(cachekit.UsageError, match="inf2"):
-        cachekit.plan("bert", target="inf2", instance="trn1.2xlarge")
+        cachekit.Cache(target="inf2", instance="trn1.2xlarge").plan("bert")
 
 
 def test_a_path_is_a_value_like_another(tmp_path):

@@ -56,7 +56,7 @@ def test_a_bundle_goes_to_an_empty_box(stored, box, command, entry):
     planned = cachekit.export_bundle("tiny.tar", entries, all_of=all_of, dry_run=True)
     assert (planned.records, planned.totals) == ((stored,), None)
     written = cachekit.export_bundle("tiny.tar", entries, all_of=all_of)
-    assert builtin(written) == said(command("export", "tiny.tar", "tiny.yaml", "--format", "json"))
+    assert builtin(written) == said(command("store", "export", "tiny.tar", "tiny.yaml", "--format", "json"))
     assert not box.plan("tiny.yaml").hit
     assert [state for _, state in box.import_bundle("tiny.tar", dry_run=True).records] == ["added"]
     assert box.records() == []
@@ -64,7 +64,7 @@ def test_a_bundle_goes_to_an_empty_box(stored, box, command, entry):
     assert (taken.totals, [state for _, state in taken.records]) == (written.totals, ["added"])
     assert box.plan("tiny.yaml").hit
     assert builtin(TRUSTING.import_bundle("tiny.tar")) == said(
-        command("import", "tiny.tar", "--trust-all", "--format", "json")
+        command("store", "import", "tiny.tar", "--trust-all", "--format", "json")
     )
 
 
@@ -128,7 +128,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     taken = store.import_neuron_cache(f"file://{cache}")
     assert added(taken) == WHOLE
     assert {"import.reading", "import.storing", "import.end"} <= {event["event"] for event in told}
-    again = command("import", str(cache), "--home", str(box.home), "--format", "json").json
+    again = command("store", "import", str(cache), "--home", str(box.home), "--format", "json").json
     assert (again["added"], again["known"]) == (0, len(WHOLE))
     assert {item["reason"] for item in again["left"]} == {item.reason for item in taken.left}
 
@@ -143,7 +143,7 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     part = store.export_neuron_cache(tmp_path / "part", [one])
     assert part.records == (one.key,)
     assert builtin(part) | {"restored": 0, "present": len(part.modules), "bytes": 0, "modules": []} == (
-        command("export", str(tmp_path / "part"), one.key, "--home", str(box.home), "--format", "json").json
+        command("store", "export", str(tmp_path / "part"), one.key, "--home", str(box.home), "--format", "json").json
         | {"modules": []}
     )
 
@@ -186,11 +186,11 @@ def test_lock_is_what_the_verb_writes(stored, command, work):
     done = cachekit.lock("tiny.yaml")
     assert (done.changed, [one.record.key for one in done.locked], len(done.unshared)) == (True, [stored.key], 1)
     text = (work / "cachekit.lock").read_text()
-    told = command("lock", "--format", "json").json
+    told = command("store", "lock", "--format", "json").json
     assert builtin(cachekit.lock()) == told
     assert told["changed"] is False
     (work / "cachekit.lock").unlink()
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     assert (work / "cachekit.lock").read_text() == text
     assert builtin(cachekit.lock("tiny.yaml", lock_file="other.lock")) == {
         **told,
@@ -205,7 +205,7 @@ def test_changes_are_locked_as_set_writes_them(home, machine, work, command):
     cachekit.lock("tiny.yaml", LONGER)
     text = (work / "cachekit.lock").read_text()
     assert not cachekit.lock("tiny.yaml", LONGER).changed
-    command("lock", "tiny.yaml", "--set", "training.max_seq_length=16")
+    command("store", "lock", "tiny.yaml", "--set", "training.max_seq_length=16")
     assert (work / "cachekit.lock").read_text() == text
     assert cachekit.check_lock().good
 
@@ -218,7 +218,7 @@ def test_check_lock_answers_instead_of_raising(stored, command, work):
     (work / "tiny.yaml").write_text((work / "tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16"))
     found = cachekit.check_lock()
     assert [[change.name for change in one.changes] for one in found.changed] == [["training.max_seq_length"]]
-    told = command("lock", "--check", "--format", "json", code=3).json
+    told = command("store", "lock", "--check", "--format", "json", code=3).json
     error = told.pop("error")
     assert builtin(found) == told
     assert found.error().as_dict() == error

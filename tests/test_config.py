@@ -25,8 +25,9 @@ def test_defaults(place, tmp_path):
     loaded = place.load()
     assert (loaded.compiler, loaded.wait_seconds, loaded.keep_logs) == ("auto", 3600.0, 90)
     assert tmp_path in loaded.home.parents
-    assert loaded.live_dir == loaded.home / "v1" / "live"
-    assert [setting.name for setting in loaded.settings] == list(VALUES)
+    assert loaded.compiler_cache_dir == loaded.home / "v1" / "live"
+    assert set(config.SETTINGS) == set(VALUES), "each setting has a line in VALUES of tests/config_cases.py"
+    assert [setting.name for setting in loaded.settings] == list(config.SETTINGS)
     assert set(origins(loaded).values()) == {"default"}
     assert all(setting.help and setting.value == getattr(loaded, setting.name) for setting in loaded.settings)
 
@@ -34,11 +35,13 @@ def test_defaults(place, tmp_path):
 def typed(name, value):
     if name == "cache":
         return tuple(value.split(",") if isinstance(value, str) else value)
-    if name == "tiers":
+    if name == "remotes":
         return {"t": {"url": "/env"}, "u": {"url": "s3://b"}} if isinstance(value, str) else value
-    if name == "gc_max_age":
-        return float(value.removesuffix("s"))
-    return Path(value).absolute() if name in {"home", "live_dir"} else type(VALUES[name][0])(value)
+    if name in {"home", "compiler_cache_dir"}:
+        return Path(value).absolute()
+    if isinstance(VALUES[name][0], str):  # a name, an age: what such a text means is tested where it is read
+        return config.SETTINGS[name].read(value)
+    return type(VALUES[name][0])(value)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -65,17 +68,15 @@ def test_flag_environment_project_user_default(place, name, level):
 def test_each_setting_has_its_own_origin(place):
     place.write(place.user_file, toml(keep_logs=1, compiler="user"))
     project = place.write(place.project / "cachekit.toml", toml(compiler="project"))
-    loaded = place.load({"home": "/x", "wait_seconds": None}, CACHEKIT_WAIT_SECONDS="5", CACHEKIT_LIVE_DIR="")
-    assert origins(loaded) == {
+    loaded = place.load({"home": "/x", "wait_seconds": None}, CACHEKIT_WAIT_SECONDS="5", CACHEKIT_COMPILER_CACHE_DIR="")
+    assert origins(loaded) == dict.fromkeys(VALUES, "default") | {
         "home": "flag",
-        "live_dir": "default",
+        "compiler_cache_dir": "default",
         "compiler": str(project),
         "wait_seconds": "environment CACHEKIT_WAIT_SECONDS",
         "keep_logs": str(place.user_file),
-        **dict.fromkeys(("cache", "tiers", "lease_seconds", "push_seconds", "reuse_bytes"), "default"),
-        **dict.fromkeys(("gc_max_size", "gc_max_age"), "default"),
     }
-    assert loaded.live_dir == Path("/x/v1/live").absolute()
+    assert loaded.compiler_cache_dir == Path("/x/v1/live").absolute()
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,11 @@ def test_bytes_that_are_none_are_refused(place, said):
 
 def test_a_flag_of_nothing_still_wins(place):
     assert place.load({"keep_logs": 0}, CACHEKIT_KEEP_LOGS="5").keep_logs == 0
+
+
+def test_a_flag_of_no_setting_is_a_mistake_in_the_code(place):
+    with pytest.raises(TypeError, match="no setting is called kep_logs"):
+        place.load({"kep_logs": 0})
 
 
 def test_the_environment_is_the_processs_own_by_default(place, monkeypatch):
@@ -176,10 +182,10 @@ def test_what_is_closed_to_this_user_is_passed_over(public, monkeypatch):
 
 def test_a_folder_may_hold_variables_and_a_tilde(place, tmp_path, monkeypatch):
     monkeypatch.setenv("SCRATCH", str(tmp_path / "scratch"))
-    place.write(place.project / "cachekit.toml", toml(home="$SCRATCH/store", live_dir="~/live"))
+    place.write(place.project / "cachekit.toml", toml(home="$SCRATCH/store", compiler_cache_dir="~/live"))
     loaded = place.load()
     assert loaded.home == tmp_path / "scratch" / "store"
-    assert loaded.live_dir == tmp_path / "somebody" / "live"
+    assert loaded.compiler_cache_dir == tmp_path / "somebody" / "live"
 
 
 def test_a_relative_folder_of_a_flag_starts_at_the_working_directory(place, monkeypatch):
@@ -198,9 +204,9 @@ def test_a_relative_folder_of_a_file_means_the_same_from_everywhere(place, monke
 
 
 def test_a_relative_address_of_a_file_starts_at_the_file(place):
-    place.write(place.project / "cachekit.toml", toml(tiers={"near": {"url": "./cache"}, "far": {"url": "hf://a/b"}}))
+    place.write(place.project / "cachekit.toml", toml(remotes={"near": {"url": "./cache"}, "far": {"url": "hf://a/b"}}))
     loaded = place.load()
-    assert loaded.tiers == {"near": {"url": str(place.project / "cache")}, "far": {"url": "hf://a/b"}}
+    assert loaded.remotes == {"near": {"url": str(place.project / "cache")}, "far": {"url": "hf://a/b"}}
 
 
 # Yes and no

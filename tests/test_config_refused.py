@@ -16,11 +16,11 @@ from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixt
         {"cache": []},
         {"cache": ["local", ""]},
         {"cache": ["local", 3]},
-        {"tiers": {"t": {}}},
-        {"tiers": {"t": {"url": ""}}},
-        {"tiers": {"t": {"url": 3}}},
-        {"tiers": {"t": {"url": "/x", "region": 3}}},
-        {"tiers": "t"},
+        {"remotes": {"t": {}}},
+        {"remotes": {"t": {"url": ""}}},
+        {"remotes": {"t": {"url": 3}}},
+        {"remotes": {"t": {"url": "/x", "region": 3}}},
+        {"remotes": "t"},
     ],
 )
 def test_a_chain_or_a_table_that_is_none(place, values):
@@ -93,8 +93,8 @@ BAD = [
     ("home", ""),
     ("home", {}),
     ("home", "~no-such-user-at-all/x"),
-    ("live_dir", ["/x"]),
-    ("live_dir", ""),
+    ("compiler_cache_dir", ["/x"]),
+    ("compiler_cache_dir", ""),
     ("compiler", 5),
     ("compiler", ["inductor"]),
     ("compiler", False),
@@ -109,6 +109,14 @@ def test_a_bad_value_is_refused_with_its_origin(place, name, value):
     error = refused(place)
     assert error.message.startswith(f"setting {name} = ")
     assert error.message.endswith("is not usable")
+    assert str(path) in error.cause
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_each_setting_refuses_what_none_can_be(place, name):
+    path = place.write(place.project / "cachekit.toml", f"{name} = []\n")
+    error = refused(place)
+    assert error.message == f"setting {name} = [] is not usable"
     assert str(path) in error.cause
 
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli import app, out
+from cachekit.cli.verb import Shown
 from cachekit.compilers.neuron.entries import scan
 from cachekit.errors import UsageError
 from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_name
@@ -40,7 +41,7 @@ def harmless(words: str) -> bool:
 def test_no_answer_controls_a_terminal(capsys, monkeypatch, form):
     monkeypatch.setattr(out, "_style", out._Style())
     out.setup(form)
-    out.data({"name": EVIL}, lambda found: [found["name"], "two\nlines"], lambda found: found["name"])
+    out.answer(Shown({"name": EVIL}, lambda found: [found["name"], "two\nlines"], lambda found: found["name"]))
     out.note(EVIL)
     out.warning(EVIL)
     out.text(EVIL)
@@ -59,7 +60,12 @@ def test_records_of_others_are_listed_harmlessly(command, tmp_path):
     made, contents = make_record()
     evil = structs.replace(made, recipe="x\x1b]0;title\x07\nfake")
     record = publish(Watched(tmp_path / "home").store, (evil, contents))
-    for words in (["ls"], ["ls", "--format", "json"], ["show", record.key], ["show", record.key, "--format", "json"]):
+    for words in (
+        ["store", "ls"],
+        ["store", "ls", "--format", "json"],
+        ["store", "show", record.key],
+        ["store", "show", record.key, "--format", "json"],
+    ):
         answer = command(*words)
         assert harmless(answer.out)
         assert "fake" in answer.out
@@ -74,11 +80,11 @@ def test_a_folder_with_a_name_that_no_compiler_has_is_a_stranger(command, tmp_pa
     """One of them ended the whole import."""
     folder = make(tmp_path / "cache")
     shutil.copytree(folder, tmp_path / "cache" / name / module_name(1))
-    answer = command("import", tmp_path / "cache")
+    answer = command("store", "import", tmp_path / "cache")
     assert "1 module added" in answer.out
     assert "not of Neuron's cache" in answer.out
     assert harmless(answer.out)
-    assert harmless(command("import", tmp_path / "cache", "--format", "json").out)
+    assert harmless(command("store", "import", tmp_path / "cache", "--format", "json").out)
     assert scan(tmp_path / "cache").compilers == (COMPILER,)
     assert harmless(command("doctor", code=0).out)
 
@@ -90,17 +96,17 @@ def test_a_folder_with_a_name_that_no_compiler_has_is_a_stranger(command, tmp_pa
 @pytest.mark.parametrize("spelled", ["{}", "file://{}", "file://localhost{}", "file:{}"])
 def test_a_folder_may_be_named_as_neurons_variables_name_it(command, tmp_path, spelled):
     make(tmp_path / "cache")
-    assert "1 module added" in command("import", spelled.format(tmp_path / "cache")).out
-    command("export", spelled.format(tmp_path / "out"), "--all")
+    assert "1 module added" in command("store", "import", spelled.format(tmp_path / "cache")).out
+    command("store", "export", spelled.format(tmp_path / "out"), "--all")
     assert [entry.finished for entry in scan(tmp_path / "out").entries] == [True]
 
 
 @pytest.mark.feature("U2")
 @pytest.mark.parametrize("url", ["s3://bucket/prefix", "https://example.org/x", "s3:/bucket"])
-@pytest.mark.parametrize("words", [["import"], ["export", "--all"]])
+@pytest.mark.parametrize("words", [["store", "import"], ["store", "export", "--all"]])
 def test_a_place_that_is_no_folder_is_refused(command, tmp_path, url, words):
     make(tmp_path / "cache")
-    command("import", tmp_path / "cache")
+    command("store", "import", tmp_path / "cache")
     answer = command(*words, url, code=UsageError.exit_code)
     assert "is no local folder" in answer.err
     assert "hint:" in answer.err
@@ -109,11 +115,11 @@ def test_a_place_that_is_no_folder_is_refused(command, tmp_path, url, words):
 
 def test_an_export_that_puts_nothing_anywhere_fails(command, tmp_path):
     make(tmp_path / "cache")
-    command("import", tmp_path / "cache")
+    command("store", "import", tmp_path / "cache")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / COMPILER).symlink_to(tmp_path / "elsewhere")
-    answer = command("export", tmp_path / "out", "--all", code=2)
+    answer = command("store", "export", tmp_path / "out", "--all", code=2)
     assert "none of 1 modules could be put" in answer.err
     assert "is a link" in answer.err
 
@@ -124,6 +130,6 @@ def test_an_import_says_how_far_it_is(command, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     for seed in range(3):
         make(tmp_path / "cache", seed=seed)
-    said = command("import", tmp_path / "cache").err
+    said = command("store", "import", tmp_path / "cache").err
     assert f"reading {COMPILER}: module 3 of 3" in said
     assert "storing 3 modules" in said

@@ -97,7 +97,7 @@ def test_whatever_it_is_hiding_twice_is_hiding_once(text):
 @pytest.mark.parametrize("address", SECRET)
 def test_no_verb_repeats_it(command, monkeypatch, address):
     """Neither by itself nor through a table; neither on the screen, nor in a journal, nor in settings."""
-    tables = f'cache = "local:rw,team:rw"\n[tiers.team]\nurl = {json.dumps(address)}\n'
+    tables = f'cache = "local:rw,team:rw"\n[remotes.team]\nurl = {json.dumps(address)}\n'
     for by in ("flag", "variable", "table", "name of a table"):
         if by == "flag":
             words = ["--cache", f"local:rw,{address}:rw"]
@@ -111,7 +111,7 @@ def test_no_verb_repeats_it(command, monkeypatch, address):
         if by == "name of a table":
             key = json.dumps(address)
             (command.work / "cachekit.toml").write_text(
-                f'cache = ["local:rw", {json.dumps(address + ":rw")}]\n[tiers.{key}]\nurl = "/mnt/x"\n'
+                f'cache = ["local:rw", {json.dumps(address + ":rw")}]\n[remotes.{key}]\nurl = "/mnt/x"\n'
             )
         answer = command("pull", "tiny.yaml", *words, "--format", "json", "-vv", code=2)
         assert bare(answer.out + answer.err), by
@@ -134,7 +134,7 @@ def test_the_library_shows_none(work, home, machine, address):
     with pytest.raises(cachekit.UsageError) as caught:
         team.pull("tiny.yaml")
     assert bare(repr(team) + repr(caught.value) + json.dumps(caught.value.as_dict()) + json.dumps(told))
-    loaded = config.load({"cache": f"local:rw,{address}:rw"}, environ={"CACHEKIT_TIERS": f"team={address}"})
+    loaded = config.load({"cache": f"local:rw,{address}:rw"}, environ={"CACHEKIT_REMOTES": f"team={address}"})
     assert bare(f"{loaded!r} {loaded} {loaded.settings}")
     assert "local:rw" in repr(loaded)
     assert address in "".join(loaded.cache), "it is hidden, and not lost"
@@ -151,8 +151,8 @@ def test_options_of_a_cache_are_shown_without_one():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("CACHEKIT_TIERS", f"https://{PLAIN}@host/x"),
-        ("CACHEKIT_TIERS", f"one=/mnt/x,foo://u:{PLAIN}@host"),
+        ("CACHEKIT_REMOTES", f"https://{PLAIN}@host/x"),
+        ("CACHEKIT_REMOTES", f"one=/mnt/x,foo://u:{PLAIN}@host"),
         ("CACHEKIT_CACHE", f"local:rw,,https://{PLAIN}@host/x"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_setting_that_cannot_be_read_is_told_without_one(command, monkeypatch,
 @pytest.mark.parametrize("verb", ["import", "export"])
 @pytest.mark.parametrize("address", [f"s3://AKIDNAME:{S}@bucket/x", f"foo://host/x?sig={PLAIN}"])
 def test_what_is_no_local_folder_is_told_without_one(command, verb, address):
-    words = [verb, address, *(["--all"] if verb == "export" else [])]
+    words = ["store", verb, address, *(["--all"] if verb == "export" else [])]
     assert bare(command(*words, code=2).err)
 
 
@@ -184,4 +184,4 @@ def test_neurons_own_cache_elsewhere_is_told_without_one(command, machine, monke
     found = root.resolve({"NEURON_COMPILE_CACHE_URL": address, "NEURON_CC_FLAGS": f"--cache_dir={address}&more"})
     assert (found.path, bare(repr(found))) == (None, True)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", address)
-    assert bare(command("env", "--format", "json").out)
+    assert bare(command("doctor", "--format", "json", code=1).out)

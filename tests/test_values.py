@@ -15,7 +15,7 @@ from cachekit.values import by_value
 pytest_plugins = ["tests.support.cli_session"]
 
 LONGER = {"training.max_seq_length": 16}
-LIVE = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on
+CACHE_DIR = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on
 
 
 def results(tmp_path):
@@ -34,7 +34,7 @@ def results(tmp_path):
     yield cachekit.train("tiny.yaml", output_dir="model")
     yield cachekit.check_build("tiny.yaml")
     yield cachekit.run([sys.executable, "-c", ""])
-    yield cachekit.stats(instance="trn1.2xlarge")
+    yield cachekit.Cache(instance="trn1.2xlarge").stats()
     yield cachekit.why_run()
     yield team.push()[0]
     yield team.pull("tiny.yaml")
@@ -65,7 +65,7 @@ def test_results_can_be_kept_in_sets(tmp_path):
             setattr(one, getattr(one, "__match_args__", ("key",))[0], None)
     kinds = {name for name in cachekit.__all__ if name[0].isupper() and not name.endswith("Error")}
     # Those two need a Neuron cache, and are made of names, sizes and tuples.
-    assert kinds - seen - LIVE == {"Exported", "Imported"}
+    assert kinds - seen - CACHE_DIR == {"Exported", "Imported"}
 
 
 def test_a_session_can_be_a_key(home, machine, work):

@@ -10,9 +10,11 @@ import typer
 from cachekit import __version__
 from cachekit.cli import out, stop
 from cachekit.cli.verbs import Verbs
-from cachekit.errors import CachekitError, InterruptedRunError, UsageError
+from cachekit.errors import EXIT_CODES, CachekitError, InterruptedRunError, UsageError
 
-EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: `cachekit help exit-codes`."
+EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: {}.".format(
+    "; ".join(f"{number} {meaning}" for number, meaning in EXIT_CODES.items())
+)
 PRINTED_BY_THE_PARSER = {"--help", "-h", "--show-completion"}
 
 app = typer.Typer(

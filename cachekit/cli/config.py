@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cachekit.cli import options, out
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
 from cachekit.text import redacted
 
-NAME = "config"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
 
 
-def command(
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
+@verb("home")
+def command(cache: Cache) -> Shown:
     """Print every setting with its value and its origin.
 
-    Flag > CACHEKIT_<NAME> > cachekit.toml (or [tool.cachekit]) > the user's config.toml > default.
+    Precedence: flag > CACHEKIT_<NAME> > cachekit.toml (or [tool.cachekit]) > the user's config.toml > default.
 
     Example:  cachekit config --format quiet
     """
-    out.setup(format, quiet=quiet, verbose=verbose)
-    settings = options.load_config(home).settings
-    rows = [{"name": s.name, "value": redacted(s.value), "origin": s.origin, "help": s.help} for s in settings]
-    out.data(rows, _human, lambda found: "\n".join(f"{row['name']}={_text(row['value'])}" for row in found))
-    return 0
+    rows = [{"name": s.name, "value": redacted(s.value), "origin": s.origin, "help": s.help} for s in cache.settings()]
+    return Shown(rows, _human, lambda found: "\n".join(f"{row['name']}={_text(row['value'])}" for row in found))
 
 
 def _human(rows: list[dict[str, Any]]) -> list[str]:

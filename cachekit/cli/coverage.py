@@ -5,108 +5,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from msgspec import structs
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from cachekit.verbs.elsewhere import Elsewhere
-    from cachekit.verbs.session import Session
+    from cachekit.api import Cache
 
-NAME = "coverage"
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
 
 Recipes = Annotated[
     Optional[list[str]],
     typer.Argument(
-        metavar="[RECIPE...]", help="YAML files, or names of `cachekit zoo`.", autocompletion=options.complete_recipe
+        metavar="[RECIPE...]", help="YAML files, or names from `cachekit zoo`.", autocompletion=options.complete_recipe
     ),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
 
 
+@verb("home", "compiler", "cache", "trust", "machine")
 def command(
+    cache: Cache,
     recipes: Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     everything: Everything = False,
-    require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 where anything is not cached.")] = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-    cache: options.Cache = None,
-    offline: options.Offline = False,
-    trust_all: options.TrustAll = False,
-    toolchain: options.Toolchain = None,
-    target: options.Target = None,
-    instance: options.Instance = None,
-) -> int:
-    """Say what of a recipe is cached, what failed, what is missing.
+    require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 if anything is not cached.")] = False,
+) -> Shown:
+    """Say which modules of a recipe are cached, failed or missing.
 
-    Each module with its place, a failed one with the class of its failure and its log. Looks at the store, the shared
-    caches and the compiler's own folder; runs and fetches nothing. A key that was built twice with other bytes is told
-    with both builders. Exit 3 where anything is not cached, with --require-warm.
+    Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
+    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with other
+    bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
 
     Example:  cachekit coverage bert
 
     Example:  cachekit coverage --all --cache local:rw,hf://team/cache:r --require-warm
     """
-    from cachekit.errors import UsageError
-    from cachekit.recipe import zoo
-    from cachekit.verbs.coverage import not_covered, summary
-    from cachekit.verbs.elsewhere import Elsewhere
-
-    out.setup(format, quiet=quiet, verbose=verbose)
     if bool(recipes) == everything:
         raise UsageError(
             "recipes are named, and --all says every one" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
-    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
-    machine = Elsewhere(toolchain or "", target or "", instance or "", config.compiler)
-    names = list(zoo.recipes() if everything else recipes or ())
-    with options.session(config, None, NAME, offline=offline) as session:
-        documents = [
-            _one(session, machine, name, overrides, everything=everything, several=len(names) > 1, tiny=tiny,
-                 where=(home, compiler))
-            for name in names
-        ]  # fmt: skip
-    missed = not_covered(documents) if require_warm else None
-    out.data(
-        summary(documents), human, lambda found: "\n".join(_brief(one) for one in found["recipes"]), fails=bool(missed)
-    )
-    if missed:
-        raise missed
-    return 0
-
-
-def _one(
-    session: Session,
-    machine: Elsewhere,
-    name: str,
-    overrides: list[str] | None,
-    *,
-    everything: bool,
-    several: bool,
-    tiny: bool,
-    where: tuple[Any, str | None],
-) -> dict[str, Any]:
-    """A recipe's coverage; of the whole zoo one that cannot be used here does not hide the others."""
-    from cachekit.errors import CachekitError
-    from cachekit.verbs.coverage import coverage, unusable
-    from cachekit.verbs.prepare import prepare
-
-    try:
-        loaded, _ = options.load_recipe(name, overrides, tiny=tiny)
-        chosen = machine.select(loaded, guess=several)  # as `plan` does
-        prepared = prepare(loaded, chosen, options.named(name, overrides, *where, tiny=tiny))
-        return coverage(structs.replace(session, compiler=chosen), prepared).as_dict()
-    except CachekitError as error:
-        if not everything:
-            raise
-        return unusable(name, error.as_dict())
+    found = cache.coverage_all(recipes or (), overrides or (), tiny=tiny, require_warm=require_warm)
+    return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]))
 
 
 def human(document: dict[str, Any]) -> list[str]:

@@ -1,58 +1,76 @@
-"""`cachekit doctor`: what is wrong with this host's set-up, and whether Neuron is what cachekit takes it for."""
+"""`cachekit doctor`: this machine, what is wrong with its set-up, and whether Neuron is what cachekit takes it for."""
 
 from __future__ import annotations
 
 import shutil
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "doctor"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 SHOWN = 12  # findings of one check, for people
 
 Contract = Annotated[
-    bool, typer.Option("--neuron-contract", help="See whether this host's Neuron does what cachekit promises.")
+    bool, typer.Option("--neuron-contract", help="Check whether this host's Neuron does what cachekit promises.")
 ]
 
 
-def command(
-    contract: Contract = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
-    """Find what is wrong with this host's set-up, and what mends it.
+@verb("home", "compiler")
+def command(cache: Cache, contract: Contract = False) -> Shown:
+    """Show this machine, what is wrong with its set-up, and what mends it.
 
-    Changes nothing. Exits 1 if something is wrong. --neuron-contract is for a new Neuron instance: it warms and trains
-    a tiny BERT in temporary folders, in some ten minutes. It exits 1 if a promise is broken or something is not as
-    cachekit assumes, and names the line to correct.
+    Shows toolchain, target and paths, as they go into keys, and then what each check found. Changes nothing. Exits 1 if
+    something is wrong. --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary
+    folders, in about ten minutes. It exits 1 if a promise is broken or something is not as cachekit assumes, and names
+    the line to correct.
 
     Example:  cachekit doctor --neuron-contract
     """
-    from cachekit.verbs.doctor import examine
-    from cachekit.verbs.doctor_checks import checks
-
-    out.setup(format, quiet=quiet, verbose=verbose)
     if contract:
-        return _contract(whole=verbose > 0)
-    found = examine(lambda: options.load_config(home), checks())
-    out.data(found.as_dict(), human, _quiet)
-    return int(not found.good)
-
-
-def _contract(*, whole: bool) -> int:
-    from cachekit.verbs.prove import neuron_contract
-
-    found = neuron_contract(tell=lambda what: out.note(f"  {what} ..."))
-    out.data(found.as_dict(), lambda document: contract_human(document, whole=whole), _quiet_contract)
-    return int(not found.good)
+        proof, whole = cache.neuron_contract(), out.wants_more()
+        return Shown(proof, lambda said: contract_human(said, whole=whole), _quiet_contract, code=int(not proof.good))
+    found = cache.doctor()
+    return Shown(found, human, _quiet, code=int(not found.good))
 
 
 def human(document: dict[str, Any]) -> list[str]:
-    """The findings for people: what is wrong is followed by what mends it."""
+    """This machine, and the findings, for people: what is wrong is followed by what mends it."""
+    return [*machine(document["machine"]), "", *listed(document)]
+
+
+def machine(found: dict[str, Any]) -> list[str]:
+    """This machine for people."""
+    lines = [
+        f"{name.ljust(12)} {found[name]}" for name in ("cachekit", "python", "platform", "home", "compiler_cache_dir")
+    ]
+    for name, place in found["places"].items():
+        lines += _place(name.replace("_", " "), place)
+    if found["problem"]:
+        return [*lines, *out.labelled("compiler".ljust(13), f"{found['compiler'] or 'none'}: {found['problem']}")]
+    lines.append(f"{'compiler'.ljust(12)} {found['directory']}")
+    for group in ("toolchain", "target"):
+        for name, value in found[group].items():
+            shown = " ".join(value) if isinstance(value, list) else str(value)
+            lines += out.labelled(f"{group}.{name}".ljust(25), shown, 2)
+    return [*lines, f"  {'bf16'.ljust(24)} {'yes' if found['bf16'] else 'no'}"]
+
+
+def _place(name: str, place: dict[str, Any]) -> list[str]:
+    """A compiler's own cache, where there is one or somebody said where it is to be."""
+    if place["origin"] == "default" and not place["exists"]:
+        return []
+    kind = f", {place['file_system']}" if place["file_system"] else ""
+    line = f"{name.ljust(12)} {place['path'] or place['url']} ({place['origin']}{kind})"
+    return [line, *(f"  warning: {warning}" for warning in place["warnings"])]
+
+
+def listed(document: dict[str, Any]) -> list[str]:
+    """The findings for people."""
     findings = document["findings"]
     width = max(len(finding["check"]) for finding in findings) + 2
     lines: list[str] = []
@@ -85,7 +103,7 @@ def contract_human(document: dict[str, Any], *, whole: bool = False) -> list[str
         document: What `neuron_contract` found.
         whole: Show that of every one.
     """
-    lines = human({"findings": document["findings"], "counts": _counts(document["findings"])})
+    lines = listed({"findings": document["findings"], "counts": _counts(document["findings"])})
     if document["problem"]:
         lines += out.labelled("There is no Neuron to prove: ", document["problem"])
         return [*lines, *out.labelled("hint: ", document["hint"], 2)]

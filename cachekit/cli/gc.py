@@ -1,61 +1,56 @@
-"""`cachekit gc`: take out of the store what nobody needs."""
+"""`cachekit store gc`: take out of the store what nobody needs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "gc"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 SHOWN = 20  # records, for people
 
 MaxSize = Annotated[
     Optional[str],
-    typer.Option("--max-size", metavar="SIZE", help="Remove what was used longest ago until it fits: 50GB, 500MiB, 0."),
+    typer.Option(
+        "--max-size", metavar="SIZE", help="Remove the least recently used until the rest fits: 50GB, 500MiB, 0."
+    ),
 ]
 MaxAge = Annotated[
-    Optional[str], typer.Option("--max-age", metavar="TIME", help="Remove what was not used for so long: 30d, 12h.")
+    Optional[str], typer.Option("--max-age", metavar="TIME", help="Remove what was not used for this long: 30d, 12h.")
 ]
 OfCompiler = Annotated[
     Optional[str],
-    typer.Option("--compiler", metavar="PATTERN", help="Only records of such compilers; all of them without a limit."),
+    typer.Option(
+        "--compiler", metavar="PATTERN", help="Only records of these compilers; without a limit, all of them."
+    ),
 ]
 
 
+@verb("home")
 def command(
+    cache: Cache,
     max_size: MaxSize = None,
     max_age: MaxAge = None,
     compiler: OfCompiler = None,
     dry_run: options.DryRun = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
+) -> Shown:
     """Remove what nobody needs from the store.
 
-    What no record names, and records beyond limits; pinned ones stay, and those in use. Without options the limits are
-    gc_max_size and gc_max_age of the settings.
+    Removes files that no record names, and records beyond the limits; pinned records stay, and so do those in use.
+    Without options, the limits are the settings gc_max_size and gc_max_age.
 
-    Example:  cachekit gc --max-size 50GB --max-age 30d --dry-run
+    Example:  cachekit store gc --max-size 50GB --max-age 30d --dry-run
 
-    Example:  cachekit gc --compiler 'neuronxcc-2.2*'
+    Example:  cachekit store gc --compiler 'neuronxcc-2.2*'
     """
-    from cachekit.verbs.gc import gc, keep
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    limits = keep(home, max_size, max_age, compiler or "")
-    with options.session(options.load_config(home), None, "" if dry_run else NAME) as session:
-        done = gc(session, limits, dry_run=dry_run)
-    out.data(
-        done.as_dict(),
-        human,
-        lambda found: "\n".join(record["key"] for record in found["records"]),
-    )
-    return 0
+    done = cache.gc(max_size=max_size, max_age=max_age, of_compiler=compiler or "", dry_run=dry_run)
+    return Shown(done, human, lambda found: "\n".join(record["key"] for record in found["records"]))
 
 
 def human(found: dict[str, Any]) -> list[str]:

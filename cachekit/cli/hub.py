@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "hub"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 app = typer.Typer(
     add_completion=False,
     help="Set up and look at a team's cache on the Hugging Face Hub.\n\n"
@@ -19,84 +21,44 @@ app = typer.Typer(
 )
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repo.", show_default=False)]
 Dataset = Annotated[bool, typer.Option("--dataset", help="A dataset repo instead of a model repo.")]
-Public = Annotated[bool, typer.Option("--public", help="Anybody may read it.")]
-ReadOnly = Annotated[bool, typer.Option("--read-only", help="Take hits from it, and put nothing there.")]
+Public = Annotated[bool, typer.Option("--public", help="Let anybody read the repo.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Take hits from the repo, and put nothing there.")]
 
 
 @app.command("create")
-def create(
-    repo: Repo,
-    dataset: Dataset = False,
-    public: Public = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+@verb()
+def create(cache: Cache, repo: Repo, dataset: Dataset = False, public: Public = False) -> Shown:
     """Make a private cache repo, and use it in this directory.
 
     Example:  cachekit hub create team/neuron-cache
     """
-    from cachekit.verbs import hub
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    kind = "dataset" if dataset else "model"
-    file = Path.cwd() / hub.FILE
-    hub.check_settings(file, repo, kind=kind, may="rw")  # before there is a repo that nobody uses
-    place = hub.make(repo, kind=kind, public=public)
-    used = hub.Used(place, hub.write_settings(file, place, "rw"), "rw")
-    out.data(used.as_dict(), _human, lambda found: str(found["url"]))
-    return 0
+    return Shown(cache.hub_create(repo, dataset=dataset, public=public), _human, _url)
 
 
 @app.command("use")
-def use(
-    repo: Repo,
-    dataset: Dataset = False,
-    read_only: ReadOnly = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+@verb()
+def use(cache: Cache, repo: Repo, dataset: Dataset = False, read_only: ReadOnly = False) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
     A team keeps that file with its code.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """
-    from cachekit.verbs import hub
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    kind = "dataset" if dataset else "model"
-    used = hub.use(repo, Path.cwd(), kind=kind, may="r" if read_only else "rw")
-    out.data(used.as_dict(), _human, lambda found: str(found["url"]))
-    return 0
+    return Shown(cache.hub_use(repo, dataset=dataset, read_only=read_only), _human, _url)
 
 
 @app.command("ls")
-def ls(
-    cache: options.Cache = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
-    """Count what the shared caches hold, by compiler and model.
+@verb("home", "cache")
+def ls(cache: Cache) -> Shown:
+    """Count what the remotes hold, by compiler and model.
 
     Example:  cachekit hub ls --cache local:rw,hf://team/neuron-cache
     """
-    from cachekit.verbs import hub
+    return Shown(cache.remote_contents(), _listed)
 
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, cache=cache)
-    with options.session(config, None, NAME) as session:
-        options.need_chain(session.chain, "read")
-        found = []
-        for remote in session.chain.readable:
-            remote.retry()
-            with remote.call() as tier:
-                found.append({"tier": remote.name, "records": hub.contents(tier)})
-    out.data(found, _listed)
-    return 0
+
+def _url(document: dict[str, Any]) -> str:
+    return str(document["url"])
 
 
 def _human(document: dict[str, Any]) -> list[str]:
@@ -111,7 +73,7 @@ def _human(document: dict[str, Any]) -> list[str]:
 def _listed(found: list[dict[str, Any]]) -> list[str]:
     lines = []
     for one in found:
-        lines.append(f"{one['tier']}: {out.count(sum(row['records'] for row in one['records']), 'record')}")
+        lines.append(f"{one['remote']}: {out.count(sum(row['records'] for row in one['records']), 'record')}")
         rows = [[row["directory"], row["model_type"], str(row["records"])] for row in one["records"]]
         lines += [f"  {line}" for line in out.table(rows, ["compiler", "model", "records"])] if rows else []
     return lines

@@ -1,4 +1,4 @@
-"""`cachekit import`: take a bundle, or an existing Neuron cache, into the store."""
+"""`cachekit store import`: take a bundle, or an existing Neuron cache, into the store."""
 
 from __future__ import annotations
 
@@ -7,75 +7,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cachekit.api import Cache
 
-    from cachekit.config import Config
-
-NAME = "import"
 SHOWN = 12  # lines of each kind, for people
 
 Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A bundle, - one on stdin, or a Neuron cache: its root, or a neuronxcc-<version> folder in it.",
+        help="A bundle, - for one on stdin, or a Neuron cache: its root, or a neuronxcc-<version> folder in it.",
         show_default=False,
     ),
 ]
 
 
-def command(
-    source: Source,
-    dry_run: options.DryRun = False,
-    trust_all: options.TrustAll = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
-    """Take a bundle of `cachekit export`, or the finished modules of a Neuron cache.
+@verb("home", "trust")
+def command(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Shown:
+    """Take a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
 
     A file is a bundle. Every byte of it is compared before any of it becomes visible: exit 5 means that nothing was
-    taken. With --dry-run it is compared and listed. Nothing in it says who made it: it is taken with --trust-all only.
+    taken. With --dry-run it is only compared and listed. Nothing in it says who made it, so it is taken only with
+    --trust-all.
 
-    A folder is a Neuron cache. It stays as it is, and may be in use. What is failed, locked, unfinished or damaged is
-    left, and reported. One that others can write to is taken with --trust-all only.
+    A folder is a Neuron cache. It stays as it is, and may be in use. Failed, locked, unfinished or damaged modules
+    are left out and reported. A cache that others can write to is taken only with --trust-all.
 
-    Example:  cachekit import bert.tar --trust-all
+    Example:  cachekit store import bert.tar --trust-all
 
-    Example:  cachekit import /var/tmp/neuron-compile-cache
+    Example:  cachekit store import /var/tmp/neuron-compile-cache
 
-    Example:  cachekit import /tmp/neff_cache
+    Example:  cachekit store import /tmp/neff_cache
     """
-    from cachekit.disk import local_folder
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, trust_all=trust_all)
-    if source == "-":
-        return _bundle(config, None, dry_run=dry_run)
-    path = local_folder(source)
-    if path.exists() and not path.is_dir():
-        return _bundle(config, path, dry_run=dry_run)
-    from cachekit.errors import UsageError
-    from cachekit.verbs.import_cache import import_into
-
-    if path.suffix == ".tar" and not path.exists():
-        raise UsageError(f"there is no file {path}", hint="name a bundle of `cachekit export`")
-    with options.session(config, None, NAME if not dry_run else "") as session:
-        imported = import_into(session, path, dry_run=dry_run)
-    out.data(imported.as_dict(), human, lambda found: str(found["added"]))
-    return 0
-
-
-def _bundle(config: Config, path: Path | None, *, dry_run: bool) -> int:
-    from cachekit.verbs.import_bundle import import_bundle, opened
-
-    with opened(path) as (source, name), options.session(config, None, NAME if not dry_run else "") as session:
-        imported = import_bundle(session, source, name, dry_run=dry_run)
-    out.data(imported.as_dict(), bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
-    return 0
+    done = cache.import_(source, dry_run=dry_run)
+    if "bundle" in out.document(done):
+        return Shown(done, bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    return Shown(done, human, lambda found: str(found["added"]))
 
 
 def bundle_human(document: dict[str, Any]) -> list[str]:

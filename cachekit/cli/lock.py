@@ -1,16 +1,19 @@
-"""`cachekit lock`: pin the exact artifacts of recipes in a file of the project."""
+"""`cachekit store lock`: pin the exact artifacts of recipes in a file of the project."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
+from cachekit.text import typed
 
-NAME = "lock"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 SHOWN = 8  # changes of one recipe, for people
 
 Recipes = Annotated[
@@ -21,70 +24,41 @@ Recipes = Annotated[
         autocompletion=options.complete_recipe,
     ),
 ]
-Check = Annotated[bool, typer.Option("--check", help="Only say whether recipes changed since: exit 3 if so.")]
+Check = Annotated[bool, typer.Option("--check", help="Only say whether recipes have changed since; exit 3 if so.")]
 File = Annotated[
     Optional[Path],
-    typer.Option("--lock-file", metavar="FILE", help="Another lock file than the nearest cachekit.lock."),
+    typer.Option("--lock-file", metavar="FILE", help="Use this lock file instead of the nearest cachekit.lock."),
 ]
 
 
+@verb("home", "compiler", "cache", "trust", "machine")
 def command(
+    cache: Cache,
     recipes: Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     check: Check = False,
     file: File = None,
     dry_run: options.DryRun = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-    cache: options.Cache = None,
-    offline: options.Offline = False,
-    trust_all: options.TrustAll = False,
-    toolchain: options.Toolchain = None,
-    target: options.Target = None,
-    instance: options.Instance = None,
-) -> int:
+) -> Shown:
     """Pin the exact artifacts of recipes in cachekit.lock.
 
-    The file goes with the project's code: key, ingredients, and every compiled file with its SHA-256, as they are in
-    the store or on a shared cache now. `cachekit pull --locked` then gives exactly these bytes, or exits 5. Users and
-    hosts are not in it. Exit 3 where a recipe is not warm.
+    Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
+    as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.
+    Users and hosts are not in the file. Exits 3 if a recipe is not warm.
 
-    Example:  cachekit lock bert
+    Example:  cachekit store lock bert
 
-    Example:  cachekit lock bert --target trn1 --toolchain neuron-2.31
+    Example:  cachekit store lock bert --target trn1 --toolchain neuron-2.31
 
-    Example:  cachekit lock --check
+    Example:  cachekit store lock --check
     """
-    from cachekit.store.lock_file import nearest
-    from cachekit.verbs.lock_file import check_lock, lock_recipes
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
-    path, opening = file or nearest(), partial(options.session, config, verb="", offline=offline)
     if check:
-        checked = check_lock(opening, path, recipes or [], compiler=config.compiler)
-        stale = "\n".join(one.locked.recipe for one in checked.changed)
-        out.data(checked.as_dict(), check_human, lambda _: stale, fails=not checked.good)
-        if error := checked.error():
-            raise error
-        return 0
-    done = lock_recipes(
-        *(opening, path, recipes or [], overrides or []),
-        tiny=tiny,
-        dry_run=dry_run,
-        compiler=config.compiler,
-        toolchain=toolchain or "",
-        target=target or "",
-        instance=instance or "",
-    )
-    out.data(done.as_dict(), human, lambda found: "\n".join(one["key"] for one in found["locked"]))
-    for entry in done.unshared:
-        out.warning(f"no shared cache has {entry.recipe}: others cannot pull it before `cachekit push`")
-    return 0
+        checked = cache.check_lock(*(recipes or ()), lock_file=file)
+        return Shown(checked, check_human, lambda _: "\n".join(one.locked.recipe for one in checked.changed))
+    done = cache.lock(recipes or (), overrides or (), tiny=tiny, lock_file=file, dry_run=dry_run)
+    told = [f"no remote has {one.recipe}: others cannot pull it before `cachekit push`" for one in done.unshared]
+    return Shown(done, human, lambda found: "\n".join(one["key"] for one in found["locked"]), warnings=tuple(told))
 
 
 def human(document: dict[str, Any]) -> list[str]:
@@ -94,7 +68,7 @@ def human(document: dict[str, Any]) -> list[str]:
     kept = f"; {document['kept']} more in it" if document["kept"] else ""
     lines = [f"{document['file']}: {out.count(len(document['locked']), 'recipe')} locked, {did}{kept}"]
     for one in document["locked"]:
-        where = f"{one['tier']}{' at ' + one['revision'][:12] if one['revision'] else ''}"
+        where = f"{one['remote']}{' at ' + one['revision'][:12] if one['revision'] else ''}"
         what = f"{out.count(one['modules'], 'module')}, {out.size(one['bytes'])}, key {one['key'][:16]}"
         lines += [f"  {_name(one)}: {what}", f"    {one['directory']}, on {where}"]
     return lines
@@ -117,6 +91,4 @@ def check_human(document: dict[str, Any]) -> list[str]:
 
 
 def _name(one: dict[str, Any]) -> str:
-    from cachekit.store.lock_file import words
-
-    return words(one["recipe"], one["set"], tiny=one["tiny"])
+    return typed(one["recipe"], one["set"], {}, tiny=one["tiny"])

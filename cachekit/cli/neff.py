@@ -1,4 +1,4 @@
-"""`cachekit neff`: what compiled files are."""
+"""`cachekit store neff`: what compiled files are."""
 
 from __future__ import annotations
 
@@ -8,41 +8,38 @@ from typing import Annotated, Any
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit import api
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
+from cachekit.errors import IntegrityError, UsageError
 
-NAME = "neff"
 WIDTH = 80
 LABEL = 11
 TENSORS = 8  # inputs or outputs that are shown without -v
 PATHS = 4
 
 Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="NEFFs: model.neff of a cache.", show_default=False)
+    list[Path], typer.Argument(metavar="FILE...", help="NEFFs: model.neff files of a cache.", show_default=False)
 ]
 
 
-def command(
-    files: Files,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
-    """Say what NEFFs are, whether they are whole, and what they leak.
+@verb()
+def command(files: Files) -> Shown:
+    """Describe NEFFs: what they are, whether they are whole, and what they leak.
 
-    Reads compiler, chip, cores, inputs and outputs, with no Neuron at hand. Exits 5 if one is damaged.
+    Reads compiler, chip, cores, inputs and outputs, without Neuron. Exits 5 if one is damaged.
 
-    Example:  cachekit neff /var/tmp/neuron-compile-cache/*/*/model.neff
+    Example:  cachekit store neff /var/tmp/neuron-compile-cache/*/*/model.neff
     """
-    from cachekit.verbs.neff import exit_code, inspect
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    found = inspect(files)
-    out.data(
+    found = api.neffs(files)
+    states = {one["state"] for one in found}
+    code = IntegrityError.exit_code if states & {"damaged", "unknown"} else 0
+    return Shown(
         found,
-        lambda every: human(every, whole=verbose > 0),
+        lambda every: human(every, whole=out.wants_more()),
         lambda every: "\n".join(f"{one['state']} {one['file']}" for one in every),
+        code=code or (UsageError.exit_code if "absent" in states else 0),
     )
-    return exit_code(found)
 
 
 def human(found: list[dict[str, Any]], *, whole: bool = False) -> list[str]:

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from cachekit.errors import CachekitError, StoreError, UsageError
+from msgspec import Struct, to_builtins
+
+from cachekit.errors import CachekitError, UsageError
 from cachekit.text import CONTROL, count, duration, moment, plain, size
 
 if TYPE_CHECKING:
     from cachekit.cli.progress import Progress
-    from cachekit.events import Journal
+    from cachekit.cli.verb import Shown
 
 __all__ = ["count", "duration", "moment", "plain", "size"]  # beside what is made here
 
@@ -70,6 +72,16 @@ def setup_early(arguments: Sequence[str]) -> None:
         setup("json")
 
 
+def wants_more() -> bool:
+    """Whether `-v` was given."""
+    return _style.verbose > 0
+
+
+def wants_little() -> bool:
+    """Whether people want no more than what they asked for."""
+    return _style.format == "human" and _style.quiet
+
+
 def wants_traceback() -> bool:
     """Whether `-vv` was given."""
     return _style.verbose > 1
@@ -91,7 +103,7 @@ def _print(words: str) -> None:
     try:
         print(words, file=sys.stdout, flush=True)
     except BrokenPipeError:
-        # `cachekit ls | head`: nobody reads on. Python would complain once more while it exits.
+        # `cachekit store ls | head`: nobody reads on. Python would complain once more while it exits.
         _to_nowhere(sys.stdout)
     except OSError as error:
         raise unwritable(error) from error
@@ -118,30 +130,53 @@ def _to_nowhere(stream: TextIO) -> None:
 def _json(document: Any) -> str:
     ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
-    encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=str)
+    encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=_plain_value)
     return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
-def data(
-    document: Any, human: Callable[[Any], list[str]], quiet: Callable[[Any], str] | None = None, *, fails: bool = False
-) -> None:
-    """Print a command's answer in the format that was asked for.
+def _plain_value(value: Any) -> Any:
+    """What JSON has no form for, as what it has: values by their fields, everything else as text."""
+    return to_builtins(value) if isinstance(value, Struct) else str(value)
 
-    Args:
-        document: JSON values.
-        human: Its lines for people.
-        quiet: Its one most useful value, for scripts; nothing by default.
-        fails: An error follows: for programs both are one document.
+
+def answer(shown: Shown) -> int:
+    """Print a verb's answer in the format that was asked for; returns the exit code.
+
+    Raises:
+        CachekitError: The answer's own, after it was printed: for programs both are one document.
     """
-    if _style.format == "json" and fails:
-        _style.answer = document
+    for line in shown.warnings:
+        warning(line)
+    for line in shown.notes:
+        note(line)
+    own = getattr(shown.answer, "error", None)
+    problem = shown.error or (own() if callable(own) else None)
+    found = document(shown.answer)
+    if _style.format == "json" and problem is not None:
+        _style.answer = found
     elif _style.format == "json":
-        _print(_json(document))
+        _print(_json(found))
     elif _style.format == "quiet":
-        if quiet is not None and (line := quiet(document)):
+        if shown.quiet is not None and (line := shown.quiet(found)):
             _print(plain(line))
-    else:
-        _print("\n".join(map(_one_line, human(document))))
+    elif lines := shown.human(found):
+        _print("\n".join(map(_one_line, lines)))
+    if problem is not None:
+        raise problem
+    return shown.code
+
+
+def document(answer: Any) -> Any:
+    """An answer as JSON values: of a value its fields."""
+    if hasattr(answer, "as_dict"):
+        return answer.as_dict()
+    if isinstance(answer, Mapping):
+        return {name: document(value) for name, value in answer.items()}
+    if isinstance(answer, list) and not any(hasattr(one, "as_dict") for one in answer[:1]):
+        return answer  # rows, of which there may be 100,000
+    if isinstance(answer, list | tuple):
+        return [document(one) for one in answer]
+    return answer
 
 
 def note(line: str) -> None:
@@ -189,8 +224,12 @@ def _colour(words: str, code: int) -> str:
 
 
 @contextmanager
-def following(journal: Journal) -> Iterator[None]:
-    """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise."""
+def following() -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise.
+
+    Yields:
+        What is called with each event.
+    """
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
     shown: list[Progress] = []
 
@@ -201,18 +240,11 @@ def following(journal: Journal) -> Iterator[None]:
             shown.append(Progress(write=lambda line: _tell(_one_line(line)), live=live, quiet=_style.quiet))
         shown[0].event(event)
 
-    journal.listen(show)
-    told = False
     try:
-        yield
-    except StoreError:
-        told = True  # the error itself
-        raise
+        yield show
     finally:
         for progress in shown:
             progress.close()
-        if journal.failure and not told:
-            warning(f"this run's journal could not be written: {journal.failure}")
 
 
 FIGURES = {"f1": "F1", "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}

@@ -1,61 +1,55 @@
-"""`cachekit pin`: records that stay whatever `gc` is told."""
+"""`cachekit store pin`: records that stay whatever `gc` is told."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 
-NAME = "pin"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 
 Names = Annotated[
     Optional[list[str]],
     typer.Argument(
         metavar="RECIPE|KEY...",
-        help="Recipes, or keys by their first digits (`cachekit ls`).",
+        help="Recipes, or keys by their first digits (`cachekit store ls`).",
         show_default=False,
         autocompletion=options.complete_recipe_or_key,
     ),
 ]
-List = Annotated[bool, typer.Option("--list", "-l", help="Only say what is pinned.")]
+List = Annotated[bool, typer.Option("--list", "-l", help="Only list what is pinned.")]
 
 
+@verb("home", "compiler")
 def command(
+    cache: Cache,
     names: Names = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     listing: List = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-) -> int:
-    """Keep a recipe's record, whatever limits `cachekit gc` has.
+) -> Shown:
+    """Keep a recipe's record, whatever limits `cachekit store gc` has.
 
-    The recipe's present key is pinned: after an upgrade or an edit it has another. One that is not warm yet keeps what
-    is made for it.
+    Pins the recipe's current key: after an upgrade or an edit the recipe has another key. If the key is not warm yet,
+    what is made for it later is kept.
 
-    Example:  cachekit pin bert
+    Example:  cachekit store pin bert
 
-    Example:  cachekit pin --list
+    Example:  cachekit store pin --list
     """
-    from cachekit.errors import UsageError
-    from cachekit.verbs.pins import pin, pins
-
-    out.setup(format, quiet=quiet, verbose=verbose)
     if not names and not listing:
         raise UsageError("nothing to pin", hint="name a recipe or a key, or --list")
     if names and listing:
         raise UsageError("--list pins nothing", hint="leave it out, or the names")
-    config = options.load_config(home, compiler)
-    with options.session(config, None, NAME) as session:
-        wanted = [options.named_key(config, name, overrides, tiny=tiny) for name in names or ()]
-        done = pin(session.store, wanted) if wanted else pins(session.store)
-    out.data([one.as_dict() for one in done], listed if listing else human, keys)
-    return 0
+    if listing:
+        return Shown(cache.pins(), listed, keys)
+    return Shown(cache.pin(*(names or ()), overrides=overrides or (), tiny=tiny), human, keys)
 
 
 def keys(found: list[dict[str, Any]]) -> str:
@@ -66,7 +60,7 @@ def keys(found: list[dict[str, Any]]) -> str:
 def listed(found: list[dict[str, Any]]) -> list[str]:
     """All pins, for people."""
     if not found:
-        return ["nothing is pinned; next: cachekit pin RECIPE"]
+        return ["nothing is pinned; next: cachekit store pin RECIPE"]
     rows = [
         [
             "-".rjust(9) if one["bytes"] is None else out.size(one["bytes"]).rjust(9),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cachekit.cli import out
-from cachekit.remotes.layout import LOCAL
 
+LOCAL = "local"  # the store, among places
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
 LONGEST = 14  # characters of a cache's name in the table; a longer one stands below it
@@ -25,8 +25,8 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
         count = out.count(len(document["modules"]), "module")
         graphs = out.count(document["graphs"], "graph")
         where = "in the local store"
-        if document["tier"] != LOCAL:
-            where = f"on {document['tier']}; {out.size(document['fetch_bytes'])} to fetch"
+        if document["remote"] != LOCAL:
+            where = f"on {document['remote']}; {out.size(document['fetch_bytes'])} to fetch"
         return [
             head,
             f"  {graphs} in {count}, {out.size(document['bytes'])}, {where}",
@@ -45,7 +45,7 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
     elif near is None:
         lines.append("  the store has no record to compare with")
     else:
-        where = "" if near["tier"] == LOCAL else f" on {near['tier']}"
+        where = "" if near["remote"] == LOCAL else f" on {near['remote']}"
         nearest = f"nearest is {near['key'][:16]} ({near['recipe']}){where}; it differs in {len(near['changes'])}:"
         lines += out.labelled("", nearest, 2)
         for change in near["changes"][:CHANGES]:
@@ -74,7 +74,7 @@ def _layout(document: dict[str, Any]) -> list[str]:
 
 
 def _modules(document: dict[str, Any]) -> list[str]:
-    rows = [[out.size(one["bytes"]), one["tier"], one["name"]] for one in document["modules"]]
+    rows = [[out.size(one["bytes"]), one["remote"], one["name"]] for one in document["modules"]]
     return [f"    {line}" for line in out.table(rows, ["size", "cache", "module"], right={0})]
 
 
@@ -170,17 +170,17 @@ def _row(row: dict[str, Any], names: dict[str, str], *, costs: bool) -> list[str
     cells = [
         row["name"],
         status,
-        "" if missed else _cache(row["tier"], names),
+        "" if missed else _cache(row["remote"], names),
         fetch if not missed and row["fetch_bytes"] else "",
         takes if missed else "",
     ]
     return [*cells, ("=" if same else dollars(row["dollars"])) if missed else ""] if costs else cells
 
 
-def _cache(tier: str, names: dict[str, str]) -> str:
-    if tier not in names:
-        names[tier] = tier if len(tier) <= LONGEST else f"cache {1 + sum(s != n for n, s in names.items())}"
-    return names[tier]
+def _cache(remote: str, names: dict[str, str]) -> str:
+    if remote not in names:
+        names[remote] = remote if len(remote) <= LONGEST else f"cache {1 + sum(s != n for n, s in names.items())}"
+    return names[remote]
 
 
 def _totals(document: dict[str, Any]) -> list[str]:

@@ -107,32 +107,32 @@ class Progress:
         waited = out.duration(event["waited"])
         out.warning(f"{event['holder']} has been removing from the store for {waited}; going on without waiting")
 
-    def _on_flight_wait(self, event: dict[str, Any]) -> None:
+    def _on_lock_wait(self, event: dict[str, Any]) -> None:
         self._told = time.monotonic()
         self._line(f"waiting: the same key is being compiled by {event['holder']}")
 
-    def _on_flight_waiting(self, event: dict[str, Any]) -> None:
+    def _on_lock_waiting(self, event: dict[str, Any]) -> None:
         self._now(f"still waiting for {event['holder']}", rarely=True)
 
     def _on_pull_start(self, event: dict[str, Any]) -> None:
-        self._line(f"fetching {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, from {event['tier']}")
+        self._line(f"fetching {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, from {event['remote']}")
 
     def _on_pull_progress(self, event: dict[str, Any]) -> None:
         self._now(f"fetched {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
 
     def _on_push_tells(self, event: dict[str, Any]) -> None:
         for leak in event["leaks"]:
-            out.warning(f"anybody can read {event['tier']}; it tells {leak}")
+            out.warning(f"anybody can read {event['remote']}; it tells {leak}")
 
     def _on_push_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"sent {out.size(event['bytes'])} to {event['tier']}", rarely=True)
+        self._now(f"sent {out.size(event['bytes'])} to {event['remote']}", rarely=True)
 
     def _on_push_wait(self, event: dict[str, Any]) -> None:
         self._now(f"{event['reason']}; again in {out.duration(event['seconds'])}", rarely=event["seconds"] < 1)
 
     def _on_push_end(self, event: dict[str, Any]) -> None:
         if event["records"] or event["files"]:
-            self._line(f"pushed {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, to {event['tier']}")
+            self._line(f"pushed {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, to {event['remote']}")
 
     def _on_push_failed(self, event: dict[str, Any]) -> None:
         cause = f" ({event['cause']})" if event["cause"] else ""
@@ -140,13 +140,13 @@ class Progress:
 
     def _on_remote_failed(self, event: dict[str, Any]) -> None:
         hint = f"; {event['hint']}" if event["hint"] and not event["skipped"] else ""
-        out.warning(f"{event['tier']} is not used: {event['reason']}{hint}")
+        out.warning(f"{event['remote']} is not used: {event['reason']}{hint}")
 
     def _on_trust_all(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
         out.warning("--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine")
 
     def _on_remote_damaged(self, event: dict[str, Any]) -> None:
-        out.warning(f"{event['tier']} has a damaged entry for {event['key'][:16]}: {event['reason']}")
+        out.warning(f"{event['remote']} has a damaged entry for {event['key'][:16]}: {event['reason']}")
 
     def _on_compile_start(self, event: dict[str, Any]) -> None:
         self._compiling_since = time.monotonic()
@@ -320,6 +320,15 @@ class Progress:
 
     def _on_worker_resume(self, event: dict[str, Any]) -> None:
         self._line(f"resuming from {event['checkpoint']}")
+
+    def _on_journal_lost(self, event: dict[str, Any]) -> None:
+        out.warning(f"this run's journal could not be written: {event['reason']}")
+
+    def _on_matrix_entry(self, event: dict[str, Any]) -> None:
+        self._line(f"{event['number']} of {event['of']}: {event['name']}")
+
+    def _on_contract_check(self, event: dict[str, Any]) -> None:
+        self._line(f"  {event['check']} ...")
 
     def _on_train_compiled(self, event: dict[str, Any]) -> None:
         when = f" in: {', '.join(event['when'])}" if event["when"] else ""

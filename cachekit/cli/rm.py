@@ -1,42 +1,35 @@
-"""`cachekit rm`: take records out of the store."""
+"""`cachekit store rm`: take records out of the store."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "rm"
-Force = Annotated[bool, typer.Option("--force", help="Pinned ones, too, and those in use.")]
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
+Force = Annotated[bool, typer.Option("--force", help="Remove pinned records too, and those in use.")]
 
 
+@verb("home", "compiler")
 def command(
+    cache: Cache,
     names: options.RecipesOrKeys,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     force: Force = False,
     dry_run: options.DryRun = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-) -> int:
-    """Remove records from the store, with what only they name. Shared caches keep theirs.
+) -> Shown:
+    """Remove records from the store, with the files that only they name. Remotes keep theirs.
 
-    Example:  cachekit rm 3f2a91c0 --dry-run
+    Example:  cachekit store rm 3f2a91c0 --dry-run
     """
-    from cachekit.verbs.remove import remove
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, compiler)
-    with options.session(config, None, "" if dry_run else NAME) as session:
-        keys = [options.key_of(config, name, overrides, tiny=tiny) for name in names]
-        done = remove(session, keys, force=force, dry_run=dry_run)
-    out.data([one.as_dict() for one in done], human, lambda found: "\n".join(one["key"] for one in found))
-    return 0
+    done = cache.rm(*names, overrides=overrides or (), tiny=tiny, force=force, dry_run=dry_run)
+    return Shown(done, human, lambda found: "\n".join(one["key"] for one in found))
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:

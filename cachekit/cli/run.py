@@ -9,36 +9,41 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out, plan_text
 from cachekit.cli.stop import CommandExit
+from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NAME = "run"
+    from cachekit.api import Cache
+
 # What follows the command's first word is the command's, whatever it looks like.
 CONTEXT = {"allow_interspersed_args": False}
 
 
 Words = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="COMMAND...", help="What to run, as you would type it.", show_default=False),
+    typer.Argument(metavar="COMMAND...", help="The command, as you would type it.", show_default=False),
 ]
 Ingredients = Annotated[
     Optional[list[str]],
-    typer.Option("--ingredient", metavar="NAME=VALUE", help="Something else that shapes its graphs. Repeatable."),
+    typer.Option("--ingredient", metavar="NAME=VALUE", help="Something else that shapes the graphs. Repeatable."),
 ]
 SoftArguments = Annotated[
     Optional[list[str]],
     typer.Option("--soft-arg", metavar="NAME", help="An argument that reaches no graph: --output_dir. Repeatable."),
 ]
 Report = Annotated[
-    Optional[Path], typer.Option("--report", metavar="FILE", help="Write what became of it there, as JSON.")
+    Optional[Path], typer.Option("--report", metavar="FILE", help="Write the outcome to this file, as JSON.")
 ]
 
 
+@verb("home", "compiler", "cache", "trust", aside=lambda given: not given["dry_run"])
 def command(
+    cache: Cache,
     words: Words = None,
     ingredients: Ingredients = None,
     soft_arguments: SoftArguments = None,
@@ -46,52 +51,33 @@ def command(
     recache: options.Recache = False,
     dry_run: options.DryRun = False,
     report: Report = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-    cache: options.Cache = None,
-    offline: options.Offline = False,
-    trust_all: options.TrustAll = False,
-) -> int:
-    """Run your own command; what it compiled before is there again.
+) -> Shown:
+    """Run your own command; what it compiled before is restored.
 
-    Input, output, signals and exit code are the command's own: what cachekit says, JSON too, goes to stderr.
+    Input, output, signals and exit code are the command's own: what cachekit prints, even JSON, goes to stderr.
 
     Example:  cachekit run -- torchrun --nproc_per_node 2 train.py --lr 1e-4
     """
-    from cachekit.verbs import command_line
-    from cachekit.verbs.plan import plan
-    from cachekit.verbs.prepare_command import as_recipe, prepare_command
-    from cachekit.verbs.run import not_warm, ready, run
-
-    out.setup(format, quiet=quiet, verbose=verbose, aside=not dry_run)
-    options.check_contradiction(require_warm=require_warm, recache=recache)
+    api.check_contradiction(require_warm=require_warm, recache=recache)
     if not words:
         raise UsageError("no command is given", hint="cachekit run -- python train.py --lr 1e-4")
-    declared = _declared(ingredients or ())
-    parsed = command_line.read(words)
-    config = options.load_config(home, compiler, cache=cache, trust_all=trust_all)
-    with options.session(config, as_recipe(parsed), "plan" if dry_run else NAME, offline=offline) as session:
-        prepared = prepare_command(parsed, session.compiler, declared=declared, soft=soft_arguments or ())
-        if dry_run:
-            planned = plan(prepared, session.store, session.chain)
-            missed = require_warm and not ready(planned)
-            out.data(planned.as_dict(), _plan, lambda document: str(document["status"]), fails=missed)
-            if missed:
-                raise not_warm(planned)
-            return 0
-        done = run(session, prepared, parsed, require_warm=require_warm, recache=recache)
-    document = done.as_dict()
+    declared, soft = _declared(ingredients or ()), soft_arguments or ()
+    if dry_run:
+        planned = cache.plan_run(words, ingredients=declared, soft_args=soft, require_warm=require_warm)
+        return Shown(planned, _plan, lambda document: str(document["status"]))
+    done = cache.run(words, ingredients=declared, soft_args=soft, require_warm=require_warm, recache=recache)
+    warnings: tuple[str, ...] = ()
     if report is not None:
         try:
-            report.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            report.write_text(json.dumps(done.as_dict(), indent=2) + "\n", encoding="utf-8")
         except OSError as error:  # the command has run, and its exit code is the answer
-            out.warning(f"{report} could not be written: {error.strerror or error}")
-    if format != "human" or not quiet:
-        out.data(document, human, lambda found: str(found["key"]))
-    return CommandExit(done.code)
+            warnings = (f"{report} could not be written: {error.strerror or error}",)
+    lines = _nothing if out.wants_little() else human
+    return Shown(done, lines, lambda found: str(found["key"]), warnings=warnings, code=CommandExit(done.code))
+
+
+def _nothing(_: dict[str, Any]) -> list[str]:
+    return []
 
 
 def _declared(texts: Sequence[str]) -> dict[str, str]:
@@ -118,7 +104,8 @@ def human(document: dict[str, Any]) -> list[str]:
     head = f"cachekit: {shlex.join(document['command'][:3])}: exit {document['exit_code']}, key {document['key'][:16]}"
     found, compiled, built = document["found"], document["compiled"], document["built"]
     if compiled or built:
-        what = f"compiled {out.count(compiled, 'graph')} in {out.duration(document['compile_seconds'])}, found {found}"
+        took = f" in {out.duration(document['compile_seconds'])}" if document["compile_seconds"] else ""  # not all tell
+        what = f"compiled {out.count(compiled, 'graph')}{took}, found {found}"
         kept = f"; kept {out.size(document['bytes'])}" if document["kept"] else "; nothing was kept"
     else:
         what = f"compiled nothing: {out.count(found, 'graph')} found" if found else "nothing was compiled or found"

@@ -1,47 +1,39 @@
-"""`cachekit show`: one record whole."""
+"""`cachekit store show`: one record whole."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cachekit.cli import options, out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "show"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
 
 Key = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="A key, or its first digits (`cachekit ls`).",
+        help="A key, or its first digits (`cachekit store ls`).",
         show_default=False,
         autocompletion=options.complete_key,
     ),
 ]
 
 
-def command(
-    key: Key,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
-    """Show a record: its ingredients, its modules, who made it.
+@verb("home")
+def command(cache: Cache, key: Key) -> Shown:
+    """Show a record: its ingredients, its modules, and who made it.
 
-    Example:  cachekit show 3f2a91c0
+    Example:  cachekit store show 3f2a91c0
     """
-    from cachekit.verbs.inspect import show
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    with options.session(options.load_config(home), None, NAME) as session:
-        document = show(session.store, key)
-    out.data(document, human, lambda found: str(found["key"]))
-    return 0
+    return Shown(cache.show(key), human, lambda found: str(found["key"]))
 
 
 def human(document: dict[str, Any]) -> list[str]:

@@ -3,46 +3,56 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit import api
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 from cachekit.text import dollars
-from cachekit.verbs.stats import PERIODS
 
-NAME = "stats"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
+PERIODS = ("day", "week", "month")
 SHOWN = 8  # rows of a table, for people
 
-RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Of one run only, by its name or a part of it.")]
-Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Of runs that began then or later, in UTC.")]
+RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Only one run, by its name or a part of it.")]
+Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
 By = Annotated[
     str,
     typer.Option(
         "--by",
         metavar="day|week|month",
-        help="By what the last table is.",
+        help="The period of a row in the last table.",
         autocompletion=lambda incomplete: [one for one in PERIODS if one.startswith(incomplete)],
     ),
 ]
-Cost = Annotated[bool, typer.Option("--cost", help="In dollars too, at this machine's price or trn1.2xlarge's.")]
-Instance = Annotated[str, typer.Option("--instance", metavar="TYPE", help="In dollars, at the price of that machine.")]
+Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price or trn1.2xlarge's.")]
+Instance = Annotated[
+    str, typer.Option("--instance", metavar="TYPE", help="Add dollars, at the price of this machine type.")
+]
 OwnPrice = Annotated[
     Optional[list[str]],
-    typer.Option("--price", metavar="[TYPE=]DOLLARS", help="In dollars, at what you pay for an hour. Repeatable."),
+    typer.Option("--price", metavar="[TYPE=]DOLLARS", help="Add dollars, at what you pay per hour. Repeatable."),
 ]
 Html = Annotated[
-    Optional[Path], typer.Option("--html", metavar="FILE", help="Write it as a page, too, with small charts.")
+    Optional[Path], typer.Option("--html", metavar="FILE", help="Also write an HTML page with small charts.")
 ]
 Trace = Annotated[
     Optional[Path],
-    typer.Option("--trace", metavar="FILE", help="Write what --run did when as a Chrome trace, for ui.perfetto.dev."),
+    typer.Option("--trace", metavar="FILE", help="Write when --run did what, as a Chrome trace for ui.perfetto.dev."),
 ]
 Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the answer.")]
 
 
+@verb("home")
 def command(
+    cache: Cache,
     run: RunName = "",
     since: Since = "",
     by: By = "day",
@@ -52,15 +62,11 @@ def command(
     html: Html = None,
     trace: Trace = None,
     schema: Schema = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-) -> int:
-    """Say what the cache did and what it saved: all runs, beside the last one.
+) -> Shown | int:
+    """Say what the cache did and saved, in all runs and in the last one.
 
-    Seconds saved are what compiling took when the entries were made, less what getting them took; where that is
-    negative, the cache cost time. Runs are counted on the UTC day on which they began.
+    Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
+    negative, the cache cost time. A run counts for the UTC day on which it began.
 
     Example:  cachekit stats --since 7d --cost
 
@@ -72,47 +78,33 @@ def command(
 
     Example:  cachekit stats --run last --trace trace.json
     """
-    from cachekit.errors import UsageError
-    from cachekit.verbs import stats
-
-    out.setup(format, quiet=quiet, verbose=verbose)
+    if schema:
+        out.text(json.dumps(api.stats_schema(), indent=2))
+        return 0
     if trace and not run:
         raise UsageError("--trace is of one run", hint="--run last, or the beginning of a run's name")
-    if schema:
-        out.text(json.dumps(stats.schema(), indent=2))
-        return 0
-    from cachekit.store.access import check_open
-    from cachekit.store.layout import Layout
-
-    paid = None
-    if cost or instance or price:
-        from cachekit.recipe import price as prices
-
-        paid = prices.machine(prices.read(price or []), instance)
-    layout = Layout(options.load_config(home).home)
-    check_open(layout)
-    found = stats.stats(layout, run=run, since=since, by=by, price=paid)
-    for problem in found.problems:
-        out.warning(f"not counted: {problem}")
-    document = found.as_dict()
-    if html:
+    priced = replace(cache, instance=instance or None)
+    found = priced.stats(run=run, since=since, by=by, price=price or (), cost=cost)
+    notes = []
+    if html or trace:
         from cachekit.cli import stats_page
 
-        page = stats_page.page(document, summary(document), tables(document, whole=True))
-        stats_page.write(html, page, stats_page.PAGE)
-        out.note(f"wrote {html}: {html.absolute().as_uri()}")
-    if trace:
-        from cachekit.cli import stats_page
-        from cachekit.verbs.trace import trace as made
-
-        stats_page.write(trace, json.dumps(made(layout, run)), stats_page.TRACE)
-        out.note(f"wrote {trace}; open it at https://ui.perfetto.dev or chrome://tracing")
-    out.data(
-        document,
-        lambda said: [*summary(said), *tables(said, whole=verbose > 0)],
+        if html:
+            document = found.as_dict()
+            page = stats_page.page(document, summary(document), tables(document, whole=True))
+            stats_page.write(html, page, stats_page.PAGE)
+            notes.append(f"wrote {html}: {html.absolute().as_uri()}")
+        if trace:
+            stats_page.write(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
+            notes.append(f"wrote {trace}; open it at https://ui.perfetto.dev or chrome://tracing")
+    whole = out.wants_more()
+    return Shown(
+        found,
+        lambda said: [*summary(said), *tables(said, whole=whole)],
         lambda said: str(said["total"]["saved_seconds"]),
+        notes=tuple(notes),
+        warnings=tuple(f"not counted: {problem}" for problem in found.problems),
     )
-    return 0
 
 
 def summary(document: dict[str, Any]) -> list[str]:
@@ -151,7 +143,7 @@ def tables(document: dict[str, Any], *, whole: bool) -> list[str]:
     if document["scope"]["run"] or not document["total"]["runs"]:
         return []
     lines = []
-    headed = {"recipe": document["recipes"], "tier": document["tiers"], document["by"]: document["periods"]}
+    headed = {"recipe": document["recipes"], "remote": document["remotes"], document["by"]: document["periods"]}
     for heading, parts in headed.items():
         if parts:
             lines += ["", *_parts(heading, parts, whole=whole)]
@@ -180,7 +172,7 @@ _LINES: list[tuple[str, Any]] = [
     ("runs without an end", lambda f: f["unfinished"] and str(f["unfinished"])),
     ("entries damaged", lambda f: f["damaged"] and str(f["damaged"])),
     ("pushes failed", lambda f: f["push_failures"] and str(f["push_failures"])),
-    ("caches that failed", lambda f: f["tier_failures"] and str(f["tier_failures"])),
+    ("caches that failed", lambda f: f["remote_failures"] and str(f["remote_failures"])),
     ("compiles avoided", lambda f: f["recorded_seconds"] and out.duration(f["recorded_seconds"])),
     ("getting that took", lambda f: f["retrieval_seconds"] and out.duration(f["retrieval_seconds"])),
 ]
@@ -207,7 +199,7 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
     money = any(part["figures"]["saved_dollars"] is not None for part in shown)
     columns: list[tuple[str, Any]] = [("runs", lambda f: f["runs"]), ("hits", lambda f: f["hits"])]
-    if heading == "tier":
+    if heading == "remote":
         columns = [("hits", lambda f: f["hits"]), ("graphs", lambda f: f["graphs_found"])]
         columns += [
             ("fetched", lambda f: out.size(f["bytes_fetched"])),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from cachekit.cli import out
 from cachekit.errors import UsageError
-from cachekit.ordinary import opened
+from cachekit.files import opened, replace
 
 # A file that is there is replaced only where it begins like this: a typing error must not cost somebody's script.
 PAGE = '<!doctype html>\n<meta name="generator" content="cachekit">'
@@ -116,8 +115,6 @@ def write(path: Path, text: str, beginning: str) -> None:
     Raises:
         UsageError: The file cannot be written, or something else lies there.
     """
-    raw = text.encode("utf-8")
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "it is a folder")
@@ -129,11 +126,7 @@ def write(path: Path, text: str, beginning: str) -> None:
                     f"{path} is there, and not a file that this command wrote",
                     hint="name another file, or remove it",
                 )
-        try:
-            fresh.write_bytes(raw)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace(path, text.encode("utf-8"))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"

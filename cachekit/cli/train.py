@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out, why_text
 from cachekit.cli import plan as plan_verb
+from cachekit.cli.verb import Shown, verb
+from cachekit.text import typed
 
-NAME = "train"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 RESULT = "cachekit-result.json"  # in the output folder: what is printed
 
 RecipeOrLast = Annotated[
     Optional[str],
     typer.Argument(
         metavar="[RECIPE]",
-        help="As for warm; by default the one warmed last in this directory.",
+        help="A recipe, as for warm; by default the one warmed last in this directory.",
         autocompletion=options.complete_recipe,
     ),
 ]
 Resume = Annotated[
     Optional[str],
-    typer.Option("--resume", metavar="auto|CHECKPOINT", help="Go on from the last checkpoint, or from this one."),
+    typer.Option("--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint, or from this one."),
 ]
 OutputDir = Annotated[
     Optional[Path],
@@ -32,7 +38,9 @@ OutputDir = Annotated[
 ]
 
 
+@verb("home", "compiler", "wait", "cache", "trust", "nodes")
 def command(
+    cache: Cache,
     recipe: RecipeOrLast = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
@@ -41,66 +49,40 @@ def command(
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     dry_run: options.DryRun = False,
-    wait: options.Wait = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-    cache: options.Cache = None,
-    offline: options.Offline = False,
-    trust_all: options.TrustAll = False,
-    nnodes: options.NodeCount = None,
-    node_rank: options.NodeRank = 0,
-    master_addr: options.MasterAddress = "",
-    master_port: options.MasterPort = 29500,
-) -> int:
+) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
     What is not warm is warmed first. The figures also go to cachekit-result.json in the output folder.
 
     Example:  cachekit train recipes/bert.yaml --resume auto
     """
-    from cachekit.compilers import Node
-    from cachekit.data.shapes import check_data
-    from cachekit.events import Journal
-    from cachekit.store import Store
-    from cachekit.verbs.last import recall
-    from cachekit.verbs.plan import Searching, plan
-    from cachekit.verbs.prepare import prepare
-    from cachekit.verbs.train import train
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    options.check_contradiction(require_warm=require_warm, recache=recache)
-    given = options.with_nodes(overrides, nnodes)
-    node = Node(node_rank, master_addr, master_port)
+    changes = overrides or []
+    api.check_contradiction(require_warm=require_warm, recache=recache)
     if recipe is None:
-        last = recall(Store(options.load_config(home).home, Journal(None, NAME)), Path.cwd())
-        recipe, given, compiler = last.recipe, [*last.overrides, *given], compiler or last.compiler
-        tiny = tiny or last.tiny
-        out.note(f"training {options.named(recipe, list(last.overrides), tiny=tiny)}")
-    loaded, _ = options.load_recipe(recipe, given, tiny=tiny)
-    config = options.load_config(home, compiler, wait, cache, trust_all=trust_all)
-    target = options.output_folder(loaded, output_dir)
-    with options.session(config, loaded, "plan" if dry_run else NAME, offline=offline, node=node) as session:
-        prepared = prepare(loaded, session.compiler, options.named(recipe, given, home, compiler, tiny=tiny))
-        if dry_run:
-            check_data(loaded, absent_ok=True)
-            searching = Searching.as_warm(session.config)
-            planned = plan(prepared, session.store, session.chain, searching=searching)
-            return plan_verb.show(planned, require_warm=require_warm)
-        options.check_output(target)
-        done = train(
-            session, prepared, output_dir=target, resume=resume or "", recache=recache, require_warm=require_warm
-        )
+        last = cache.last()
+        recipe, changes, tiny = last.recipe, [*last.overrides, *changes], tiny or last.tiny
+        cache = replace(cache, compiler=cache.compiler or last.compiler)
+        out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
+    if dry_run:
+        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny, require_warm=require_warm))
+    done = cache.train(
+        recipe,
+        changes,
+        output_dir=output_dir,
+        resume=resume or "",
+        tiny=tiny,
+        recache=recache,
+        require_warm=require_warm,
+    )
     document = done.as_dict()
+    result = Path(document["output_dir"]) / RESULT
+    warnings: tuple[str, ...] = ()
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        (target / RESULT).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        result.parent.mkdir(parents=True, exist_ok=True)
+        result.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as error:  # the training has worked, and its figures are printed below
-        out.warning(f"{target / RESULT} could not be written: {error.strerror or error}")
-    out.data(document, human, lambda found: str(found["output_dir"]))
-    return 0
+        warnings = (f"{result} could not be written: {error.strerror or error}",)
+    return Shown(done, human, lambda found: str(found["output_dir"]), warnings=warnings)
 
 
 def human(document: dict[str, Any]) -> list[str]:

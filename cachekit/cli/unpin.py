@@ -1,37 +1,29 @@
-"""`cachekit unpin`: let records go that were pinned."""
+"""`cachekit store unpin`: let records go that were pinned."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cachekit.cli import options, out
+from cachekit.cli import options
 from cachekit.cli.pin import keys
+from cachekit.cli.verb import Shown, verb
 
-NAME = "unpin"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
 
 
+@verb("home", "compiler")
 def command(
+    cache: Cache,
     names: options.RecipesOrKeys,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    compiler: options.CompilerName = None,
-) -> int:
-    """Let `cachekit gc` remove a pinned record again.
+) -> Shown:
+    """Let `cachekit store gc` remove a pinned record again.
 
-    Example:  cachekit unpin bert
+    Example:  cachekit store unpin bert
     """
-    from cachekit.verbs.pins import unpin
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, compiler)
-    with options.session(config, None, NAME) as session:
-        done = unpin(session.store, [options.named_key(config, name, overrides, tiny=tiny) for name in names])
-    out.data([one.as_dict() for one in done], human, keys)
-    return 0
+    return Shown(cache.unpin(*names, overrides=overrides or (), tiny=tiny), human, keys)
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:

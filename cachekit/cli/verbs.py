@@ -1,4 +1,4 @@
-"""The verbs, in the order of `cachekit --help`; each is loaded when it is used.
+"""The verbs, in groups, in the order of `cachekit --help`; each is loaded when it is used.
 
 Loading all of them, and making a parser of each one's options, would take half of the time that `cachekit plan` takes.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -20,52 +20,62 @@ class Verb(NamedTuple):
     says: str
 
 
-# The main job first. A module that is not called as its verb is keeps its name apart from a word of Python.
-VERBS = {
-    "warm": Verb("warm", "Compile what a recipe's fine-tune needs, once, and keep it."),
-    "train": Verb("train", "Run a recipe's fine-tune; nothing that was warmed compiles."),
-    "run": Verb("run", "Run your own command; what it compiled before is there again."),
-    "plan": Verb("plan", "Say what will be found and what must compile; run nothing."),
-    "why": Verb("why", "Say what differs from the nearest record, here or on a shared cache."),
-    "coverage": Verb("coverage", "Say what of a recipe is cached, what failed, what is missing."),
-    "pull": Verb("pull", "Fetch what recipes need, so that they run without the network."),
-    "push": Verb("push", "Put what is new in the store on the shared caches."),
-    "lock": Verb("lock", "Pin the exact artifacts of recipes in cachekit.lock."),
-    "ls": Verb("ls", "List the records of the store, youngest first."),
-    "show": Verb("show", "Show a record: its ingredients, its modules, who made it."),
-    "stats": Verb("stats", "Say what the cache did and what it saved: all runs, beside the last one."),
+# A module that is not called as its verb is keeps its name apart from a word of Python.
+GROUPS = {
+    "Compile once, then train": {
+        "plan": Verb("plan", "Say what will be found and what must compile; run nothing."),
+        "warm": Verb("warm", "Compile what a recipe's fine-tune needs, once, and keep it."),
+        "train": Verb("train", "Run a recipe's fine-tune; nothing that was warmed compiles."),
+        "run": Verb("run", "Run your own command; what it compiled before is restored."),
+    },
+    "Ask what happened, and why": {
+        "why": Verb("why", "Say what differs from the nearest record, here or on a remote."),
+        "coverage": Verb("coverage", "Say which modules of a recipe are cached, failed or missing."),
+        "stats": Verb("stats", "Say what the cache did and saved, in all runs and in the last one."),
+    },
+    "Share with a team": {
+        "pull": Verb("pull", "Fetch what recipes need, so that they run without the network."),
+        "push": Verb("push", "Put what is new in the store on the remotes."),
+        "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub."),
+    },
+    "Look after the store": {
+        "store": Verb("store", "List, show, check, pin, remove, export and import records."),
+    },
+    "Set up": {
+        "zoo": Verb("zoo", "List, show and check recipes, models and instances."),
+        "doctor": Verb("doctor", "Show this machine, what is wrong with its set-up, and what mends it."),
+        "config": Verb("config", "Print every setting with its value and its origin."),
+    },
+}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+
+STORE = {
+    "ls": Verb("ls", "List the records of the store, newest first."),
+    "show": Verb("show", "Show a record: its ingredients, its modules, and who made it."),
     "verify": Verb("verify", "Check every record and every file of the store."),
     "gc": Verb("gc", "Remove what nobody needs from the store."),
-    "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit gc` has."),
-    "unpin": Verb("unpin", "Let `cachekit gc` remove a pinned record again."),
-    "rm": Verb("rm", "Remove records from the store, with what only they name."),
-    "neff": Verb("neff", "Say what NEFFs are, whether they are whole, and what they leak."),
-    "import": Verb("import_cache", "Take a bundle of `cachekit export`, or the finished modules of a Neuron cache."),
+    "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit store gc` has."),
+    "unpin": Verb("unpin", "Let `cachekit store gc` remove a pinned record again."),
+    "rm": Verb("rm", "Remove records from the store, with the files that only they name."),
     "export": Verb("export", "Write records as one file for a machine without a network, or as a Neuron cache."),
-    "zoo": Verb("zoo", "List, show and check recipes, models and instances."),
-    "doctor": Verb("doctor", "Find what is wrong with this host's set-up, and what mends it."),
-    "config": Verb("config", "Print every setting with its value and its origin."),
-    "env": Verb("env", "Print this machine as cachekit sees it: toolchain, target, paths."),
-    "help": Verb("help_topics", "Explain a topic: exit-codes."),
-    "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub."),
+    "import": Verb("import_cache", "Take a bundle, or the finished modules of a Neuron cache."),
+    "lock": Verb("lock", "Pin the exact artifacts of recipes in cachekit.lock."),
+    "neff": Verb("neff", "Describe NEFFs: what they are, whether they are whole, and what they leak."),
 }
-
-
-def _module(name: str) -> Any:
-    return import_module(f"cachekit.cli.{VERBS[name].module}")
 
 
 class Commands(Mapping[str, Any]):
     """The parser of each verb, made when it is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, verbs: Mapping[str, Verb] = VERBS) -> None:
+        self._verbs = verbs
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in VERBS:
+        if name not in self._verbs:
             raise KeyError(name)
         if name not in self._made:
-            module = _module(name)
+            module = import_module(f"cachekit.cli.{self._verbs[name].module}")
             verb = getattr(module, "app", None)  # a verb with verbs of its own
             if verb is None:
                 verb = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -74,20 +84,31 @@ class Commands(Mapping[str, Any]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(VERBS)
+        return iter(self._verbs)
 
     def __len__(self) -> int:
-        return len(VERBS)
+        return len(self._verbs)
 
 
 class Verbs(TyperGroup):
     """All verbs, none of them loaded."""
 
+    groups: ClassVar[Mapping[str, Mapping[str, Verb]]] = GROUPS
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.commands = Commands()  # type: ignore[assignment]
+        verbs = {name: verb for group in self.groups.values() for name, verb in group.items()}
+        self.commands = Commands(verbs)  # type: ignore[assignment]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the parser's
-        """List the verbs."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.says) for name, verb in VERBS.items()])
+        """List the verbs, group by group, all in one column."""
+        width = max(map(len, self.commands))
+        for title, verbs in self.groups.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), verb.says) for name, verb in verbs.items()])
+
+
+class StoreVerbs(Verbs):
+    """The verbs of `cachekit store`, none of them loaded."""
+
+    groups: ClassVar[Mapping[str, Mapping[str, Verb]]] = {"Commands": STORE}

@@ -1,50 +1,34 @@
-"""`cachekit verify`: is the store what its records say?"""
+"""`cachekit store verify`: is the store what its records say?"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
 
-NAME = "verify"
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+
 SHOWN = 20  # problems, for people
 
-Quick = Annotated[bool, typer.Option("--quick", help="Only look which files there are and how large; hash nothing.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Bring back what is bad, from the shared caches too.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Only check which files exist and their sizes; hash nothing.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad, also from the remotes.")]
 
 
-def command(
-    quick: Quick = False,
-    repair: Repair = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-    home: options.Home = None,
-    cache: options.Cache = None,
-    offline: options.Offline = False,
-    trust_all: options.TrustAll = False,
-) -> int:
-    """Check every record and every file of the store. Exit 5 names what is bad.
+@verb("home", "cache", "trust")
+def command(cache: Cache, quick: Quick = False, repair: Repair = False) -> Shown:
+    """Check every record and every file of the store. Exits 5 and names what is bad.
 
-    Digests, and compiled graphs. --repair takes good bytes from the shared caches, and exits 0 when all is good again.
+    Checks digests and compiled graphs. --repair takes good bytes from the remotes, and exits 0 if all is good again.
 
-    Example:  cachekit verify --quick
+    Example:  cachekit store verify --quick
 
-    Example:  cachekit verify --repair --cache local:rw,hf://team/cache:r
+    Example:  cachekit store verify --repair --cache local:rw,hf://team/cache:r
     """
-    from cachekit.verbs.verify import verify
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    config = options.load_config(home, cache=cache, trust_all=trust_all)
-    with options.session(config, None, NAME if repair else "", offline=offline) as session:
-        done = verify(session, quick=quick, repair=repair)
-    error = done.error()
-    out.data(done.as_dict(), human, quiet_lines, fails=error is not None)
-    if error is not None:
-        raise error
-    return 0
+    return Shown(cache.verify(quick=quick, repair=repair), human, quiet_lines)
 
 
 def quiet_lines(document: dict[str, Any]) -> str:
@@ -77,7 +61,7 @@ def human(document: dict[str, Any]) -> list[str]:
     for name, words in (("orphans", "of no record"), ("garbage", "left by processes that are gone")):
         if document[name]["files"]:
             size = out.size(document[name]["bytes"])
-            lines.append(f"spare     {out.count(document[name]['files'], 'file')}, {size}, {words}: cachekit gc")
+            lines.append(f"spare     {out.count(document[name]['files'], 'file')}, {size}, {words}: cachekit store gc")
     if document["quarantined"]["files"]:
         size = out.size(document["quarantined"]["bytes"])
         lines.append(f"aside     {out.count(document['quarantined']['files'], 'file')}, {size}, in quarantine")

@@ -7,27 +7,26 @@ import shutil
 from typing import Any
 
 from cachekit.cli import out
+from cachekit.cli.plan_text import LOCAL
 
 SHORTEST = 60  # columns
-CHOSEN = frozenset({"recache", "tier-offline", "tier-read-only", "tier-write-only"})  # by who gave the command
+CHOSEN = frozenset({"recache", "remote-offline", "remote-read-only", "remote-write-only"})  # by who gave the command
 
 
 def of_recipe(document: dict[str, Any]) -> list[str]:
     """Why a recipe misses."""
-    from cachekit.remotes.layout import LOCAL
-
     name, key = document["recipe"], document["key"][:16]
     if document["status"] == "hit":
-        where = "in the local store" if document["tier"] == LOCAL else f"on {document['tier']}"
+        where = "in the local store" if document["remote"] == LOCAL else f"on {document['remote']}"
         return out.labelled(f"{name}: ", f"hit {where}, key {key}")
     if document["flaw"]:
         return out.labelled(f"{name}: ", f"miss: {document['flaw']}")
     near = document["nearest"]
     if near is None:
-        reached = (one["tier"] for one in document["looked"] if one["records"] or not one["problem"])
+        reached = (one["remote"] for one in document["looked"] if one["records"] or not one["problem"])
         asked = " or ".join(["the store", *reached])
         return out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
-    where = "" if near["tier"] == LOCAL else f" on {near['tier']}"
+    where = "" if near["remote"] == LOCAL else f" on {near['remote']}"
     head = out.labelled(f"{name}: ", f"miss; nearest is {near['key'][:16]} ({near['recipe']}){where}")
     return [*head, *_changes(document["changes"])]
 

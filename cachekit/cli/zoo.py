@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out, zoo_new, zoo_text
-from cachekit.errors import RecipeError, UsageError
-
-NAME = "zoo"
+from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 
 app = typer.Typer(
     add_completion=False,
-    help="List, show and check recipes, models and instances.\n\nWithout a command: lists the recipes.\n\n"
+    help="List, show and check recipes, models and instances.\n\nWithout a command, lists the recipes.\n\n"
     "Example:  cachekit zoo show bert",
     rich_markup_mode=None,
     invoke_without_command=True,
 )
 
 Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances or toolchains.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for it: text-classification.")]
-ModelName = Annotated[str, typer.Option("--model", metavar="NAME", help="An id, a part of one, or a type: bert.")]
-InstanceName = Annotated[str, typer.Option("--instance", metavar="TYPE", help="As trn1.2xlarge, or trn1.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for this task: text-classification.")]
+ModelName = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
+]
+InstanceName = Annotated[
+    str, typer.Option("--instance", metavar="TYPE", help="Only this type or family: trn1.2xlarge, or trn1.")
+]
 MaxPrice = Annotated[
-    Optional[float], typer.Option("--max-price", metavar="DOLLARS", min=0, help="An hour costs that at the most.")
+    Optional[float],
+    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this much an hour."),
 ]
 OwnPrice = Annotated[
     Optional[list[str]],
-    typer.Option("--price", metavar="TYPE=DOLLARS", help="What you pay for an hour of it. Repeatable."),
+    typer.Option("--price", metavar="TYPE=DOLLARS", help="What you pay for an hour of TYPE. Repeatable."),
 ]
-Files = Annotated[
-    Optional[list[Path]], typer.Argument(metavar="[FILE...]", help="Recipes; without any, all of the zoo.")
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The name of a recipe, a model, an instance or a toolchain.",
+        show_default=False,
+        autocompletion=options.complete_recipe,
+    ),
 ]
+Files = Annotated[Optional[list[Path]], typer.Argument(metavar="[FILE...]", help="Recipes; by default all of the zoo.")]
 
 
 @app.callback()
@@ -45,7 +59,8 @@ def _top(
 ) -> int:
     """List the recipes where no command is given."""
     if context.invoked_subcommand is None:
-        return ls(format=format, quiet=quiet, verbose=verbose)
+        return ls(topic="recipes", task="", model="", instance="", max_price=None, price=None,
+                  format=format, quiet=quiet, verbose=verbose)  # fmt: skip
     if format != "human" or quiet or verbose:
         raise UsageError(
             "options stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
@@ -54,6 +69,7 @@ def _top(
 
 
 @app.command("ls")
+@verb()
 def ls(
     topic: Topic = "recipes",
     task: Task = "",
@@ -61,130 +77,50 @@ def ls(
     instance: InstanceName = "",
     max_price: MaxPrice = None,
     price: OwnPrice = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+) -> Shown:
     """List recipes, models, instances or toolchains, by task and price.
 
     Example:  cachekit zoo ls --task token-classification --max-price 2
 
     Example:  cachekit zoo ls models --model roberta
     """
-    from cachekit.verbs import zoo_list
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    wanted = zoo_list.Filter(task, model, instance, max_price, _prices(price))
-    rows = zoo_list.rows(topic, wanted)
-    out.data(rows, lambda found: zoo_text.listed(topic, found), lambda found: "\n".join(row["name"] for row in found))
-    return 0
-
-
-def _listing(topic: str) -> None:
-    """`cachekit zoo models`, which was there before `zoo ls models`."""
-
-    @app.command(topic, hidden=True, help=f"As `zoo ls {topic}`.")
-    def listing(
-        format: options.Format = "human",  # noqa: A002
-        quiet: options.Quiet = False,
-        verbose: options.Verbose = 0,
-    ) -> int:
-        return ls(topic, format=format, quiet=quiet, verbose=verbose)
-
-
-for _topic in ("recipes", "models", "instances", "toolchains"):
-    _listing(_topic)
+    rows = api.zoo_rows(topic, task=task, model=model, instance=instance, max_price=max_price, price=price or ())
+    return Shown(rows, partial(zoo_text.listed, topic), lambda found: "\n".join(row["name"] for row in found))
 
 
 @app.command("show")
-def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="Of a recipe, a model, an instance or a toolchain.",
-            show_default=False,
-            autocompletion=options.complete_recipe,
-        ),
-    ],
-    price: OwnPrice = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
-    """Show one of them in full, with what it is expected to cost.
+@verb()
+def show(name: Name, price: OwnPrice = None) -> Shown:
+    """Show one entry in full, with what it is expected to cost.
 
     Example:  cachekit zoo show bert --price trn1.2xlarge=0.40
     """
-    from cachekit.verbs import zoo_list
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    document = zoo_list.show(name, zoo_list.Filter(prices=_prices(price)))
-    out.data(document, zoo_text.in_full, lambda found: str(found.get("path", found["name"])))
-    return 0
+    document = api.zoo_entry(name, price=price or ())
+    return Shown(document, zoo_text.in_full, lambda found: str(found.get("path", found["name"])))
 
 
 @app.command("check")
-def check(
-    files: Files = None,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+@verb()
+def check(files: Files = None) -> Shown:
     """Check recipes and registry entries, without the network.
 
-    What they say, whether lengths and layout fit the model, and the names by which they refer to each other. Exits 2
-    if something is wrong.
+    Checks what they say, whether lengths and layout fit the model, and the names by which they refer to each other.
+    Exits 2 if something is wrong.
 
     Example:  cachekit zoo check my-recipe.yaml
     """
-    from cachekit.recipe import zoo
-    from cachekit.verbs import zoo_check
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    paths = [zoo.recipe_path(str(file)) for file in files or ()]
-    checked = zoo_check.check_files(paths) if paths else zoo_check.check_zoo()
-    wrong = len(checked.wrong)
-    out.data(checked.as_dict(), zoo_text.checked, lambda found: str(found["status"]), fails=bool(wrong))
-    if wrong:
-        what = {0: "the zoo", 1: "this recipe"}.get(len(paths), "these recipes")
-        raise RecipeError(
-            f"{out.count(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong with {what}",
-            cause=f"{checked.wrong[0].where}: {checked.wrong[0].problem}",
-            hint=checked.wrong[0].hint,
-        )
-    return 0
+    return Shown(api.check_recipes(files or ()), zoo_text.checked, lambda found: str(found["status"]))
 
 
 @app.command("schema")
-def schema(
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+@verb()
+def schema() -> int:
     """Print the JSON schema of a recipe, for your editor.
 
     Example:  cachekit zoo schema > recipe.schema.json
     """
-    import json
-
-    from cachekit.recipe import json_schema
-
-    out.setup(format, quiet=quiet, verbose=verbose)
-    out.text(json.dumps(json_schema(), indent=2))
+    out.text(json.dumps(api.recipe_schema(), indent=2))
     return 0
 
 
 app.command(zoo_new.NAME, context_settings=zoo_new.CONTEXT)(zoo_new.command)
-
-
-def _prices(given: list[str] | None) -> dict[str, float]:
-    from cachekit.recipe import price
-
-    prices = price.read(given or ())
-    if prices.instance or "" in prices.own:
-        raise UsageError(
-            f"--price {prices.instance or prices.own['']}: not of the form TYPE=DOLLARS",
-            hint="--price trn1.2xlarge=0.40",
-        )
-    return prices.own

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import options, out
+from cachekit import api
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 NAME = "new"
@@ -18,71 +20,68 @@ CONTEXT = {"allow_interspersed_args": False}
 
 Words = Annotated[
     Optional[list[str]],
-    typer.Argument(metavar="[COMMAND...]", help="A call of run_glue.py or its like, as you would type it."),
+    typer.Argument(metavar="[COMMAND...]", help="A call of run_glue.py or a similar script, as you would type it."),
 ]
 Source = Annotated[
     Optional[Path],
-    typer.Option("--from", metavar="FILE", help="A script that has such a call, or a YAML of another trainer."),
+    typer.Option("--from", metavar="FILE", help="A script that has such a call, or another trainer's YAML."),
 ]
-Target = Annotated[
+Goal = Annotated[
     Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
+@verb()
 def command(
     words: Words = None,
     source: Source = None,
-    target: Target = None,
+    goal: Goal = None,
     force: Force = False,
-    format: options.Format = "human",  # noqa: A002
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = 0,
-) -> int:
+) -> Shown:
     """Turn a command line or another trainer's YAML into a recipe.
 
-    What could not be carried over is told on stderr, and stands in the recipe as comments.
+    What could not be carried over is listed on stderr, and in the recipe as comments.
 
     Example:  cachekit zoo new -o recipe.yaml -- torchrun --nproc_per_node=2 run_glue.py --task_name mrpc
 
     Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """
-    from cachekit.recipe.convert.draft import grouped
-    from cachekit.verbs.new_recipe import new_recipe
-
-    out.setup(format, quiet=quiet, verbose=verbose)
     if bool(words) is (source is not None):
         raise UsageError(
             "say a command line, or --from FILE",
             cause="both are given" if words else "neither is given",
             hint="cachekit zoo new --from train.sh, or cachekit zoo new -- COMMAND",
         )
-    if target is not None and target.exists() and not force:
-        raise UsageError(f"{target} is there already", hint="name another file with --output, or say --force")
-    made = new_recipe(source or words or ())
-    for title, todo in (("to be done", True), ("not carried over", False)):
-        for told in grouped(note for note in made.notes if note.todo is todo):
-            out.note(f"{title}: {told}")
-    if target is not None:
+    if goal is not None and goal.exists() and not force:
+        raise UsageError(f"{goal} is there already", hint="name another file with --output, or say --force")
+    made = api.new_recipe(source or words or ())
+    if goal is not None:
         try:
-            target.write_text(made.text, encoding="utf-8")
+            goal.write_text(made.text, encoding="utf-8")
         except OSError as error:
             raise UsageError(
-                f"{target} cannot be written",
-                cause=error.strerror or str(error),
-                hint="name another file with --output",
+                f"{goal} cannot be written", cause=error.strerror or str(error), hint="name another file with --output"
             ) from error
     document: dict[str, Any] = {
         "name": made.recipe.name,
         "task": made.recipe.task,
         "source": str(source or shlex.join(words or ())),
-        "path": str(target) if target else "",
+        "path": str(goal) if goal else "",
         "text": made.text,
         "not_carried_over": [{"what": note.what, "why": note.why} for note in made.notes if not note.todo],
         "to_do": [{"what": note.what, "why": note.why} for note in made.notes if note.todo],
     }
-    out.data(document, _human, lambda found: found["path"] or found["name"])
-    return 0
+    notes = [*_grouped("to be done", document["to_do"]), *_grouped("not carried over", document["not_carried_over"])]
+    return Shown(document, _human, lambda found: found["path"] or found["name"], notes=tuple(notes))
+
+
+def _grouped(title: str, notes: list[dict[str, str]]) -> list[str]:
+    """Notes for people: those with one reason together."""
+    groups: dict[str, list[str]] = {}
+    for note in notes:
+        groups.setdefault(note["why"], []).append(note["what"])
+    return [f"{title}: {', '.join(whats)}: {why}" for why, whats in groups.items()]
 
 
 def _human(document: dict[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachekit.cli import out, yaml_fold
+from cachekit.cli import out
 
 SHOWN = ("neuronx-cc", "torch-neuronx")  # of a toolchain's packages; the JSON has them all
 
@@ -76,7 +76,7 @@ def in_full(document: dict[str, Any]) -> list[str]:
             lines += out.labelled("  model    ", f"{model['name']}, {model['type']}, {size}, {model['licence']}")
         for expected in document["expect"]:
             lines += _expected(expected)
-        return [*lines, f"  file     {document['path']}", "", *yaml_fold.folded(document["text"], out.columns())]
+        return [*lines, f"  file     {document['path']}", "", *document["text"].rstrip("\n").split("\n")]
     left_out = {"kind", "name", "text", "price"}
     if "price" in document:
         price = document["price"]

@@ -1,7 +1,7 @@
 """Compilers: one port, and an adapter each."""
 
 from cachekit.compilers.port import (
-    Compared,
+    ComparedBuilds,
     Compiler,
     Failed,
     Guest,
@@ -9,13 +9,13 @@ from cachekit.compilers.port import (
     Node,
     Observed,
     Restored,
-    Unwatched,
+    Run,
     Watch,
 )
 from cachekit.compilers.registry import select
 
 __all__ = [
-    "Compared",
+    "ComparedBuilds",
     "Compiler",
     "Failed",
     "Guest",
@@ -23,7 +23,7 @@ __all__ = [
     "Node",
     "Observed",
     "Restored",
-    "Unwatched",
+    "Run",
     "Watch",
     "select",
 ]

@@ -5,9 +5,9 @@ Each compiler has an adapter here; `registry` names them. What runs on a machine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,8 +16,11 @@ from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UsageError
 from cachekit.health import Check
-from cachekit.store.leaks import Leaks, of_archive, of_file
+from cachekit.key.words import SIDES
 from cachekit.store.record import File, Module, Record
+
+if TYPE_CHECKING:
+    from cachekit.store.leaks import Leaks
 
 # What `Adapter.describe` says of a file's state.
 VERIFIED = "verified"  # whole, and understood
@@ -52,7 +55,7 @@ class Explained(Struct, frozen=True):
     words: tuple[str, ...]
 
 
-class Place(Struct, frozen=True):
+class CachePlace(Struct, frozen=True):
     """Where a compiler keeps its own cache on this host, whoever runs it.
 
     Attributes:
@@ -101,6 +104,15 @@ class Adapter:
         """
         return False
 
+    def attends(self, imports: Callable[[], Collection[str]]) -> bool:
+        """Whether it is what compiles a user's own command, whose code says so.
+
+        Args:
+            imports: Gives the modules that the code imports, as its text says, without what follows their first dot.
+                Reading the code takes time: call it only where the compiler is installed.
+        """
+        return False
+
     def open(self, node: Node | None = None) -> Compiler:
         """The compiler on this machine.
 
@@ -136,7 +148,7 @@ class Adapter:
         """What `cachekit doctor` looks at for this compiler."""
         return ()
 
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Mapping[str, CachePlace]:
         """Where the compiler keeps its own cache on this host, by what the place is called: `neuron_cache`."""
         return {}
 
@@ -181,9 +193,11 @@ class Adapter:
             path: Where it lies.
             archive: It is an archive of a whole warm.
         """
+        from cachekit.store.leaks import of_archive, of_file
+
         return of_archive(path) if archive else of_file(path)
 
-    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
+    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str] = SIDES) -> list[str]:
         """Sentences about one ingredient that differs in two records; none where its values speak for themselves.
 
         Args:

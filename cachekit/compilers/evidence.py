@@ -91,7 +91,7 @@ class Evidence(Struct, frozen=True):
         return found
 
 
-class Seen(Struct, frozen=True):
+class Observation(Struct, frozen=True):
     """What was seen, and whether it is what was assumed."""
 
     fits: bool
@@ -112,11 +112,11 @@ class Assumption(Struct, frozen=True):
     name: str
     text: str
     where: tuple[str, ...]
-    look: Callable[[Evidence], Seen] | None = None
+    look: Callable[[Evidence], Observation] | None = None
     unproven: str = ""
 
 
-class Outcome(Struct, frozen=True):
+class Verdict(Struct, frozen=True):
     """What came of one promise or assumption.
 
     Attributes:
@@ -163,12 +163,12 @@ class Subject(Struct, frozen=True):
     facts: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
-    def check(self, seen: Evidence) -> Iterator[Outcome]:
+    def check(self, seen: Evidence) -> Iterator[Verdict]:
         """Compare each assumption with the evidence, whatever happens in a look."""
         for row in self.rows:
             yield self._outcome(row, seen)
 
-    def _outcome(self, row: Assumption, seen: Evidence) -> Outcome:
+    def _outcome(self, row: Assumption, seen: Evidence) -> Verdict:
         state: State = "unknown"
         try:
             if row.look is None:
@@ -181,7 +181,7 @@ class Subject(Struct, frozen=True):
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
             _log.exception("the look at %s failed", row.name)
             words = f"this look failed itself: {type(error).__name__}: {error}"
-        return Outcome(row.name, state, row.text.format_map(self.facts), one_line(words), self._edit(row.where))
+        return Verdict(row.name, state, row.text.format_map(self.facts), one_line(words), self._edit(row.where))
 
     def _edit(self, where: tuple[str, ...]) -> str:
         own = [name for name in where if "." not in name]
@@ -194,7 +194,7 @@ class Subject(Struct, frozen=True):
         return "; ".join(places)
 
 
-def count(outcomes: tuple[Outcome, ...]) -> dict[str, int]:
+def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:
     """How many outcomes there are of each state."""
     counts = Counter(outcome.state for outcome in outcomes)
     return {state: counts[state] for state in STATES}

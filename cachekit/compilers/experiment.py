@@ -22,8 +22,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cachekit import leash, start
-from cachekit.compilers.evidence import Evidence, Outcome, Step, Subject, UnknownError, one_line
+from cachekit import start
+from cachekit.compilers.evidence import Evidence, Step, Subject, UnknownError, Verdict, one_line
+from cachekit.process import SUBREAPER, below
 
 COMMAND = (*start.COMMAND, "cachekit")
 RECIPE = ("bert", "--tiny")
@@ -36,7 +37,7 @@ ANOTHER_RANK = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_
 _MINE = ("CACHEKIT_", *ANOTHER_RANK)  # variables that a user's own shell may have begin so
 
 
-class Place(Struct, frozen=True):
+class Site(Struct, frozen=True):
     """Where a command runs: names of folders below the experiment's."""
 
     home: str = "first"
@@ -45,7 +46,7 @@ class Place(Struct, frozen=True):
     user: str = "first"
 
 
-FIRST = Place()
+FIRST = Site()
 
 
 class Promise(Struct, frozen=True):
@@ -118,16 +119,16 @@ class Proof:
 
     # Commands
 
-    def recipe(self, verb: str, place: Place, *options: str) -> Step:
+    def recipe(self, verb: str, place: Site, *options: str) -> Step:
         """`warm` or `train` of the tiny recipe."""
         return self.cachekit(place, verb, *RECIPE, *options, "--format", "json")
 
-    def strict(self, place: Place) -> Step:
+    def strict(self, place: Site) -> Step:
         """A training that must compile nothing."""
         output = self.folder / f"output-{self._number}"
         return self.recipe("train", place, "--require-warm", "--output-dir", str(output))
 
-    def program(self, place: Place, *options: str, **variables: str) -> Step:
+    def program(self, place: Site, *options: str, **variables: str) -> Step:
         """`cachekit run` of the probe."""
         report = self.folder / f"report-{self._number}.json"
         words = ("run", "--report", str(report), *options, "--", sys.executable, "-c", self.subject.probe)
@@ -135,16 +136,16 @@ class Proof:
         answer = _json(report.read_text(encoding="utf-8")) if report.is_file() else _error(step.said)
         return structs.replace(step, answer=answer)
 
-    def cachekit(self, place: Place, *words: str, **variables: str) -> Step:
+    def cachekit(self, place: Site, *words: str, **variables: str) -> Step:
         """One command of cachekit's."""
         given = (*words[:1], "--compiler", self.subject.compiler, *words[1:]) if _compiles(words[0]) else words
         return self._run(place, (*self._command, *given), variables)
 
-    def bare(self, place: Place, **variables: str) -> Step:
+    def bare(self, place: Site, **variables: str) -> Step:
         """The probe without cachekit."""
         return self._run(place, (sys.executable, "-c", self.subject.probe), variables)
 
-    def kill(self, place: Place) -> Step | None:
+    def kill(self, place: Site) -> Step | None:
         """`cachekit run` of the probe, killed with all that it started while it compiles; None where it was quicker."""
         words = (*self._command, "run", "--compiler", self.subject.compiler, "--")
         with self._started(place, (*words, sys.executable, "-c", self.subject.probe), {}) as (process, _, _):
@@ -153,20 +154,20 @@ class Proof:
             return None
         return Step(-signal.SIGKILL, "", {}, "", self._path("cache", place.cache), self.copy(place))
 
-    def copy(self, place: Place) -> Path:
+    def copy(self, place: Site) -> Path:
         """A copy of a compiler cache dir as it is now."""
         return Path(
             shutil.copytree(self._path("cache", place.cache), self.folder / f"left-{self._number}", symlinks=True)
         )
 
-    def age(self, place: Place) -> None:
+    def age(self, place: Site) -> None:
         """Make all files of a compiler cache dir old."""
         past = time.time() - OLD
         for folder, _, names in os.walk(self._path("cache", place.cache)):
             for name in names:
                 os.utime(Path(folder, name), (past, past), follow_symlinks=False)
 
-    def _run(self, place: Place, words: Sequence[str], variables: Mapping[str, str]) -> Step:
+    def _run(self, place: Site, words: Sequence[str], variables: Mapping[str, str]) -> Step:
         cache, logs = self._path("cache", place.cache), self._path("home", place.home) / "v1" / "logs"
         before, printed = self.subject.contents(cache), {*logs.glob("*.log")}
         with self._started(place, words, variables) as (process, out, err):
@@ -179,7 +180,7 @@ class Proof:
 
     @contextmanager
     def _started(
-        self, place: Place, words: Sequence[str], variables: Mapping[str, str]
+        self, place: Site, words: Sequence[str], variables: Mapping[str, str]
     ) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
         """Start a command; it is killed with all that it started when the block is left."""
         self._number += 1
@@ -187,7 +188,7 @@ class Proof:
         cache, user = self._path("cache", place.cache), self._path("user", place.user)
         own = {
             "CACHEKIT_HOME": str(self._path("home", place.home)),
-            "CACHEKIT_LIVE_DIR": str(cache / "live"),
+            "CACHEKIT_COMPILER_CACHE_DIR": str(cache / "live"),
             "XDG_CONFIG_HOME": str(user / "config"),
             "TMPDIR": str(self._path("user", place.user, "tmp")),
             "HF_HUB_OFFLINE": "1",
@@ -196,7 +197,7 @@ class Proof:
             own |= {"HOME": str(user), "USER": place.user, "LOGNAME": place.user}
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                [*leash.COMMAND, *words],
+                [*SUBREAPER, *words],
                 env={**self._environ, **own, **self.subject.place(cache), **variables},
                 cwd=self._path("work", place.work),
                 stdin=subprocess.DEVNULL,
@@ -228,20 +229,20 @@ def _train(proof: Proof) -> Step:
 
 
 def _another_directory(proof: Proof) -> Step:
-    return proof.strict(Place(work="second"))
+    return proof.strict(Site(work="second"))
 
 
 def _another_cache_dir(proof: Proof) -> Step:
-    return proof.strict(Place(cache="second"))
+    return proof.strict(Site(cache="second"))
 
 
 def _another_home(proof: Proof) -> Step:
     """As another user: records come in a bundle, and every other folder is new."""
-    bundle, place = str(proof.folder / "all.tar"), Place("second", "of-second-home", "first", "second")
-    out = proof.cachekit(FIRST, "export", bundle, "--all")
+    bundle, place = str(proof.folder / "all.tar"), Site("second", "of-second-home", "first", "second")
+    out = proof.cachekit(FIRST, "store", "export", bundle, "--all")
     if out.code:
         raise UnknownError(f"export failed: {out.end}")
-    taken = proof.cachekit(place, "import", bundle, "--trust-all")
+    taken = proof.cachekit(place, "store", "import", bundle, "--trust-all")
     if taken.code:
         raise UnknownError(f"import failed: {taken.end}")
     return proof.strict(place)
@@ -262,7 +263,7 @@ def _another_rank(proof: Proof) -> Step:
 
 def _other_flags(proof: Proof) -> Step:
     """In a folder where the program found its graph."""
-    place = Place(cache="bare")
+    place = Site(cache="bare")
     first = proof.bare(place)
     if first.code or not first.new:
         raise UnknownError(f"the program alone left no graph: {first.end}")
@@ -271,7 +272,7 @@ def _other_flags(proof: Proof) -> Step:
 
 def _killed(proof: Proof) -> Step:
     for number in range(ATTEMPTS):
-        place = Place(home=f"killed-{number}", cache=f"killed-{number}")
+        place = Site(home=f"killed-{number}", cache=f"killed-{number}")
         if (killed := proof.kill(place)) is None:
             continue
         proof.age(place)  # what a killed process left counts as left only after a while
@@ -283,7 +284,7 @@ def _killed(proof: Proof) -> Step:
 
 def _refused(proof: Proof) -> Step:
     changes = [word for change in proof.subject.refused for word in ("--set", change)]
-    return proof.recipe("warm", Place(home="refused", cache="refused"), *changes)
+    return proof.recipe("warm", Site(home="refused", cache="refused"), *changes)
 
 
 def _compiled_nothing(step: Step) -> str:
@@ -334,15 +335,15 @@ PROMISES = (
 )
 
 
-def kept(seen: Evidence) -> Iterator[Outcome]:
+def kept(seen: Evidence) -> Iterator[Verdict]:
     """Which promises the experiment shows to be kept, and which it shows to be broken."""
     for promise in PROMISES:
         if (step := seen.steps.get(promise.name)) is None:
-            yield Outcome(promise.name, "unknown", promise.text, one_line(seen.lacking.get(promise.name, "not made")))
+            yield Verdict(promise.name, "unknown", promise.text, one_line(seen.lacking.get(promise.name, "not made")))
         elif broken := promise.broken(step):
-            yield Outcome(promise.name, "differs", promise.text, one_line(broken))
+            yield Verdict(promise.name, "differs", promise.text, one_line(broken))
         else:
-            yield Outcome(promise.name, "ok", promise.text, one_line(_words(step)))
+            yield Verdict(promise.name, "ok", promise.text, one_line(_words(step)))
 
 
 def _words(step: Step) -> str:
@@ -371,7 +372,7 @@ def _until(done: Callable[[], bool], process: subprocess.Popen[bytes], limit: fl
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started, at once."""
-    for pid in [process.pid, *leash.below(process.pid)]:
+    for pid in [process.pid, *below(process.pid)]:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     process.wait()

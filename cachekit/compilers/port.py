@@ -5,7 +5,7 @@ This is the part that needs a machine. What is known of a compiler by its name a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from cachekit.store.record import Module
 Sink = Callable[[dict[str, Any]], None]
 
 
-class Blob(Protocol):
+class OpenBlob(Protocol):
     """A file of the store in use; its digest is checked before the use ends."""
 
     @property
@@ -35,7 +35,7 @@ class Blob(Protocol):
 
 
 class Harvest(Struct, frozen=True):
-    """What a run left in the live root that is worth keeping.
+    """What a run left in the compiler cache dir that is worth keeping.
 
     Attributes:
         modules: As they go into the record.
@@ -86,7 +86,7 @@ class Failed(Struct, frozen=True):
     remembered: bool = False
 
 
-class Compared(Struct, frozen=True):
+class ComparedBuilds(Struct, frozen=True):
     """What two compiles of the same graphs have in common, but for what no two compiles share.
 
     Attributes:
@@ -101,18 +101,36 @@ class Compared(Struct, frozen=True):
     gone: tuple[str, ...]
     new: tuple[str, ...]
 
+    @classmethod
+    def of(cls, before: Collection[str], after: Collection[str], alike: Callable[[str], bool]) -> ComparedBuilds:
+        """Compare part by part.
+
+        Args:
+            before: The parts of the first one.
+            after: And of the second.
+            alike: Whether a part that both have is the same in both.
+        """
+        both = frozenset(before) & frozenset(after)
+        differ = [name for name in both if not alike(name)]
+        return cls(
+            same=len(both) - len(differ),
+            differ=tuple(sorted(differ)),
+            gone=tuple(sorted(frozenset(before) - both)),
+            new=tuple(sorted(frozenset(after) - both)),
+        )
+
 
 class Observed(Struct, frozen=True):
     """What a compiler did in a run, as seen from outside of the worker.
 
     Attributes:
-        found: Graphs that were in the live root.
+        found: Graphs that were in the compiler cache dir.
         compiled: Graphs that were not.
         compile_seconds: What compiling them took; 0 where nothing compiled. Where it is not `timed`, what the worker
             measured of its steps stands for it.
         notes: What else a person should know, a sentence each.
         surprises: Phases in which something compiled although everything had been restored.
-        modules: Names of the modules that the run used or made: its own, whoever else writes into the live root.
+        modules: Names of the modules that the run used or made: its own, whoever else writes into the cache dir.
         seconds: Compile time by module, where it is known.
         exact: The run itself counted; else the counts are made out from what it left.
         used: Of the files that were restored, those that the run read, by relative path; None where nobody knows.
@@ -144,20 +162,50 @@ class Node(Struct, frozen=True):
     port: int = 29500
 
 
-class Watch(Protocol):
-    """A compiler's view of one run of the worker: how it is started, and what becomes of it."""
+class Run(Struct, frozen=True):
+    """One run, of the training worker or of a user's own command.
 
-    environment: Mapping[str, str | None]
-    """Variables for the worker; None unsets one."""
-    prefix: Sequence[str]
-    """What stands before the worker's command line: launchers, tools of the compiler."""
-    workers: int
-    """How many workers it starts here: each leaves a result."""
-    listens: bool
-    """It must hear what a user's own command prints."""
+    Attributes:
+        recipe: The recipe; of a command it says nothing but which compiler.
+        cache_dir: Where the compiler looks and writes.
+        kind: `trial` is a few steps that reach every graph, to have them compiled, and `train` the fine-tune. Of a
+            `command` nothing is known; its workers, and what stands before its words, are the user's.
+        found: Everything that the run needs is expected to be there already.
+        strict: Stop at the first compile.
+        restored: The modules of the record by name, each with the reason why it was left out (`Restored.left`).
+    """
+
+    recipe: Recipe
+    cache_dir: Path
+    kind: Literal["trial", "train", "command"]
+    found: bool = False
+    strict: bool = False
+    restored: Mapping[str, str] = {}
+
+
+class Watch:
+    """A compiler's view of one run: how it is started, and what becomes of it.
+
+    This one serves a compiler that runs inside the worker and needs nothing around it.
+
+    Args:
+        environment: Variables for the run; None unsets one.
+
+    Attributes:
+        prefix: What stands before the worker's command line: launchers, tools of the compiler.
+        workers: How many workers it starts here: each leaves a result.
+        listens: It must hear what a user's own command prints.
+    """
+
+    prefix: Sequence[str] = ()
+    workers = 1
+    listens = False
+
+    def __init__(self, environment: Mapping[str, str | None]) -> None:
+        self.environment = environment
 
     def begin(self, tell: Sink) -> None:
-        """The live root is filled: look for what would block this run, and tell.
+        """The compiler cache dir is filled: look for what would block this run, and tell.
 
         Args:
             tell: Called with events, as the worker's are.
@@ -169,6 +217,7 @@ class Watch(Protocol):
         Raises:
             CachekitError: The run must stop here.
         """
+        return ()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """The worker told something."""
@@ -179,12 +228,15 @@ class Watch(Protocol):
         Raises:
             CachekitError: The run must stop here.
         """
+        return ()
 
     def finished(self) -> bool:
         """The run has done what it can and only fails to end: a known hang. Asked several times a second."""
+        return False
 
     def failed(self, code: int) -> bool:
         """Whether the run failed that ended with this exit code, although no worker said so: tools have own codes."""
+        return code != 0
 
     def complete(self, tell: Sink) -> None:
         """After a trial: see to it that everything it needs is compiled.
@@ -198,58 +250,14 @@ class Watch(Protocol):
 
     def observed(self) -> Observed | None:
         """What the compiler did; None where the worker itself counts it."""
+        return None
 
     def used(self) -> frozenset[str] | None:
         """See `Observed.used`."""
+        return None
 
     def needs(self) -> frozenset[str]:
         """The modules that the run has reported so far, compiled or not; empty for a compiler that names none."""
-
-
-class Unwatched:
-    """A watch for a compiler that runs inside the worker and needs nothing around it."""
-
-    def __init__(self, environment: Mapping[str, str | None]) -> None:
-        self.environment = environment
-        self.prefix: Sequence[str] = ()
-        self.workers = 1
-        self.listens = False
-
-    def begin(self, tell: Sink) -> None:
-        """See `Watch`."""
-
-    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
-        """See `Watch`."""
-        return ()
-
-    def event(self, event: Mapping[str, Any]) -> None:
-        """See `Watch`."""
-
-    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        """See `Watch`."""
-        return ()
-
-    def finished(self) -> bool:
-        """See `Watch`."""
-        return False
-
-    def failed(self, code: int) -> bool:
-        """See `Watch`."""
-        return code != 0
-
-    def complete(self, tell: Sink) -> None:
-        """See `Watch`."""
-
-    def observed(self) -> Observed | None:
-        """See `Watch`."""
-        return None
-
-    def used(self) -> frozenset[str] | None:
-        """See `Watch`."""
-        return None
-
-    def needs(self) -> frozenset[str]:
-        """See `Watch`."""
         return frozenset()
 
 
@@ -264,7 +272,7 @@ class Compiler(Protocol):
     growth: Growth
     """How its compile seconds grow with what shapes a job."""
     guest: str
-    """The module for a process that is the user's own; it implements `Guest`."""
+    """The module for a process that is the user's own; it implements `Guest`. Empty: only commands have a cache."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
@@ -275,6 +283,7 @@ class Compiler(Protocol):
 
         Raises:
             CompilerUnavailableError: It, or something it needs, is not there.
+            UsageError: It trains no recipe, and is not asked for a command's.
         """
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -284,75 +293,38 @@ class Compiler(Protocol):
             RecipeError: A flag or option that the compiler cannot take.
         """
 
-    def live_root(self, recipe: Recipe) -> Path | None:
+    def cache_dir(self, recipe: Recipe) -> Path | None:
         """The one folder on this host where the compiler looks; None where each run gets its own.
 
         Raises:
             UsageError: It is not a folder of this host.
         """
 
-    def make_way(self, live_root: Path, tell: Sink) -> None:
-        """Before anything is restored: clear what killed runs left behind in a live root that is shared.
+    def make_way(self, cache_dir: Path, tell: Sink) -> None:
+        """Before anything is restored: clear what killed runs left behind in a compiler cache dir that is shared.
 
         Args:
-            live_root: The folder.
+            cache_dir: The folder.
             tell: Called with events, as the worker's are.
         """
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """Prepare to run the worker.
-
-        Args:
-            recipe: The recipe.
-            live_root: Where the compiler looks and writes.
-            trial: A few steps that reach every graph, to have them compiled; else the fine-tune.
-            found: Everything it needs is expected to be there already.
-            strict: Stop at the first compile.
-            restored: The modules of the record by name, each with the reason why it was left out (`Restored.left`).
-        """
-
-    def attend(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """Prepare to run a user's own command, of which nothing is known; its prefix and its workers are the user's.
-
-        Args:
-            recipe: Says nothing but which compiler; see `watch` for the rest.
-            live_root: Where the compiler looks and writes.
-            found: Everything it needs is expected to be there already.
-            strict: Stop at the first compile.
-            restored: See `watch`.
-        """
+    def watch(self, run: Run) -> Watch:
+        """Prepare to follow a run."""
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What the runtime in the worker is to do; JSON values."""
 
-    def contents(self, live_root: Path) -> frozenset[str]:
-        """The finished files in a live root, by relative path; whole modules where the compiler keeps such."""
+    def contents(self, cache_dir: Path) -> frozenset[str]:
+        """The finished files in a compiler cache dir, by relative path; whole modules where the compiler keeps such."""
 
-    def compare(self, old: Path, new: Path) -> Compared:
-        """Compare what two runs left in their live roots.
+    def compare(self, old: Path, new: Path) -> ComparedBuilds:
+        """Compare what two runs left in their compiler cache dirs.
 
         Raises:
             OSError: One of them cannot be read.
         """
 
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+    def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """Of these modules, the ones of which a failure is known."""
 
     def binaries(self, names: Iterable[str]) -> int:
@@ -360,7 +332,7 @@ class Compiler(Protocol):
 
     def harvest(
         self,
-        live_root: Path,
+        cache_dir: Path,
         before: frozenset[str],
         fingerprint: Fingerprint,
         workspace: Path,
@@ -372,7 +344,7 @@ class Compiler(Protocol):
             OSError: The workspace cannot be written.
         """
 
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
         """Put a module back, where nothing stands in its way. Its bytes are checked meanwhile.
 
         Raises:
@@ -419,7 +391,7 @@ class Guest(Protocol):
         """
 
     def counters(self) -> dict[str, int] | None:
-        """Graphs so far in this process: `found`, `compiled`; None where only the live root tells."""
+        """Graphs so far in this process: `found`, `compiled`; None where only the compiler cache dir tells."""
 
     def compile_seconds(self) -> float:
         """What compiling took so far in this process; 0 where it is not known."""

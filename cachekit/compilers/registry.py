@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from msgspec import Struct
 
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.port import Compiler, Node
-from cachekit.errors import UnknownNameError
+from cachekit.errors import CompilerUnavailableError, UnknownNameError
+from cachekit.store.record import File, Module
 
 
 class Registered(Struct, frozen=True):
@@ -27,10 +29,16 @@ class Registered(Struct, frozen=True):
     prefix: str
 
 
+def _folder(name: str) -> Registered:
+    """A declared cache: its name is that of its module, and its records' folders begin with it."""
+    return Registered(name, f"cachekit.compilers.folders.{name.replace('-', '_')}", f"{name}-")
+
+
 # In the order in which `auto` asks who is here. Adapters are loaded when they are asked: each costs time at a start.
 ADAPTERS = (
     Registered("neuron-native", "cachekit.compilers.neuron.adapter", "torchneuron-"),
     Registered("neuron", "cachekit.compilers.neuron.adapter", "neuronxcc-"),
+    _folder("jax"),
     Registered("inductor", "cachekit.compilers.inductor.adapter", "inductor-"),
 )
 NAMES = tuple(sorted(one.name for one in ADAPTERS))
@@ -51,6 +59,12 @@ def of_directory(name: str) -> Adapter:
     return adapter(next((one.name for one in ADAPTERS if name.startswith(one.prefix)), ""))
 
 
+def judge(directory: str) -> Callable[[Module, Callable[[File], Path]], str]:
+    """What says for modules of a record's folder what is wrong inside of their files; empty where nothing is."""
+    found = of_directory(directory)
+    return lambda module, path: found.judge(module, path).harm
+
+
 def every() -> Iterator[Adapter]:
     """All adapters."""
     return (adapter(one.name) for one in ADAPTERS)
@@ -67,7 +81,8 @@ def select(
     """Pick the compiler: what the flag or the settings say, the recipe, and then what is really there.
 
     Args:
-        recipe_says: `compiler.name` of the recipe; None where there is no recipe, and so nothing will compile.
+        recipe_says: `compiler.name` of the recipe, or what `of_command` says of a command; None where there is
+            neither, and so nothing will compile.
         settings_say: The flag `--compiler`, or the setting; wins unless it is `auto`.
         toolchain: Of the registry, for a machine that is not this one.
         instance: Of the registry, likewise.
@@ -91,6 +106,23 @@ def select(
     if name == "auto":
         name = _here(compiles=recipe_says is not None)
     return adapter(name).open(node)
+
+
+def of_command(imports: Callable[[], Collection[str]]) -> str:
+    """The compiler that a user's own command is for; `auto` where its code does not tell.
+
+    Args:
+        imports: See `Adapter.attends`.
+    """
+    for one in every():
+        if one.attends(imports):
+            return one.name
+        try:
+            if one.here(compiles=True):
+                break
+        except CompilerUnavailableError:  # which `select` raises again, unless the settings name a compiler
+            break
+    return "auto"
 
 
 def _here(*, compiles: bool) -> str:

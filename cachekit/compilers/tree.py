@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Observed, Restored, Sink
+from cachekit.compilers.port import ComparedBuilds, Failed, Harvest, Observed, OpenBlob, Restored, Sink
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.record import File, Module
@@ -30,6 +30,15 @@ class TreeCompiler:
         """
         return path
 
+    def tells(self, path: str) -> bool:
+        """Whether a run that reads this file of a unit uses the unit. By default each file tells.
+
+        Args:
+            path: The file, relative to the tree.
+        """
+        del path
+        return True
+
     def torn(self, path: Path) -> bool:
         """Whether a file with a finished name is not whole: then its unit is left out of a record."""
         del path
@@ -39,25 +48,25 @@ class TreeCompiler:
         """Whether two compiles of one unit gave the same file."""
         return old.read_bytes() == new.read_bytes()
 
-    def tree(self, live_root: Path) -> Path:
+    def tree(self, cache_dir: Path) -> Path:
         """The folder that the compiler itself is told, in a run's own."""
-        return live_root
+        return cache_dir
 
     def folder(self, fingerprint: Fingerprint) -> str:
         """What the archives of this machine lie in, in the store and on remotes."""
         return fingerprint.directory
 
-    def live_root(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
+    def cache_dir(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
         """Each run has its own, so that runs side by side never mix what they harvest."""
         return None
 
-    def make_way(self, live_root: Path, tell: Sink) -> None:
+    def make_way(self, cache_dir: Path, tell: Sink) -> None:
         """Nothing of a killed run is met again."""
 
-    def units(self, live_root: Path) -> dict[str, list[str]]:
+    def units(self, cache_dir: Path) -> dict[str, list[str]]:
         """The finished files by unit, relative to the tree. Links are none of them."""
         found: dict[str, list[str]] = {}
-        tree = self.tree(live_root)
+        tree = self.tree(cache_dir)
         start = len(os.path.join(tree, ""))  # noqa: PTH118 - there may be thousands
         for folder, _, names in os.walk(tree):
             for name in names:
@@ -66,11 +75,11 @@ class TreeCompiler:
                     found.setdefault(unit, []).append(path[start:])
         return found
 
-    def contents(self, live_root: Path) -> frozenset[str]:
+    def contents(self, cache_dir: Path) -> frozenset[str]:
         """The names of the finished units."""
-        return frozenset(self.units(live_root))
+        return frozenset(self.units(cache_dir))
 
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
+    def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
         """Nothing is kept of a failure."""
         return {}
 
@@ -80,42 +89,37 @@ class TreeCompiler:
 
     def harvest(
         self,
-        live_root: Path,
+        cache_dir: Path,
         before: frozenset[str],
         fingerprint: Fingerprint,
         workspace: Path,
         observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
     ) -> Harvest | None:
         """One archive of the new units. Call it only after the run has ended: then files are whole."""
-        tree = self.tree(live_root)
-        new = [files for unit, files in self.units(live_root).items() if unit not in before]
+        tree = self.tree(cache_dir)
+        new = [files for unit, files in self.units(cache_dir).items() if unit not in before]
         names = [name for files in new if not any(self.torn(tree / name) for name in files) for name in files]
         return pack(tree, names, self.folder(fingerprint), workspace) if names else None
 
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
         """Unpack an archive. The folder is the run's own: nothing stands in the way."""
         from cachekit.store import archive  # with Python's compressors; a plan does without
 
         check_archive(module)
         (blob,) = files
-        return Restored(size=archive.unpack(blob.location, self.tree(live_root), blob.through))
+        return Restored(size=archive.unpack(blob.location, self.tree(cache_dir), blob.through))
 
-    def compare(self, old: Path, new: Path) -> Compared:
+    def compare(self, old: Path, new: Path) -> ComparedBuilds:
         """Unit by unit, file by file."""
         before, after = self.units(old), self.units(new)
-        both = before.keys() & after.keys()
-        differ = {
-            unit
-            for unit in both
-            if sorted(before[unit]) != sorted(after[unit])
-            or not all(self.alike(self.tree(old) / name, self.tree(new) / name) for name in before[unit])
-        }
-        return Compared(
-            same=len(both) - len(differ),
-            differ=tuple(sorted(differ)),
-            gone=tuple(sorted(before.keys() - both)),
-            new=tuple(sorted(after.keys() - both)),
-        )
+
+        def alike(unit: str) -> bool:
+            names = before[unit]
+            return sorted(names) == sorted(after[unit]) and all(
+                self.alike(self.tree(old) / name, self.tree(new) / name) for name in names
+            )
+
+        return ComparedBuilds.of(before, after, alike)
 
 
 def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:

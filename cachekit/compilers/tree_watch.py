@@ -10,14 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.port import Observed, Sink, Unwatched
+from cachekit.compilers.port import Observed, Run, Sink, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import MissError
 
+UNCOUNTED = (
+    "what was found is not counted: the file system of the compiler cache dir does not note that a file was read"
+)
 LOOK = 1.0  # seconds between two looks at processes and files
 
 
-class Used:
+class AccessTimes:
     """Which files of a tree are read from now on, whoever reads them: told by their times of access.
 
     Code that is not Python's opens files unseen by Python, so nothing inside of a run can be asked. All files get a
@@ -68,7 +71,7 @@ def keeps_access_times(folder: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
-class TreeWatch(Unwatched):
+class TreeWatch(Watch):
     """One run, of the worker or of a user's own command; see `compilers.port.Watch`.
 
     What compiled is told by new units, whichever process wrote them, and by what the first worker counts. What was
@@ -76,34 +79,30 @@ class TreeWatch(Unwatched):
 
     Args:
         compiler: Whose run it is.
-        live_root: The run's folder.
+        run: The run.
         environment: Changes to variables.
         prefix: What stands before the worker's command line.
         workers: How many the prefix starts here.
-        found: Everything is expected to be there already.
-        strict: Stop at the first compile.
     """
 
     def __init__(
         self,
         compiler: TreeCompiler,
-        live_root: Path,
+        run: Run,
         environment: Mapping[str, str | None],
         *,
         prefix: Sequence[str] = (),
         workers: int = 1,
-        found: bool,
-        strict: bool,
     ) -> None:
         super().__init__(environment)
         self.prefix, self.workers = prefix, workers
-        self._compiler, self._root = compiler, live_root
-        self._found, self._strict = found, strict
+        self._compiler, self._root = compiler, run.cache_dir
+        self._found, self._strict = run.found, run.strict
         self._phase = ""
         self._counted: dict[str, int] = {}
         self._compiled_in: dict[str, None] = {}
         self._before: dict[str, list[str]] = {}
-        self._used: Used | None = None
+        self._used: AccessTimes | None = None
         self._seconds = 0.0
         self._looked: float | None = None
 
@@ -115,8 +114,8 @@ class TreeWatch(Unwatched):
     def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
         """Note what is there."""
         self._before = self._compiler.units(self._root)
-        names = [name for files in self._before.values() for name in files]
-        self._used = Used(self._compiler.tree(self._root), names)
+        names = [name for files in self._before.values() for name in files if self._compiler.tells(name)]
+        self._used = AccessTimes(self._compiler.tree(self._root), names)
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Follow the phases and the counts of the first worker.
@@ -166,6 +165,7 @@ class TreeWatch(Unwatched):
         compiled = max(len(self._new()), self._counted.get("compiled", 0))
         used = self.used()
         found = min(self._counted.get("found", 0), len(self._before)) if used is None else len(used)
+        known = bool(self._counted) or used is not None
         if compiled and not self._compiled_in:
             self._compiled_in[self._phase or "start"] = None
         return Observed(
@@ -173,8 +173,9 @@ class TreeWatch(Unwatched):
             compiled=compiled,
             compile_seconds=round(self._seconds, 3) if compiled else 0.0,
             surprises=tuple(self._compiled_in) if self._found else (),
-            exact=bool(self._counted) or used is not None,
+            exact=known,
             timed=bool(self._seconds),
+            notes=() if known or not self._before else (UNCOUNTED,),
         )
 
     def used(self) -> frozenset[str] | None:

@@ -213,7 +213,7 @@ def _is_integer(text: str) -> bool:
 def _text(path: Path, encoding: str) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device may never end
-            raise DataError(f"{path} cannot be read", cause="it is no ordinary file", hint="write the rows to a file")
+            raise DataError(f"{path} cannot be read", cause="it is no regular file", hint="write the rows to a file")
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error
@@ -363,11 +363,11 @@ def _check_columns(
         yield row
 
 
-def require(path: Path, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
+def require(place: Path | str, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
     """Refuse rows that lack a column, or have it twice.
 
     Args:
-        path: Where they are.
+        place: Where they are.
         have: Their columns.
         columns: The columns that must be there, each with the recipe's field of `data` that names it.
         where: The row, where not all have the same.
@@ -378,7 +378,7 @@ def require(path: Path, have: list[str], columns: Mapping[str, str], where: str 
     for name, field in columns.items():
         if have.count(name) > 1:
             raise DataError(
-                f"{path}: {have.count(name)} columns are called {name!r}",
+                f"{place}: {have.count(name)} columns are called {name!r}",
                 cause=f"columns are {', '.join(have)}",
                 hint="which of them is meant? rename the others",
             )
@@ -387,7 +387,7 @@ def require(path: Path, have: list[str], columns: Mapping[str, str], where: str 
             near = get_close_matches(name, [other for other in have if other not in columns], n=1, cutoff=0.3)
             perhaps = f", {near[0]!r} perhaps" if near else ""
             raise DataError(
-                f"{path}{f', {where}' if where else ''}: no column {name!r}",
+                f"{place}{f', {where}' if where else ''}: no column {name!r}",
                 cause=f"columns are {', '.join(have) or '(none)'}",
                 hint=f"say which one with data.{field}{perhaps}",
             )

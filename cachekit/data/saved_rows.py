@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.data import rows
 from cachekit.errors import DataError
 
@@ -133,7 +133,7 @@ def _features(folder: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > LARGEST:
             raise DataError(f"{path} is too large", cause=f"{path.stat().st_size:,} bytes")
-        document = json.loads(ordinary.read(path).decode("utf-8"))
+        document = json.loads(files.read(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read", cause=str(error)[:200], hint="save the data set again") from error
     features = document.get("features") if isinstance(document, dict) else None

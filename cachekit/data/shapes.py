@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from cachekit.data import images, rows, saved_rows
 from cachekit.errors import DataError
@@ -49,8 +48,7 @@ def labels_of(recipe: Recipe) -> list[str]:
             cause="their number shapes the model's head, and can be read from local text files only",
             hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
         )
-    options: dict[str, Any] = {"nested": fields.nested, "delimiter": data.delimiter, "encoding": data.encoding}
-    values = [row[column] for row in rows.read(path, {column: "label_column"}, **options)]
+    values = [row[column] for row in read(recipe, path, {column: "label_column"})]
     if "label_column" in fields.nested:  # one for each word
         if values and not any(values):
             raise DataError(
@@ -82,8 +80,7 @@ def choices_of(recipe: Recipe) -> int:
             hint="add data.num_choices, or name a column each with data.choices_columns",
         )
     (column,) = data.choices_columns or ("choices",)
-    nested = tasks.nested(recipe)
-    first = next(rows.read(path, {column: "choices_columns"}, nested=nested, encoding=data.encoding), None)
+    first = next(read(recipe, path, {column: "choices_columns"}), None)
     if first is None:
         raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
     return len(rows.choices(first[column], column, f"{path}, row 1")[0])
@@ -105,6 +102,31 @@ def train_file(recipe: Recipe) -> Path | None:
     raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
 
 
+def split_files(recipe: Recipe) -> dict[str, Path]:
+    """The local files of a recipe's splits, those of a folder by their names.
+
+    Raises:
+        DataError: There is no such folder, no training file in it, or a split has two files.
+    """
+    data = recipe.data
+    if data.path:
+        return rows.split_files(Path(data.path))
+    given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+    return {name: Path(path) for name, path in given.items() if path}
+
+
+def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[rows.Row]:
+    """The rows of a text file, as the recipe says that it is written; see `rows.read`."""
+    return rows.read(
+        path,
+        columns,
+        nested=tasks.nested(recipe),
+        delimiter=recipe.data.delimiter,
+        encoding=recipe.data.encoding,
+        plain_text=tasks.fields(recipe).plain_text,
+    )
+
+
 def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
     """Look whether local data can be read at all, before a worker spends its start-up on finding out.
 
@@ -119,7 +141,7 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
         if not all(Path(name).exists() for name in named if name):
             return
-    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
+    data, columns = recipe.data, tasks.read_columns(recipe)
     if folders := images.of(recipe):
         _check_read(recipe, folders)
         images.classes(folders["train"])
@@ -131,22 +153,15 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         return
     if train_file(recipe) is None:
         return
+    files = split_files(recipe)
     if data.path:
-        files = rows.split_files(Path(data.path))
         _check_read(recipe, files)
-    else:
-        given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
-        files = {name: Path(path) for name, path in given.items() if path}
-    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
-    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
     for split, path in files.items():
         field = "data.path" if data.path else f"data.{split}_file"
         if not path.exists():
             raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
-        if path.suffix.lower() != ".parquet":
-            table = rows.read(path, columns, **options)
-            if next(table, None) is None:
-                raise DataError(f"{path} has no rows", hint=f"check {field}")
+        if path.suffix.lower() != ".parquet" and next(read(recipe, path, columns), None) is None:
+            raise DataError(f"{path} has no rows", hint=f"check {field}")
 
 
 def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:

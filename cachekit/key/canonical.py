@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import Struct, field
 
 SCHEMA = 1
+DIGITS = 64  # of a key, as text
+FEWEST_DIGITS = 4  # of a key that a person types, at least
 
 Value = None | bool | int | float | str | list[Any] | dict[str, Any]
 

@@ -6,21 +6,14 @@ share a key: a fine-tune of a model compiles to the same graphs as the model its
 
 from __future__ import annotations
 
-import os
-import textwrap
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from cachekit.errors import RecipeError, UnknownNameError
-from cachekit.recipe import Recipe, aliases, model_config, model_folder, zoo
-from cachekit.recipe.gated import gated
-
-PATIENCE = 5.0  # seconds that the Hub gets to give a config.json: a page of text
+from cachekit.errors import RecipeError
+from cachekit.recipe import Recipe, aliases, hub, model_config, model_folder, zoo
 
 # Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
 IRRELEVANT = {
@@ -130,6 +123,7 @@ def resolve(recipe: Recipe) -> Architecture:
         RecipeError: The model's files are not where the recipe says, its config is no config, or a package's config is
             another than that of `model.id`.
         UnknownNameError: Nobody knows the model.
+        AuthError: The Hub gives its config only to some.
     """
     model = recipe.model
     folder = model_folder.of(recipe)
@@ -144,10 +138,10 @@ def resolve(recipe: Recipe) -> Architecture:
     if model.package or model.id is None:
         unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
         raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
-    cached = _hub_cache(model.id, model.revision)
+    cached = hub.cached_config(model.id, model.revision)
     if cached is not None:
         return _with_overrides(recipe, model_config.read(cached), "Hub cache")
-    return _with_overrides(recipe, model_config.read(_download(model.id, model.revision)), "Hub")
+    return _with_overrides(recipe, model_config.read(hub.download_config(model.id, model.revision)), "Hub")
 
 
 def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -229,7 +223,7 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
         raise RecipeError(
             f"model.{field} {getattr(recipe.model, field)} is not for the task {recipe.task}",
             cause=why,
-            hint="change one of them; `cachekit zoo models` says what each model is for",
+            hint="change one of them; `cachekit zoo ls models` says what each model is for",
         )
 
 
@@ -284,84 +278,3 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     changes = {name: value for name, value in recipe.model.config.items() if name not in IRRELEVANT}
     model_config.check(config, changes, {**GENERIC_DEFAULTS, **defaults}, source)
     return Architecture(merged, source)
-
-
-def _hub_cache(model_id: str, revision: str | None) -> Path | None:
-    """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
-    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
-    hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
-    try:
-        repo = Path(hub).expanduser() / f"models--{model_id.replace('/', '--')}"
-        ref = repo / "refs" / (revision or "main")
-        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
-        config = repo / "snapshots" / commit / "config.json"
-        return config if commit and config.is_file() else None
-    except (OSError, ValueError, RuntimeError):
-        return None
-
-
-def _why(error: Exception) -> str:
-    """The first line of an error; of the one behind it where that says more (offline mode is told there)."""
-    behind = error.__cause__ or error
-    return textwrap.shorten((str(behind).strip().splitlines() or [type(behind).__name__])[0], 200, placeholder=" ...")
-
-
-def _download(model_id: str, revision: str | None) -> Path:
-    try:
-        return _within(PATIENCE, lambda: _fetch(model_id, revision))
-    except Exception as error:  # the client's errors differ by version and have no common root
-        if closed := gated(error, "model.id", model_id):
-            raise closed from error
-        near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
-        raise UnknownNameError(
-            f"model.id {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
-            cause=_why(error),
-            hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
-            if near
-            else "check model.id, your network and HF_TOKEN, or give model.path",
-        ) from error
-
-
-def _fetch(model_id: str, revision: str | None) -> Path:
-    import logging
-
-    from huggingface_hub import hf_hub_download, hf_hub_url
-    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
-
-    told = logging.getLogger("huggingface_hub")
-    level = told.level
-    told.setLevel(logging.CRITICAL)  # the error says it once
-    try:
-        # A download tries six times, for half a minute, where there is no network; this tries once, in all versions.
-        address = hf_hub_url(model_id, "config.json", revision=revision)
-        answer = get_session().head(address, headers=build_hf_headers(), timeout=PATIENCE / 2)
-        if answer.status_code >= 400:  # noqa: PLR2004 - a redirect is as good as the file
-            hf_raise_for_status(answer)
-        return Path(hf_hub_download(model_id, "config.json", revision=revision))
-    finally:
-        told.setLevel(level)
-
-
-def _within(seconds: float, work: Callable[[], Path]) -> Path:
-    """Do something in a thread that is left behind when it takes longer: looking a host's name up has no time limit.
-
-    Raises:
-        TimeoutError: It took longer.
-    """
-    found: list[Path] = []
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except Exception as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not found:
-        raise TimeoutError(f"no answer within {seconds:.0f} s")
-    return found[0]

@@ -1,13 +1,12 @@
 """From a recipe to the named values behind its key: architecture, shapes, precision, layout, compiler, target.
 
 Nothing here imports torch or transformers, and nothing is read from the network: a key must cost milliseconds, on any
-machine. What is hard and what is soft is decided here and in `recipe.schema.SOFT_TRAINING`, with the reason beside it.
+machine. What is hard and what is soft is decided here and by compilers, with the reason beside it.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from cachekit.errors import RecipeError
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
-from cachekit.recipe.schema import SOFT_TRAINING
+from cachekit.text import names_secret
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
 WORKER_SCHEMA = 1
@@ -25,6 +24,28 @@ WORKER_SCHEMA = 1
 # Pixels a side that nearly all models were trained with whose config says nothing of it (ResNet).
 IMAGE_SIZE = 224
 
+# Fields of `training` that reach no graph of any compiler: recorded beside the key, never in it. Where a compiler puts
+# one into its graphs all the same (a learning rate), it is an ingredient of that compiler.
+SOFT_TRAINING = frozenset(
+    {
+        "doc_stride",
+        "mlm_probability",
+        "learning_rate",
+        "lr_scheduler_type",
+        "warmup_steps",
+        "num_train_epochs",
+        "max_steps",
+        "seed",
+        "logging_steps",
+        "eval_strategy",
+        "eval_steps",
+        "save_strategy",
+        "save_steps",
+        "save_total_limit",
+        "dataloader_num_workers",
+        "output_dir",
+    }
+)
 # Variables of a recipe's `environment` that reach no graph: name to reason.
 SOFT_VARIABLES = {
     "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
@@ -45,8 +66,6 @@ SOFT_VARIABLES = {
     "WANDB_MODE": "reporting",
     "WANDB_PROJECT": "reporting",
 }
-# Who does it reaches no graph either, and must not be written down: records are shared.
-SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|KEY_ID|CREDENTIALS)$", re.IGNORECASE)
 
 
 class Fingerprint(Struct, frozen=True):
@@ -134,7 +153,8 @@ def build(
     if parallel["data_parallel_size"] == "auto":
         groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
         parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
-    variables = {name: value for name, value in worker_variables(recipe).items() if not SECRET.search(name)}
+    # Who trains reaches no graph, and must not be written down: records are shared.
+    variables = {name: value for name, value in worker_variables(recipe).items() if not names_secret(name)}
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
     hard: dict[str, Any] = {
         "task": recipe.task,

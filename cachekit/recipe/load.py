@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.checks import check_task, check_together
@@ -50,7 +50,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
     try:
         if path.is_dir():
             raise RecipeError(f"{path} is a folder, not a {what}", hint="name the YAML file")
-        with ordinary.opened(path) as source:
+        with files.opened(path) as source:
             raw = source.read(most + 1)
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error

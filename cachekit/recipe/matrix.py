@@ -18,7 +18,7 @@ SECTIONS = frozenset({"model", "data", "training", "parallel", "compiler", "envi
 COMPARE = "compare with `- {recipe: bert, set: {training.max_steps: 10}}`"
 
 
-class Entry(Struct, frozen=True):
+class MatrixEntry(Struct, frozen=True):
     """One fine-tune of a list.
 
     Attributes:
@@ -32,7 +32,7 @@ class Entry(Struct, frozen=True):
     overrides: tuple[str, ...]
 
 
-def read(path: Path) -> list[Entry]:
+def read(path: Path) -> list[MatrixEntry]:
     """The entries of a list, in its order; JSON is YAML, too.
 
     Raises:
@@ -44,7 +44,7 @@ def read(path: Path) -> list[Entry]:
     return [_entry(item, f"{path}, entry {number}", path) for number, item in enumerate(document, 1)]
 
 
-def _entry(item: Any, where: str, path: Path) -> Entry:
+def _entry(item: Any, where: str, path: Path) -> MatrixEntry:
     if isinstance(item, str):
         item = {"recipe": item}
     if not isinstance(item, dict) or not isinstance(item.get("recipe"), str) or set(item) - {"recipe", "set", "name"}:
@@ -69,7 +69,7 @@ def _entry(item: Any, where: str, path: Path) -> Entry:
     beside = path.parent / named
     source = str(beside) if beside.suffix in {".yaml", ".yml"} and beside.is_file() else named
     words = " ".join([named, *overrides])
-    return Entry(str(item.get("name") or words), source, tuple(overrides))
+    return MatrixEntry(str(item.get("name") or words), source, tuple(overrides))
 
 
 def _each(changes: dict[str, Any]) -> Iterator[tuple[str, Any]]:

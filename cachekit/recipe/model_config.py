@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.errors import RecipeError
 
 LARGEST = 32 << 20  # bytes; names of labels make some configs large
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if size > LARGEST:
             raise RecipeError(f"{path} is no model config", cause=f"{size:,} bytes")
-        config = json.loads(ordinary.read(path).decode("utf-8-sig"))
+        config = json.loads(files.read(path).decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="a model's folder holds config.json and weights") from error
     except RecursionError as error:

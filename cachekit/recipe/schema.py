@@ -192,29 +192,6 @@ class Training(_Strict, frozen=True):
     output_dir: Text | None = None
 
 
-# Reach no compiled graph: recorded beside the key, never in it.
-SOFT_TRAINING = frozenset(
-    {
-        "doc_stride",
-        "mlm_probability",
-        "learning_rate",
-        "lr_scheduler_type",
-        "warmup_steps",
-        "num_train_epochs",
-        "max_steps",
-        "seed",
-        "logging_steps",
-        "eval_strategy",
-        "eval_steps",
-        "save_strategy",
-        "save_steps",
-        "save_total_limit",
-        "dataloader_num_workers",
-        "output_dir",
-    }
-)
-
-
 class Parallel(_Strict, frozen=True):
     """The layout over devices and nodes; it shapes the graphs, so all of it is in the key.
 

@@ -7,10 +7,11 @@ A field that a task does not read is refused there, rather than ignored. How a t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from msgspec import Struct, field
 
-from cachekit.recipe.schema import Recipe
+from cachekit.recipe.schema import Recipe, TaskName
 
 CLASSES = frozenset({"labels", "num_labels"})
 
@@ -88,6 +89,9 @@ TASKS: dict[str, TaskFields] = {
         free=frozenset({"image_column"}),
     ),
 }
+
+if _apart := TASKS.keys() ^ set(get_args(TaskName)):
+    raise TypeError(f"TASKS of recipe/tasks.py and TaskName of recipe/schema.py differ by {', '.join(sorted(_apart))}")
 
 _ALL_DATA = frozenset().union(*(task.data | task.columns.keys() for task in TASKS.values()))
 _ALL_TRAINING = frozenset().union(*(task.training for task in TASKS.values()))

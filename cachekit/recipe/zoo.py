@@ -56,7 +56,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     compile_seconds: dict[str, CompileTime] = {}
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True):
+class QuotedPrice(Struct, frozen=True, forbid_unknown_fields=True):
     """What an hour costs, where, on which day, and who says so; data, for a user to override.
 
     None of it may be missing: a price that nobody can look up again is none.
@@ -90,7 +90,7 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     vcpus: Count | None = None
     host_memory_gib: NotNegative | None = None
     network_gbps: NotNegative | None = None
-    price: Price | None = None
+    price: QuotedPrice | None = None
 
 
 class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
@@ -261,7 +261,7 @@ def instance(name: str) -> Instance:
     Raises:
         UnknownNameError: The registry has none of that name.
     """
-    return _named(name, instances(), "instance", "cachekit zoo instances")
+    return _named(name, instances(), "instance", "cachekit zoo ls instances")
 
 
 def toolchains() -> dict[str, Toolchain]:
@@ -281,7 +281,7 @@ def toolchain(name: str) -> Toolchain:
     Raises:
         UnknownNameError: The registry has none of that name.
     """
-    return _named(name, toolchains(), "toolchain", "cachekit zoo toolchains")
+    return _named(name, toolchains(), "toolchain", "cachekit zoo ls toolchains")
 
 
 def _named(name: str, known: dict[str, T], what: str, where: str) -> T:

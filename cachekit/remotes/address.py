@@ -1,6 +1,6 @@
 """The entries of a chain, their addresses, and the kinds of remotes that there are.
 
-`local:rw,team:r` names the local store first, then what `[tiers.team]` in cachekit.toml says, read-only. A remote can
+`local:rw,team:r` names the local store first, then what `[remotes.team]` in cachekit.toml says, read-only. A remote can
 also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`.
 
 A kind of remote is registered by one line of `KINDS`.
@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from cachekit.errors import UsageError
 from cachekit.remotes import trust
-from cachekit.remotes.layout import LOCAL
+from cachekit.store.layout import LOCAL
 from cachekit.text import has_secret, redacted
 
 if TYPE_CHECKING:
-    from cachekit.remotes.port import Setup, Tier
+    from cachekit.remotes.port import Setup, Storage
 
 
 class Kind(Struct, frozen=True):
@@ -34,6 +34,7 @@ class Kind(Struct, frozen=True):
         example: An address, for people.
         network: It opens sockets; a mounted folder is the system's business.
         setup: The module that makes such places (`port.Setup`); empty where somebody else does.
+        needs: Those of `options` without which there is no such remote.
     """
 
     begins: tuple[str, ...]
@@ -42,11 +43,12 @@ class Kind(Struct, frozen=True):
     example: str
     network: bool = True
     setup: str = ""
+    needs: tuple[str, ...] = ()
 
 
 _HERE = "cachekit.remotes"
 KINDS = (
-    Kind(("hf://buckets/",), f"{_HERE}.bucket.tier", ("endpoint",), "hf://buckets/OWNER/NAME"),
+    Kind(("hf://buckets/",), f"{_HERE}.hub.bucket", ("endpoint",), "hf://buckets/OWNER/NAME"),
     Kind(("hf://",), f"{_HERE}.hub.repo", ("endpoint",), "hf://OWNER/NAME", setup=f"{_HERE}.hub.create"),
     Kind(("s3://",), f"{_HERE}.objectstore.s3", ("endpoint", "region"), "s3://BUCKET/PREFIX"),
     Kind(("gs://",), f"{_HERE}.objectstore.gcs", (), "gs://BUCKET/PREFIX"),
@@ -98,22 +100,29 @@ def setup(address: str) -> Setup:
     return made
 
 
-def make(link: Link) -> Tier:
+def make(link: Link) -> Storage:
     """The remote of an entry of the chain; nothing is connected yet.
 
     Raises:
-        UsageError: The address is none, an option is unknown, or a package that it needs is not installed.
+        UsageError: The address is none, an option is unknown or missing, or a package that it needs is not installed.
     """
     kind = kind_of(link.address)
     assert kind is not None  # or `parse` had refused it
     unknown = sorted(set(link.options) - set(kind.options))
     if unknown:
         raise UsageError(
-            f"tier {link.name}: unknown setting {unknown[0]!r}",
+            f"remote {link.name}: unknown setting {unknown[0]!r}",
             cause=f"{link.address} takes {', '.join(kind.options) or 'no settings beside url'}",
             hint="remove the line",
         )
-    made: Tier = importlib.import_module(kind.module).opened(link.address, link.options)
+    if missing := [name for name in kind.needs if not link.options.get(name)]:
+        table = "NAME" if link.name == link.address else link.name
+        raise UsageError(
+            f"remote {link.name}: no {missing[0]} is named",
+            cause=f"{kind.example} is found by its {' and '.join(kind.needs)}",
+            hint=f'add {missing[0]} = "…" beside url in [remotes.{table}] of cachekit.toml',
+        )
+    made: Storage = importlib.import_module(kind.module).opened(link.address, link.options)
     return made
 
 
@@ -146,7 +155,7 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
             raise UsageError(
                 f"no cache is called {name!r}",
                 cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
-                hint=f'add [tiers.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
+                hint=f'add [remotes.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
         options = {key: str(value) for key, value in (table or {}).items() if key not in {"url", "trust"}}
         address = str(table["url"]) if table else name
@@ -166,7 +175,7 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
 def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
     if table.get("trust", trust.ALL) != trust.ALL:
         raise UsageError(
-            f"[tiers.{name}]: trust = {table['trust']!r} means nothing",
+            f"[remotes.{name}]: trust = {table['trust']!r} means nothing",
             cause=f'the only word is "{trust.ALL}": use what lies there, whoever made it',
             hint="correct or remove the line",
         )
@@ -177,7 +186,7 @@ def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -
     """Say what is wrong with an entry, where that can be told better than by an unknown name."""
     address = url or name
     if has_secret(name) or has_secret(address):  # which is not repeated
-        table = f": [tiers.{name}]" if url and not has_secret(name) else ""
+        table = f": [remotes.{name}]" if url and not has_secret(name) else ""
         raise UsageError(
             f"the address of a cache has no room for a token{table}",
             cause="it is written to settings, logs and screens",
@@ -192,6 +201,6 @@ def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -
     scheme = re.match(_SCHEME, address)
     if scheme and kind_of(address) is None:
         raise UsageError(
-            f"{name}: {scheme[0]} leads to no cache" if not url else f"[tiers.{name}]: {url} leads to no cache",
+            f"{name}: {scheme[0]} leads to no cache" if not url else f"[remotes.{name}]: {url} leads to no cache",
             hint=f"one of {', '.join(kind.example for kind in KINDS)}",
         )

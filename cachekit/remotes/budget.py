@@ -1,33 +1,19 @@
-"""Time on a remote: the clock, calls that end in time, and how often something is tried again.
-
-A client of a remote may never come back: a system call on a dead mount, a name that does not resolve, the Rust behind
-`hf_xet` and `obstore`. No signal and no exception reaches any of these. So each call runs in a daemon thread. When the
-call's time is up, the caller goes on with an error, and the thread is left to itself: it ends with the client's call,
-or with the process, which never waits for it. What such a call was about to do may still happen later. So only calls
-belong here whose late effect is harmless, or is looked for: an artifact at its own path, a swap that wins or fails.
-"""
+"""Time on a remote: the clock, how often something is tried again, and several calls at once; see also `calls`."""
 
 from __future__ import annotations
 
-import contextvars
-import os
 import queue
 import random
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
-from cachekit.errors import BusyError, RemoteError
+from cachekit.errors import BusyError
 
 T = TypeVar("T")
-HANGING = 8  # threads of one remote that may hang before further calls are refused at once
-_WAITING = 64  # pieces of a stream that were read and not yet taken: a few MB
-_LOOK = 0.2  # seconds between two looks whether anybody still wants a stream
 
 
 class Clock:
@@ -89,185 +75,6 @@ class Retry(Struct, frozen=True):
         return None if spent + pause > self.seconds else pause
 
 
-class Progress:
-    """Moves the end of a call on: whoever does the work calls this when something went over the line."""
-
-    def __init__(self) -> None:
-        self._at = time.monotonic()
-
-    def __call__(self, size: int = 0) -> None:
-        """Note that the work goes on."""
-        self._at = time.monotonic()
-
-    @property
-    def idle(self) -> float:
-        """Seconds since anything moved."""
-        return time.monotonic() - self._at
-
-
-class _Job:
-    """A call, and what became of it."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self._context = contextvars.copy_context()
-        self.done = threading.Event()
-        self.value: object = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.value = self._context.run(self._work)
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            self.error = error
-        self.done.set()
-
-
-_Box = queue.SimpleQueue["Callable[[], None] | None"]
-
-
-class Calls:
-    """The calls to one remote, each of which ends in time.
-
-    Threads are used again: a call costs a hand-over, not a thread, and a client that keeps its connections by thread
-    finds them again. What a caller has in its context variables, the call has too. Idle threads end with this object.
-
-    Args:
-        name: Of the remote, for errors.
-        hint: What helps where it does not answer.
-        hanging: How many calls may hang before further ones are refused at once.
-    """
-
-    def __init__(self, name: str, *, hint: str = "", hanging: int = HANGING) -> None:
-        self._name = name
-        self._hint = hint
-        self._hanging = hanging
-        self._lock = threading.Lock()
-        self._idle: list[_Box] = []
-        self._stuck = 0
-        self._pid = os.getpid()
-        weakref.finalize(self, _dismiss, self._idle).atexit = False
-
-    def run(
-        self,
-        work: Callable[[], T],
-        seconds: float,
-        what: str = "",
-        progress: Progress | None = None,
-        late: type[RemoteError] = RemoteError,
-    ) -> T:
-        """What a call returns or raises, if it does so in time.
-
-        Args:
-            work: The call; it may go on when its time is up.
-            seconds: How long it may take, from the start or from the last progress.
-            what: What it does, for errors.
-            progress: What the call tells its progress to.
-            late: The error where the time is up: UncertainError for what may have happened, or happen still.
-
-        Raises:
-            RemoteError: The time is up; too many calls hang already, and this one never began; or the client's Rust
-                panicked.
-        """
-        progress = progress or Progress()
-        progress()
-        job, leave = self._start(work, what)
-        while (left := seconds - progress.idle) > 0:
-            if job.done.wait(left):
-                if job.error is not None:
-                    raise self._raised(job.error, what)
-                return job.value  # type: ignore[return-value]  # a call without an error returned one
-        leave()
-        raise late(f"{self._said(what)}: no answer", cause=f"nothing came for {seconds:g} s", hint=self._hint)
-
-    def stream(self, pieces: Callable[[], Iterable[T]], seconds: float, what: str = "") -> Iterator[T]:
-        """What a call yields, as long as no two pieces are further apart than so many seconds.
-
-        Raises:
-            RemoteError: Nothing came for so long; too many calls hang already; or the client's Rust panicked.
-        """
-        came: queue.Queue[tuple[T] | None] = queue.Queue(_WAITING)
-        gone = threading.Event()
-
-        def hand(piece: tuple[T] | None) -> bool:
-            while not gone.is_set():
-                with suppress(queue.Full):
-                    came.put(piece, timeout=_LOOK)
-                    return True
-            return False
-
-        def work() -> None:
-            try:
-                for piece in pieces():
-                    if not hand((piece,)):
-                        return
-            finally:
-                hand(None)
-
-        job, leave = self._start(work, what)
-        try:
-            while True:
-                try:
-                    piece = came.get(timeout=seconds)
-                except queue.Empty:
-                    leave()
-                    cause = f"nothing came for {seconds:g} s"
-                    raise RemoteError(f"{self._said(what)}: no answer", cause=cause, hint=self._hint) from None
-                if piece is None:
-                    break
-                yield piece[0]
-        finally:
-            gone.set()
-        job.done.wait()
-        if job.error is not None:
-            raise self._raised(job.error, what)
-
-    def _start(self, work: Callable[[], object], what: str) -> tuple[_Job, Callable[[], None]]:
-        """Begin a call; returns it, and what says that nobody waits for it any more."""
-        job, box = _Job(work), self._box(what)
-        given_up = False
-
-        def run() -> None:
-            job.run()
-            with self._lock:
-                self._idle.append(box)
-                if given_up:
-                    self._stuck -= 1
-
-        def leave() -> None:
-            nonlocal given_up
-            with self._lock:
-                if not job.done.is_set():
-                    given_up = True
-                    self._stuck += 1
-
-        box.put(run)
-        return job, leave
-
-    def _box(self, what: str) -> _Box:
-        with self._lock:
-            if self._pid != os.getpid():  # threads do not survive a fork
-                self._idle.clear()
-                self._stuck, self._pid = 0, os.getpid()
-            if self._stuck >= self._hanging:
-                cause = f"{self._stuck} calls to it hang already"
-                raise RemoteError(f"{self._said(what)}: no answer", cause=cause, hint=self._hint)
-            if self._idle:
-                return self._idle.pop()
-        box: _Box = queue.SimpleQueue()
-        threading.Thread(target=_serve, args=(box,), name="cachekit-call", daemon=True).start()
-        return box
-
-    def _raised(self, error: BaseException, what: str) -> BaseException:
-        """The error to raise for one of a call: a panic of a client's Rust is no Exception, and must not end a run."""
-        if type(error).__name__ == "PanicException":
-            return RemoteError(f"{self._said(what)}: its client failed", cause="a panic; it printed where")
-        return error
-
-    def _said(self, what: str) -> str:
-        return f"{self._name}: {what}" if what else self._name
-
-
 def each(works: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     """What several calls return, in their order, with at most so many at once.
 
@@ -304,14 +111,3 @@ def each(works: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     finally:
         stop.set()
     return [found[number] for number in range(len(works))]
-
-
-def _serve(box: _Box) -> None:
-    while (run := box.get()) is not None:
-        run()
-        del run  # what it holds is not kept until the next one comes
-
-
-def _dismiss(idle: list[_Box]) -> None:
-    for box in idle:
-        box.put(None)

@@ -1,4 +1,4 @@
-"""The README of a shared cache: what is cached, made by what and whom; for people who look at the repo on the Hub.
+"""The README of a remote: what is cached, made by what and whom; for people who look at the repo on the Hub.
 
 The table's rows stand in the page as data too, in a comment, so that a push adds its own without reading every record.
 The page shows the newest ones and says how many there are.
@@ -8,10 +8,13 @@ What people wrote outside of our part stays as it is.
 from __future__ import annotations
 
 import html
-import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
 
 from cachekit.remotes import layout
 from cachekit.store.record import Record
@@ -41,7 +44,29 @@ graphs here compiles nothing.
     cachekit train RECIPE --cache local:rw,hf://OWNER/NAME:r
 
 """
+Text = Annotated[str, Meta(max_length=1000)]
 COLUMNS = ("recipe", "model", "compiler", "graphs", "size", "compiled in", "on", "when", "by", "key")
+
+
+class CardRow(Struct, frozen=True):
+    """A record on the page: what its line shows. Anybody may have written it.
+
+    Attributes:
+        bytes: Of its files.
+        seconds: That it compiled.
+    """
+
+    bytes: Annotated[int, Meta(ge=0, le=1 << 60)]
+    created: Text
+    graphs: Annotated[int, Meta(ge=0, le=1 << 60)]
+    instance: Text
+    key: Text
+    model: Text
+    compiler: Text
+    path: Text
+    recipe: Text
+    seconds: Annotated[float, Meta(ge=0, le=1e18)]
+    user: Text
 
 
 def total(present: bytes) -> int | None:
@@ -60,9 +85,9 @@ def update(present: bytes, records: Iterable[Record], count: int) -> bytes:
         count: How many records there are with them.
     """
     text = present.decode("utf-8", errors="replace")
-    rows = {row["path"]: row for row in _rows(text)}
+    rows = {row.path: row for row in _rows(text)}
     rows |= {layout.path_of(record): _row(record) for record in records}
-    newest = sorted(rows.values(), key=lambda row: (row["created"], row["path"]), reverse=True)[:SHOWN]
+    newest = sorted(rows.values(), key=lambda row: (row.created, row.path), reverse=True)[:SHOWN]
     count = max(count, len(newest))
     shown = f"; the newest {len(newest)} are shown" if len(newest) < count else ""
     said = f"{count} record{'' if count == 1 else 's'}{shown}."
@@ -76,68 +101,46 @@ def update(present: bytes, records: Iterable[Record], count: int) -> bytes:
     return f"{FRONT}{HEAD}{part}\n".encode()
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: Record) -> CardRow:
     made = record.provenance
-    return {
-        "path": layout.path_of(record),
-        "recipe": record.recipe,
-        "model": record.model_type,
-        "compiler": record.directory,
-        "graphs": record.graphs,
-        "bytes": record.size,
-        "seconds": round(record.compile_seconds, 1),
-        "instance": made.instance or made.platform,
-        "created": made.created,
-        "user": made.user,
-        "key": record.key,
-    }
+    return CardRow(
+        path=layout.path_of(record),
+        recipe=record.recipe,
+        model=record.model_type,
+        compiler=record.directory,
+        graphs=record.graphs,
+        bytes=record.size,
+        seconds=round(record.compile_seconds, 1),
+        instance=made.instance or made.platform,
+        created=made.created,
+        user=made.user,
+        key=record.key,
+    )
 
 
-def _rows(text: str) -> list[dict[str, Any]]:
+def _rows(text: str) -> list[CardRow]:
     """The rows that a page holds; those that nobody can read are left out."""
     found = ROWS.search(text.replace("\r\n", "\n"))  # which the Hub's own editor may write
     rows = []
     for line in found[1].split("\n") if found else ():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if not isinstance(row, dict):
-            continue
-        if all(_is_text(row.get(name)) for name in _TEXT) and all(_is_number(row.get(name)) for name in _NUMBERS):
-            rows.append({name: row[name] for name in (*_TEXT, *_NUMBERS)})
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            rows.append(msgspec.json.decode(line, type=CardRow))
     return rows
 
 
-_TEXT = ("path", "recipe", "model", "compiler", "instance", "created", "user", "key")
-
-
-_NUMBERS = ("graphs", "bytes", "seconds")
-_LARGEST = 1e18
-_LONGEST = 1000  # characters
-
-
-def _is_text(value: object) -> bool:
-    """Whether it can be shown; a half of a pair of code units has no bytes."""
-    return isinstance(value, str) and len(value) <= _LONGEST and not any("\ud800" <= char <= "\udfff" for char in value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LARGEST
-
-
-def _data(rows: list[dict[str, Any]]) -> str:
+def _data(rows: Sequence[CardRow]) -> str:
     # Two hyphens would end the comment.
-    lines = [json.dumps(row, sort_keys=True).replace("--", "-\\u002d").replace(">", "\\u003e") for row in rows]
+    texts = [msgspec.json.encode(row).decode() for row in rows]
+    lines = [text.replace("--", "-\\u002d").replace(">", "\\u003e") for text in texts]
     return "<!-- cachekit:rows\n" + "\n".join(lines) + "\n-->"
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: Sequence[CardRow]) -> str:
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for row in rows:
         cells = (
-            row["recipe"], row["model"], row["compiler"], f"{row['graphs']:.0f}", _size(row["bytes"]),
-            f"{row['seconds']:.0f} s", row["instance"], row["created"][:10], row["user"], row["key"][:16],
+            row.recipe, row.model, row.compiler, str(row.graphs), _size(row.bytes),
+            f"{row.seconds:.0f} s", row.instance, row.created[:10], row.user, row.key[:16],
         )  # fmt: skip
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines)

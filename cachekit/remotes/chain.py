@@ -1,26 +1,31 @@
-"""The shared caches of a run, in order: the first that has a record serves it."""
+"""The remotes of a run, in order: the first that has a record serves it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError
+from cachekit.config import flag_from_environment
+from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
-from cachekit.remotes.layout import Place
-from cachekit.store.record import DamagedRecordError, Record
+from cachekit.remotes.layout import RecordPlace
+from cachekit.store.layout import Layout
 
 if TYPE_CHECKING:
+    from cachekit.config import Config
+    from cachekit.remotes import address
     from cachekit.remotes.remote import Found, Remote
 
 
 class Chain:
-    """The shared caches of a run, nearest first.
+    """The remotes of a run, nearest first.
 
     Args:
         remotes: Without the local store.
         journal: Told once about each that fails.
+        push_seconds: The longest that a push may take, with waiting for a busy cache.
         offline: Those that are left out, because no connection may be opened: names, and what makes them.
     """
 
@@ -29,7 +34,10 @@ class Chain:
         remotes: Sequence[Remote] = (),
         journal: Journal | None = None,
         offline: Mapping[str, Callable[[], Remote]] | None = None,
+        *,
+        push_seconds: float = 900.0,
     ) -> None:
+        self.push_seconds = push_seconds
         self.offline = dict(offline or {})
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
@@ -50,20 +58,20 @@ class Chain:
         """Those that take what is new."""
         return tuple(remote for remote in self._remotes if remote.writable)
 
-    def postpone(self, record: Record) -> None:
-        """Note a record for those that are left out now, for a push later."""
+    def postpone(self, key: str) -> None:
+        """Note the record of a key for those that are left out now, for a push later."""
         for make in self.offline.values():
             with suppress(CachekitError):  # a package that it needs is missing, say: it is not used now
                 remote = make()
                 if remote.writable:
-                    remote.keep_pending(record, "offline")
+                    remote.keep_pending(key)
 
     def above(self, remote: Remote) -> tuple[Remote, ...]:
         """Those nearer than this one, which a hit fills."""
         return tuple(other for other in self._remotes[: self._remotes.index(remote)] if other.writable)
 
     def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key from the first that has it; one that fails is told, and passed over.
+        """The record of a key, as `find_all` finds it.
 
         Args:
             directory: The compiler's.
@@ -71,21 +79,12 @@ class Chain:
             key: The key.
             anew: Ask, whatever is remembered.
         """
-        for remote in self.readable:
-            try:
-                found = remote.find(directory, model_type, key, anew=anew)
-            except (RemoteError, AuthError) as error:
-                self.failed(remote, error)
-            except DamagedRecordError as error:
-                self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(error))
-                bypass(self._journal, "tier-damaged", remote.name)
-            else:
-                if found is not None:
-                    return found
-        return None
+        return self.find_all([RecordPlace(directory, model_type, key)], anew=anew).get(key)
 
-    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
-        """The records of many keys, by key, as `find` finds each; a cache is asked once which of them it has.
+    def find_all(self, places: Sequence[RecordPlace], *, anew: bool = False) -> dict[str, Found]:
+        """The records of many keys, by key, each from the first cache that has it; one that fails is told, passed over.
+
+        A cache is asked once which of them it has.
 
         Args:
             places: Where records lie.
@@ -103,11 +102,30 @@ class Chain:
                 continue
             found |= answer.found
             for key, damage in answer.damaged.items():
-                self._journal.emit("remote.damaged", tier=remote.name, key=key, reason=str(damage))
-                bypass(self._journal, "tier-damaged", remote.name)
+                self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(damage))
+                bypass(self._journal, "remote-damaged", remote.name)
             if answer.error is not None:
                 self.failed(remote, answer.error)
         return found
+
+    def need(self, verb: str) -> None:
+        """Raise where no remote may be read, or written.
+
+        Raises:
+            UsageError: There is none.
+        """
+        remotes = self.readable if verb == "read" else self.writable
+        if not remotes and self.offline:
+            raise UsageError(
+                f"no remote can be {verb} offline",
+                cause=f"{', '.join(self.offline)} is beyond the network",
+                hint="leave --offline out, and unset HF_HUB_OFFLINE",
+            )
+        if not remotes:
+            raise UsageError(
+                f"no remote is named that may be {verb}",
+                hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
+            )
 
     @property
     def untrusted(self) -> tuple[str, ...]:
@@ -129,7 +147,7 @@ class Chain:
             self._untrusted[remote.name] = error.cause
         self._journal.emit(
             "remote.failed",
-            tier=remote.name,
+            remote=remote.name,
             code=error.code,
             reason=error.cause or error.message,
             hint=error.hint,
@@ -137,4 +155,33 @@ class Chain:
         )
         kinds = ((SkippedError, "skipped"), (UntrustedError, "untrusted"), (AuthError, "refused"))
         kind = next((word for cls, word in kinds if isinstance(error, cls)), "failed")
-        bypass(self._journal, f"tier-{kind}", remote.name)
+        bypass(self._journal, f"remote-{kind}", remote.name)
+
+
+def chain_of(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
+    """The remotes, as the chain in the settings says; offline without those beyond a network.
+
+    Raises:
+        UsageError: The chain, or an address in it, cannot be used.
+    """
+    from cachekit.remotes import address
+
+    links = address.parse(config.cache, config.remotes)[1:]
+    offline = offline or flag_from_environment("HF_HUB_OFFLINE")
+    if not links:
+        return Chain(journal=journal)
+    from cachekit.remotes.remote import Remote
+
+    memory = Layout(config.home).remotes
+
+    def remote(link: address.Link) -> Remote:
+        trusted = link.trusted or config.trust_all
+        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
+
+    left = [link for link in links if offline and address.needs_network(link)]
+    return Chain(
+        [remote(link) for link in links if link not in left],
+        journal,
+        {link.name: partial(remote, link) for link in left},
+        push_seconds=config.push_seconds,
+    )

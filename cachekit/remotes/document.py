@@ -1,4 +1,4 @@
-"""A record as it lies on a tier: with its tiny files inside, and what lies elsewhere; and the union of two of them.
+"""A record as it lies on a remote: with its tiny files inside, and what lies elsewhere; and the union of two of them.
 
     {"record": {...}, "sha256": "…", "inline": {"<sha256>": "<base64>"}, "places": {"<sha256>": "<path>"}}
 
@@ -13,9 +13,8 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from cachekit.remotes import layout
 from cachekit.store.record import DamagedRecordError, File, Record, from_document, parse, serialise, to_document
@@ -25,9 +24,8 @@ TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A record on a tier.
+class Shared(Struct, frozen=True):
+    """A record on a remote.
 
     Attributes:
         record: The record.
@@ -36,8 +34,8 @@ class Shared:
     """
 
     record: Record
-    inline: Mapping[str, bytes] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    inline: Mapping[str, bytes] = {}
+    places: Mapping[str, str] = {}
 
     def paths(self) -> dict[str, tuple[File, str]]:
         """Each file, once, and the path where it lies, by SHA-256."""
@@ -58,7 +56,7 @@ def write(shared: Shared) -> bytes:
 
 
 def read(raw: bytes) -> Shared | None:
-    """Read a document of a tier, which anybody may have written.
+    """Read a document of a remote, which anybody may have written.
 
     Returns:
         The record with its tiny files; None where its schema is another, which is a miss.
@@ -95,7 +93,7 @@ def _inline(inline: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str,
 
 
 def merge(ours: Shared, theirs: Shared | None) -> Shared:
-    """What a tier should hold for a key that both have.
+    """What a remote should hold for a key that both have.
 
     Nothing of either is lost where a compiler names its modules: then the union, and of two builds of one module the
     one that is there already, which others may have fetched. An archive has no name but its digest: of two that do not

@@ -1,4 +1,4 @@
-"""Where things lie on a tier; the same on every kind.
+"""Where things lie on a remote; the same on every kind.
 
 README.md                                                   the card
 neuronxcc-2.26.6360.0+6f180f47/MODULE_…+f7f529f3/…          modules verbatim, as the compiler's own tools read them
@@ -10,21 +10,24 @@ cachekit/v1/leases/<key>.json                               who compiles a key n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from cachekit.store.record import Record, file_path, is_archive
+import msgspec
+
+from cachekit.errors import UsageError
+from cachekit.store.record import Record, RelativePath, file_path, is_archive
 
 __all__ = ["file_path", "is_archive"]
 
 ROOT = "cachekit/v1"
-LOCAL = "local"  # the store's name in a chain, and in answers
 CARD = "README.md"
 RECORDS = f"{ROOT}/records"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a key's record lies: its compiler's directory, its model type, and the key."""
 
     directory: str
@@ -50,3 +53,32 @@ def lease_path(key: str) -> str:
 def blob_path(sha256: str) -> str:
     """The place of a file whose own is taken."""
     return f"{BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def check(paths: Iterable[str]) -> None:
+    """Nothing, if all of these may be used on a remote: they are relative, and stay below where they start.
+
+    Paths come from records that others wrote.
+
+    Raises:
+        UsageError: One may not, or no store could hold it.
+    """
+    for path in paths:
+        try:
+            msgspec.convert(path, RelativePath)
+            path.encode()
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            raise UsageError(
+                f"{path[:200]!r} cannot be the path of a file in a remote",
+                cause="it leaves its folder, or no store could hold it",
+                hint="whoever wrote that record is not to be trusted",
+            ) from None
+
+
+def is_good(path: str) -> bool:
+    """Whether `check` takes this path."""
+    try:
+        check([path])
+    except UsageError:
+        return False
+    return True

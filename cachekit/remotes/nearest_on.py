@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -23,12 +24,13 @@ from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.near import Known, Near, Wanted, settled
-from cachekit.remotes.nearest_memory import Memory
-from cachekit.remotes.port import Entry, Tier
-from cachekit.remotes.remote import Remote
+from cachekit.remotes.near import Known, Memory, Near, Wanted, settled
+from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError
+
+if TYPE_CHECKING:
+    from cachekit.remotes.remote import Remote
 
 # Less cannot be between records of two model types, or of two compilers (see `key.nearest`): what is that near in the
 # folder of the wanted one's kind is the nearest of all.
@@ -62,13 +64,13 @@ class Looked(Struct, frozen=True):
     """How far one remote was searched.
 
     Attributes:
-        tier: Its name.
+        remote: Its name.
         records: Records of this kind that it lists, as far as the listing went.
         compared: Those whose ingredients were compared.
         problem: Why it was not searched to the end; empty where it was.
     """
 
-    tier: str
+    remote: str
     records: int
     compared: int
     problem: str = ""
@@ -164,13 +166,13 @@ class Seen:
             return
         revision = self._remote.revision()
 
-        def one(entry: Entry, tier: Tier) -> None:
-            if time.monotonic() <= self._deadline and (known := _known(tier, entry.path, revision, self._budget)):
+        def one(entry: Entry, storage: Storage) -> None:
+            if time.monotonic() <= self._deadline and (known := _known(storage, entry.path, revision, self._budget)):
                 self._memory.keep(known)
                 found.append(known)
 
-        with self._remote.call() as tier:
-            each([partial(one, entry, tier) for entry in entries], LANES)
+        with self._remote.call() as storage:
+            each([partial(one, entry, storage) for entry in entries], LANES)
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
         """Look for nearer ones; returns the keys of those that were remembered wrongly."""
@@ -233,8 +235,8 @@ def _with_key(remote: Remote, store: Store, beginning: str) -> list[Known]:
             known = memory.known(_key(entry.path))
             if known is None:
                 revision = remote.revision()
-                with remote.call() as tier:
-                    known = _known(tier, entry.path, revision, DEFAULT)
+                with remote.call() as storage:
+                    known = _known(storage, entry.path, revision, DEFAULT)
             found += [known] if known else []
     return found
 
@@ -244,16 +246,16 @@ def _listing(remote: Remote, memory: Memory, folder: str, most: int) -> Sequence
     if remembered is not None:
         return remembered
     revision = remote.revision()
-    with remote.call() as tier:
-        entries = list(islice(tier.list(folder, revision), most))
+    with remote.call() as storage:
+        entries = list(islice(storage.list(folder, revision), most))
     memory.keep_listing(folder, revision, entries)
     return entries
 
 
-def _known(tier: Tier, path: str, revision: str, budget: Budget) -> Known | None:
+def _known(storage: Storage, path: str, revision: str, budget: Budget) -> Known | None:
     """A record's ingredients, as they lie there; a damaged one is none of a search's business: who wants it is told."""
     with suppress(DamagedRecordError, TooLargeError, IntegrityError):
-        read = tier.read(path, revision, budget.largest)
+        read = storage.read(path, revision, budget.largest)
         shared = document.read(read.data) if read else None
         if shared is not None and layout.path_of(shared.record) == path:
             return Known.of(shared.record)

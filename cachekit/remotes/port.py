@@ -1,6 +1,6 @@
 """What cachekit asks of a place that a team shares: a folder, a Hub repo, a bucket. Adapters implement it.
 
-A tier holds files under paths with `/`. Artifacts are written once and never changed: whoever finds other bytes at a
+A remote holds files under paths with `/`. Artifacts are written once and never changed: whoever finds other bytes at a
 path puts its own elsewhere (`publish`). Only documents (records, leases, the card) change, by compare-and-swap.
 
 Every call is bounded in time, and raises errors of this module and of `cachekit.errors` only; a path that is none of
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -21,17 +20,27 @@ from msgspec import Struct
 from cachekit.errors import BusyError, ConflictError, TooLargeError, UncertainError
 
 __all__ = [
-    "ABSENT", "BusyError", "Change", "ConflictError", "Document", "Entry", "Limits", "Tell", "Tier", "TooLargeError",
-    "UncertainError", "Upload", "Write",
+    "ABSENT",
+    "BusyError",
+    "Commit",
+    "ConflictError",
+    "Document",
+    "Entry",
+    "Limits",
+    "Storage",
+    "Tell",
+    "TooLargeError",
+    "UncertainError",
+    "Upload",
+    "Write",
 ]  # fmt: skip
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 ABSENT = ""  # the token of a document that is not there
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long a tier may take.
+class Limits(Struct, frozen=True):
+    """How long a remote may take.
 
     Attributes:
         connect: Seconds to reach it.
@@ -44,20 +53,19 @@ class Limits:
     commit: float = 75.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file on a tier.
+class Entry(Struct, frozen=True):
+    """A file on a remote.
 
     Attributes:
         path: Its path.
         size: In bytes.
-        digests: What the tier knows of its contents without reading them, in hex: `sha256`, `git` (SHA-1 of the git
+        digests: What the remote knows of its contents without reading them, in hex: `sha256`, `git` (SHA-1 of the git
             blob), `md5`. May be empty.
     """
 
     path: str
     size: int
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = {}
 
     def holds(self, size: int, sha256: str) -> bool | None:
         """Whether its bytes are those of this digest; None where only reading them would tell."""
@@ -80,8 +88,7 @@ class Entry:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A small file that was read, and what names this state of it.
 
     Attributes:
@@ -93,9 +100,8 @@ class Document:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file to be put on a tier.
+class Upload(Struct, frozen=True):
+    """A file to be put on a remote.
 
     Attributes:
         path: Where.
@@ -109,9 +115,21 @@ class Upload:
     sha256: str
     source: Path | bytes
 
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The bytes of the source as it is now, in pieces of so many.
 
-@dataclass(frozen=True, slots=True)
-class Write:
+        Raises:
+            OSError: It cannot be read.
+        """
+        if isinstance(self.source, bytes):
+            yield from (self.source[at : at + size] for at in range(0, len(self.source), size))
+            return
+        with self.source.open("rb") as opened:
+            while piece := opened.read(size):
+                yield piece
+
+
+class Write(Struct, frozen=True):
     """A document to be written.
 
     Attributes:
@@ -125,9 +143,8 @@ class Write:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What becomes visible together, as far as the tier can do that; else in this order.
+class Commit(Struct, frozen=True):
+    """What becomes visible together, as far as the remote can do that; else in this order.
 
     Attributes:
         title: One line for people, with an id that no other change has: by it a commit whose answer was lost is found.
@@ -177,7 +194,7 @@ class Setup(Protocol):
         """
 
 
-class Tier(Protocol):
+class Storage(Protocol):
     """A place that is shared.
 
     Attributes:
@@ -216,7 +233,7 @@ class Tier(Protocol):
         ...
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those of the files that exist, in as few requests as the tier allows, however many are asked for.
+        """Those of the files that exist, in as few requests as the remote allows, however many are asked for.
 
         No revision means the present one, for all calls that only read.
 
@@ -257,7 +274,7 @@ class Tier(Protocol):
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Make artifacts durable, before the change that names them; what is there already is not sent again.
 
-        On a tier with commits they stay invisible until then, elsewhere they appear at once, each whole.
+        On a remote with commits they stay invisible until then, elsewhere they appear at once, each whole.
 
         Raises:
             ConflictError: Other bytes lie at one of the paths; nothing was overwritten.
@@ -267,14 +284,14 @@ class Tier(Protocol):
         """
         ...
 
-    def commit(self, change: Change, revision: str) -> str:
+    def commit(self, change: Commit, revision: str) -> str:
         """Make a change visible, on top of `revision` and the tokens of its documents.
 
         Returns:
             The new revision.
 
         Raises:
-            ConflictError: Something of it changed meanwhile; nothing of it is visible. On a tier with one revision for
+            ConflictError: Something of it changed meanwhile; nothing of it is visible. Where one revision stands for
                 all of it, that can be anything.
             UncertainError: Nobody knows whether it happened.
             BusyError, RemoteError, AuthError: It did not happen.
@@ -282,9 +299,9 @@ class Tier(Protocol):
         ...
 
     def happened(self, title: str) -> str:
-        """Whether a change with this title is among the last ones: its revision, or its mark on a tier without those.
+        """Whether a change with this title is among the last ones: its revision, or its mark on a remote without those.
 
-        Empty where it is not, or where the tier keeps no history: then what the change wrote must be looked for.
+        Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
 
         Raises:
             RemoteError, AuthError: As above.

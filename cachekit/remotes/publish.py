@@ -1,6 +1,6 @@
-"""Put records on a tier with all that they name: what is new, big files first, then one change; and win every race.
+"""Put records on a remote with all that they name: what is new, big files first, then one change; and win every race.
 
-Nothing that lies on a tier is overwritten but records, by what contains both, and the card. A file whose own place is
+Nothing that lies on a remote is overwritten but records, by what contains both, and the card. A file whose own place is
 taken by other bytes (another build of the same module) goes to a place named by its digest.
 """
 
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, structs
 
 from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes import card, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
-from cachekit.remotes.draft import Draft, Known, Offer, draft, look
+from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import (
     ABSENT,
     BusyError,
-    Change,
+    Commit,
     ConflictError,
+    Storage,
     Tell,
-    Tier,
     TooLargeError,
     UncertainError,
     Upload,
@@ -33,12 +34,11 @@ CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
 Wait = Callable[[float, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """What a push did, or would do.
 
     Attributes:
-        revision: The tier's state with it.
+        revision: The remote's state with it.
         records: Paths of records that were written.
         files: What was put there.
         unchanged: Records that needed nothing.
@@ -52,7 +52,7 @@ class Published:
     records: tuple[str, ...] = ()
     files: tuple[Upload, ...] = ()
     unchanged: int = 0
-    damaged: Mapping[str, str] = field(default_factory=dict)
+    damaged: Mapping[str, str] = {}
     tries: int = 1
     card: str = ""
     others: tuple[Record, ...] = ()
@@ -64,7 +64,7 @@ class Published:
 
 
 def publish(
-    tier: Tier,
+    storage: Storage,
     offers: Sequence[Offer],
     *,
     release: Callable[[str], Write | None] | None = None,
@@ -77,59 +77,59 @@ def publish(
     recheck: bool = False,
     spoiled: Collection[str] = (),
 ) -> Published:
-    """Make records visible on a tier.
+    """Make records visible on a remote.
 
     Args:
-        tier: Where.
+        storage: Where.
         offers: What; each record once.
         release: What gives a lease back in the same change, built on a revision; where there is one.
-        seconds: The deadline: busy tiers are waited for, races are run again.
+        seconds: The deadline: busy remotes are waited for, races are run again.
         tell: Called with bytes sent.
         wait: Sleeps, and tells why.
         clock: For the deadline.
         public: Put it there also where anybody can read it.
         dry_run: Only find out what would be written.
-        recheck: Look at all files of records that are there already; read those of which the tier knows no digest.
+        recheck: Look at all files of records that are there already; read those of which the remote knows no digest.
             Without it that is done as far as it costs no request.
         spoiled: Paths of files that are known not to be what their record says.
 
     Raises:
         UsageError: Anybody can read it, and that was not allowed.
-        RemoteError: The tier fails, or is busy beyond the deadline. Nothing partial is visible; what was sent is kept
-            where the tier can do that.
+        RemoteError: The remote fails, or is busy beyond the deadline. Nothing partial is visible; what was sent is kept
+            where the remote can do that.
         AuthError: The token may not write.
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     began = clock.now()
-    known = Known(spoiled, recheck, set(spoiled), set())
-    if offers and release is None and look(tier, offers, known):
+    compared = Comparison(storage, offers, spoiled, read=recheck)
+    if offers and release is None and compared.is_all_there():
         return Published("", unchanged=len(offers))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     for attempt in range(1, 10_000):
         last: RemoteError
         try:
-            revision = tier.revision()
-            if offers and tier.public and not (public or dry_run):
+            revision = storage.revision()
+            if offers and storage.public and not (public or dry_run):
                 raise UsageError(
-                    f"anybody can read {tier.name}",
+                    f"anybody can read {storage.name}",
                     cause="what is pushed there tells who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
                 )
-            todo = draft(tier, offers, revision, known)
+            todo = compared.draft(revision)
             records = tuple(write.path for write in todo.records)
             done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt, "", todo.others)
-            if not (dry_run or _upload(tier, todo.files, revision, tell, known.taken)):
+            if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
             # Where all changes are one race, the card loses none of its own.
-            with_card = todo.records and (attempt <= CARD_TRIES or tier.scarce)
-            page = _card(tier, todo, revision) if with_card else []
-            done = replace(done, card=layout.CARD if page else "")
+            with_card = todo.records and (attempt <= CARD_TRIES or storage.scarce)
+            page = _card(storage, todo, revision) if with_card else []
+            done = structs.replace(done, card=layout.CARD if page else "")
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             if dry_run or not (todo.records or freed):
                 return done
             writes = [*todo.records, *page, *([freed] if freed else [])]
-            return replace(done, revision=tier.commit(Change(title, todo.files, tuple(writes)), revision))
+            return structs.replace(done, revision=storage.commit(Commit(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
         except BusyError as error:
@@ -137,13 +137,13 @@ def publish(
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left), "the answer to a commit was lost; looking for it")
-            if landed := tier.happened(title):
-                return replace(done, revision=landed)
+            if landed := storage.happened(title):
+                return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             raise BusyError(  # no outage: it can still be read
-                f"{tier.name} could not take the push within {seconds:.0f} s",
+                f"{storage.name} could not take the push within {seconds:.0f} s",
                 cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
                 hint="cachekit push --pending, later",
             ) from last
@@ -156,39 +156,39 @@ def _names(offers: Sequence[Offer]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
 
 
-def _upload(tier: Tier, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
+def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
     """Send files; where other bytes turn out to lie at a path, note that and say False."""
     if not files:
         return True
     try:
-        tier.upload(files, revision, tell)
+        storage.upload(files, revision, tell)
     except ConflictError:
         if len(files) == 1:
             path = files[0].path
             if path == layout.blob_path(files[0].sha256):  # there is no other place
                 raise RemoteError(
-                    f"{tier.name} is damaged",
+                    f"{storage.name} is damaged",
                     cause=f"{path} has other bytes than its name says",
                     hint="remove that file there, and push again",
                 ) from None
             taken.add(path)
             return False
-        fitted = [_upload(tier, [file], revision, tell, taken) for file in files]  # every one, not only up to the first
+        fitted = [_upload(storage, [file], revision, tell, taken) for file in files]  # every one, not up to the first
         return all(fitted)
     return True
 
 
-def _card(tier: Tier, todo: Draft, revision: str) -> list[Write]:
+def _card(storage: Storage, todo: Draft, revision: str) -> list[Write]:
     try:
-        found = tier.read(layout.CARD, revision, CARD_LIMIT)
+        found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
     page = found.data if found else b""
     said = card.total(page)
-    if tier.scarce and said is not None:  # each card goes with its records there, so that the last one is right
+    if storage.scarce and said is not None:  # each card goes with its records there, so that the last one is right
         count = said + sum(write.token == ABSENT for write in todo.records)
     else:
-        there = {entry.path for entry in tier.list(layout.RECORDS, revision)}
+        there = {entry.path for entry in storage.list(layout.RECORDS, revision)}
         count = len(there | {write.path for write in todo.records})
     text = card.update(page, [row.record for row in todo.rows], count)
     if found and text == found.data:

@@ -17,15 +17,16 @@ What each kind of remote can say:
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from cachekit.errors import RemoteError, UntrustedError
+from cachekit.remotes.notes import Notes
 
 ALL = "all"  # what `trust` says of a remote whose every writer is trusted
 CODE = "a compiler cache is code, which runs on this machine"
@@ -48,6 +49,13 @@ def refusal(name: str, why: str, hint: str = HINT) -> UntrustedError:
     return UntrustedError(f"{name} is not used: it may hold what somebody else made", cause=why, hint=hint)
 
 
+class _Known(Struct, frozen=True):
+    """Names that a token stood for, and when the Hub said so, in seconds since the epoch."""
+
+    names: tuple[str, ...] = ()
+    asked: float = 0.0
+
+
 class Accounts:
     """The names that a token of the Hub stands for, remembered in the store for a day.
 
@@ -60,7 +68,7 @@ class Accounts:
 
     def __init__(self, memory: Path | None, endpoint: str, token: str, ask: Callable[[], object]) -> None:
         digest = hashlib.sha256(f"{endpoint}\0{token}".encode("utf-8", "surrogatepass")).hexdigest()
-        self._path = memory / f"accounts-{digest[:32]}.json" if memory else None
+        self._notes, self._note = Notes(memory) if memory else None, f"accounts-{digest[:32]}.json"
         self._ask = ask
 
     def has(self, owner: str) -> bool:
@@ -71,35 +79,18 @@ class Accounts:
         Raises:
             RemoteError, AuthError: The Hub cannot be asked, and nothing is known.
         """
-        names, asked = self._remembered()
-        if owner in names and 0 <= time.time() - asked < _DAY:
+        known = (self._notes.read(self._note, _Known) if self._notes else None) or _Known()
+        if owner in known.names and 0 <= time.time() - known.asked < _DAY:
             return True
         try:
             names = _names(self._ask())
         except RemoteError:
-            if owner in names:
+            if owner in known.names:
                 return True
             raise
-        self._remember(names)
+        if self._notes:  # where the store cannot be written, the Hub is asked again
+            self._notes.write(self._note, _Known(tuple(sorted(names)), time.time()))
         return owner in names
-
-    def _remembered(self) -> tuple[Collection[str], float]:
-        if self._path is None:
-            return (), 0.0
-        try:
-            document = json.loads(self._path.read_text(encoding="utf-8"))
-            return {str(name) for name in document["names"]}, float(document["asked"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return (), 0.0
-
-    def _remember(self, names: Iterable[str]) -> None:
-        if self._path is None:
-            return
-        with suppress(OSError):  # a store that cannot be written: the Hub is asked again
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps({"names": sorted(names), "asked": time.time()}), encoding="utf-8")
-            fresh.replace(self._path)
 
 
 def _names(answer: object) -> set[str]:

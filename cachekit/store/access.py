@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -91,6 +92,29 @@ def _may(folder: Path, what: int) -> bool:
     if what & os.W_OK and os.statvfs(folder).f_flag & os.ST_RDONLY:
         return True  # nobody may: whoever tries is told so
     return os.access(folder, what, effective_ids=_EFFECTIVE)
+
+
+def check_home(home: Path) -> None:
+    """See that a store can be at a folder, which need not be there yet.
+
+    Raises:
+        StoreError: Its place is taken by something else, or closed to this user.
+    """
+    problem = ""
+    try:
+        if not stat.S_ISDIR(home.stat().st_mode):
+            problem = "it is not a folder"
+    except FileNotFoundError:
+        pass  # made by what writes first
+    except NotADirectoryError:
+        problem = "it is not a folder"  # nor is what it would lie in
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", "") or str(error)
+    if problem:
+        raise StoreError(
+            f"{str(home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
+        )
+    check_open(Layout(home))
 
 
 def _is_ours(folder: Path) -> bool:

@@ -3,8 +3,8 @@
 SHA-256 takes longer than copying the same bytes, and one digest over one file can only be computed in order. So when a
 blob is found whole (it always is hashed on its way in) checksums of its pieces are noted, 128 bits of XXH3 each: they
 cost next to nothing beside reading the bytes. Whoever uses the blob compares those, which tells any decay of the disk.
-Who could forge a blob and its note could forge the record as well; `cachekit verify` computes the SHA-256 nevertheless.
-The notes lie in the index and are a cache: a lost or wrong one costs the whole digest once more.
+Who could forge a blob and its note could forge the record as well; `cachekit store verify` computes the SHA-256 all the
+same. The notes lie in the index and are a cache: a lost or wrong one costs the whole digest once more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from cachekit.errors import IntegrityError
-from cachekit.ordinary import opened
+from cachekit.files import opened
 from cachekit.store.index import Index
-from cachekit.store.index_rows import Whole, state_of
+from cachekit.store.index_rows import WholeBlob, state_of
 from cachekit.store.layout import Layout
 from cachekit.store.record import File
 
@@ -98,7 +98,7 @@ class Blobs:
         # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             return "it changed while it was read", ()
-        found = Whole(state_of(before), pieces)
+        found = WholeBlob(state_of(before), pieces)
         if found != note and state_of(after) == state_of(before):
             self._index.note_whole({file.sha256: found})
         return "", pieces
@@ -137,11 +137,11 @@ class Blobs:
                 raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
         return pieces
 
-    def whole_now(self, sha256: str, pieces: tuple[str, ...]) -> Whole:
+    def whole_now(self, sha256: str, pieces: tuple[str, ...]) -> WholeBlob:
         """What to note of a blob that is whole in its present state."""
-        return Whole(state_of(self._layout.blob(sha256).stat()), pieces)
+        return WholeBlob(state_of(self._layout.blob(sha256).stat()), pieces)
 
-    def _compare(self, handle: int, file: File, note: Whole | None) -> tuple[str, ...]:
+    def _compare(self, handle: int, file: File, note: WholeBlob | None) -> tuple[str, ...]:
         """The checksums of the pieces of what is whole; nothing where it is not."""
         if note and _pieces_fit(handle, file.size, note.pieces):
             return note.pieces

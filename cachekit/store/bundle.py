@@ -1,10 +1,10 @@
 """A bundle: one plain tar that carries records and their files to a machine without a network.
 
     cachekit/v1/bundle.json                             the index: every other member, its size and SHA-256
-    cachekit/v1/records/<compiler dir>/<model type>/…   records, as on a shared cache
-    neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a shared cache has them
+    cachekit/v1/records/<compiler dir>/<model type>/…   records, as on a remote
+    neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a remote has them
 
-So `tar x` of it into an empty folder gives a shared cache. Equal contents give equal bytes: members are in order, and
+So `tar x` of it into an empty folder gives a remote. Equal contents give equal bytes: members are in order, and
 headers say nothing of times, owners or machines; they are made here, since what `tarfile` writes differs between
 versions of Python.
 

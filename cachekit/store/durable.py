@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
@@ -34,98 +34,81 @@ def make_folder(folder: Path, root: Path) -> None:
         sync_folder(folder.parent)
 
 
-def publish(finished: Path, target: Path, root: Path, *, mode: int = 0o444) -> None:
-    """Move a finished file to its place, durably.
+def publish(moves: Mapping[Path, Path], root: Path, *, mode: int = 0o444) -> set[Path]:
+    """Move finished files to their places, durably.
 
-    The file's bytes and then its name reach the disk before this returns; a crash at any moment leaves the old state
-    or the new one. Replaces what is there: concurrent writers of one name each leave a whole file.
+    The files' bytes and then their names reach the disk before this returns; a crash at any moment leaves the old state
+    or the new one of each. Replaces what is there: concurrent writers of one name each leave a whole file.
 
     Args:
-        finished: A closed file on the same file system; gone afterwards.
-        target: Its final path, below `root`.
+        moves: Closed files on the same file system, gone afterwards; and their final paths, below `root`.
         root: The store's folder; what lies above it is not ours to make durable.
         mode: Permission bits; read-only by default, so that nothing writes to a published file by mistake.
+
+    Returns:
+        The final paths of those that were there.
     """
-    with publishing(root, mode=mode) as one:
-        if one.prepare([finished]) or not one.move(finished, target):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(finished))
+    folders: set[Path] = set()
+    moved: set[Path] = set()
+    try:
+        for finished in _synced(list(moves), mode):
+            target = moves[finished]
+            if target.parent not in folders:
+                make_folder(target.parent, root)
+                folders.add(target.parent)
+            if _move(finished, target, root):
+                moved.add(target)
+    finally:
+        for folder in folders:
+            with suppress(FileNotFoundError):
+                sync_folder(folder)
+    return moved
 
 
-class Publishing:
-    """Publishes many files; see `publishing`."""
+def _synced(finished: Sequence[Path], mode: int) -> list[Path]:
+    """Make the bytes of files durable, several at once: a disk writes many in little more time than one.
 
-    def __init__(self, root: Path, mode: int) -> None:
-        self._root = root
-        self._mode = mode
-        self._folders: set[Path] = set()
+    Returns:
+        Those that are there.
+    """
 
-    def prepare(self, finished: Sequence[Path]) -> set[Path]:
-        """Make the bytes of closed files durable, several at once: a disk writes many in little more time than one.
-
-        Returns:
-            Those that are not there.
-        """
-        if len(finished) == 1:
-            return set() if self._prepare(finished[0]) else set(finished)
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(max_workers=LANES) as pool:
-            return {path for path, there in zip(finished, pool.map(self._prepare, finished), strict=True) if not there}
-
-    def _prepare(self, path: Path) -> bool:
+    def sync(path: Path) -> bool:
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:
-            os.fchmod(handle, self._mode)
+            os.fchmod(handle, mode)
             os.fsync(handle)
         finally:
             os.close(handle)
         return True
 
-    def move(self, finished: Path, target: Path) -> bool:
-        """Give a prepared file its place; returns whether it was there."""
-        folder = target.parent
-        if folder not in self._folders:
-            make_folder(folder, self._root)
-            self._folders.add(folder)
-        try:
-            finished.replace(target)
-        except FileNotFoundError:
-            if not finished.exists():
-                return False
-            make_folder(folder, self._root)  # somebody removed it meanwhile
-            finished.replace(target)
-        return True
+    if len(finished) == 1:
+        return [path for path in finished if sync(path)]
+    from concurrent.futures import ThreadPoolExecutor
 
-    def finish(self) -> None:
-        """Make the names durable."""
-        for folder in self._folders:
-            with suppress(FileNotFoundError):
-                sync_folder(folder)
+    with ThreadPoolExecutor(max_workers=LANES) as pool:
+        return [path for path, there in zip(finished, pool.map(sync, finished), strict=True) if there]
 
 
-@contextmanager
-def publishing(root: Path, *, mode: int = 0o444) -> Iterator[Publishing]:
-    """Publish many files: as `publish` does, but that their names are durable only when the block is left.
-
-    Args:
-        root: The store's folder.
-        mode: Permission bits.
-    """
-    many = Publishing(root, mode)
+def _move(finished: Path, target: Path, root: Path) -> bool:
+    """Give a file its place; whether it was there."""
     try:
-        yield many
-    finally:
-        many.finish()
+        finished.replace(target)
+    except FileNotFoundError:
+        if not finished.exists():
+            return False
+        make_folder(target.parent, root)  # somebody removed it meanwhile
+        finished.replace(target)
+    return True
 
 
 def write_bytes(scratch: Path, target: Path, root: Path, data: bytes, *, mode: int = 0o444) -> None:
     """Publish bytes under a name; `scratch` is an own folder on the same file system."""
     finished = scratch / f"{target.name}.new"
     finished.write_bytes(data)
-    publish(finished, target, root, mode=mode)
+    publish({finished: target}, root, mode=mode)
 
 
 def store_error(home: Path, error: OSError) -> StoreError:

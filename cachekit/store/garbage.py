@@ -13,11 +13,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit.files import hold
 from cachekit.store import uses
-from cachekit.store.gate import held
+from cachekit.store.in_use import held
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
-from cachekit.store.scratch import hold
 
 QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
 

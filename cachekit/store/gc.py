@@ -17,9 +17,9 @@ from msgspec import Struct, structs, to_builtins
 
 from cachekit.store import uses
 from cachekit.store.garbage import Garbage, garbage, quarantined, unfinished
-from cachekit.store.gate import held
+from cachekit.store.in_use import held
 from cachekit.store.index import Index
-from cachekit.store.index_rows import DIGEST, Row
+from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Remover, Victim, check_readable
@@ -173,8 +173,12 @@ class _Plan:
         check_readable(index, layout)
         rows = list(index.rows(flawed=True))
         self.garbage = garbage(layout, live, {row.key for row in rows} | self._pins)
-        orphans, size = _blobs(layout, index)
-        self.orphan_files = {layout.blob(one): of for one, of in orphans.items() if one not in self._held.blobs}
+        self.orphan_files: dict[Path, int] = {}
+        size = 0
+        for found in scanned(layout, index):
+            size += sum(found.blobs.values()) + sum(found.strangers.values())
+            own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._held.blobs}
+            self.orphan_files |= own
         self.orphans = [path.name for path in self.orphan_files]
         self.before = (
             size
@@ -246,7 +250,7 @@ class _Plan:
                 self.garbage.append(Garbage(path, size, "beyond the limit, and of no use"))
                 self._size -= size
 
-    def _choose(self, index: Index, rows: Iterable[Row]) -> Iterator[tuple[Victim, dict[Path, int]]]:
+    def _choose(self, index: Index, rows: Iterable[IndexRow]) -> Iterator[tuple[Victim, dict[Path, int]]]:
         """The records that go, each with its files."""
         keep = self._keep
         everything = keep.compiler and keep.max_size is None and keep.max_age is None
@@ -265,7 +269,7 @@ class _Plan:
             self._size -= sum(files.values())
             yield structs.replace(victim, why=why), files
 
-    def _candidates(self, rows: Iterable[Row]) -> list[Victim]:
+    def _candidates(self, rows: Iterable[IndexRow]) -> list[Victim]:
         layout = self._layout
         found = [
             Victim(row, uses.last(layout, row.key, row.published), "")
@@ -286,19 +290,16 @@ def fits(directory: str, pattern: str) -> bool:
     return not pattern or any(fnmatchcase(name, pattern) for name in names)
 
 
-def _blobs(layout: Layout, index: Index) -> tuple[dict[str, int], int]:
-    """Sizes of the blobs that nobody names, by digest; and the bytes of all, with what lies among them and is none."""
-    orphans: dict[str, int] = {}
-    total = 0
-    for first, found, strangers in scanned(layout):
-        named = index.named_below(first) if found else set()
-        orphans |= {digest: size for digest, size in found.items() if digest not in named}
-        total += sum(found.values()) + sum(strangers.values())
-    return orphans, total
+class ScannedBlobs(Struct, frozen=True):
+    """What lies in a folder of blobs, with sizes: blobs, those that no record names, and by path what is none."""
+
+    blobs: dict[str, int]
+    orphans: dict[str, int]
+    strangers: dict[Path, int]
 
 
-def scanned(layout: Layout) -> Iterator[tuple[str, dict[str, int], dict[Path, int]]]:
-    """The blobs by their first two digits: sizes by digest, and of what lies among them and is none, by path."""
+def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
+    """What lies among the blobs, a folder at a time."""
     try:
         folders = sorted(path for path in layout.blobs.iterdir() if path.is_dir() and not path.is_symlink())
     except (FileNotFoundError, NotADirectoryError):
@@ -317,10 +318,11 @@ def scanned(layout: Layout) -> Iterator[tuple[str, dict[str, int], dict[Path, in
                         strangers[Path(item.path)] = size
         except FileNotFoundError:
             continue
-        yield folder.name, found, strangers
+        named = index.named_below(folder.name) if found else set()
+        yield ScannedBlobs(found, {digest: size for digest, size in found.items() if digest not in named}, strangers)
 
 
-def _bytes(layout: Layout, index: Index, rows: Iterable[Row]) -> int:
+def _bytes(layout: Layout, index: Index, rows: Iterable[IndexRow]) -> int:
     named = index.named_by(row.id for row in rows)
     total = 0
     for digest in {digest for digests in named.values() for digest in digests}:

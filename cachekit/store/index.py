@@ -24,9 +24,20 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.store.index_file import IndexFile, LostIndexError
-from cachekit.store.index_rows import Place, Row, Whole, drop, job_of, note_whole, put_all, read_file, state_of
+from cachekit.store.index_rows import (
+    IndexRow,
+    Listed,
+    Place,
+    WholeBlob,
+    drop,
+    job_of,
+    note_whole,
+    put_all,
+    read_file,
+    state_of,
+)
 from cachekit.store.layout import Layout
-from cachekit.store.nearest import Folder, Near, Nearest
+from cachekit.store.nearest import Folder, Nearest, NearRecord
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,10 +45,11 @@ if TYPE_CHECKING:
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 TOLD = 100  # records from one word about how far the reading is to the next
 ATTEMPTS = 3  # to find an index that stays good
+PART = 10_000  # blobs that are told of at once
 BATCH = 1_000  # records that are read between two commits: a killed process loses no more
 _COLUMNS = (
-    "record.id, folder.directory, folder.model_type, record.key, state, published, size, flaw, usable, compiler, "
-    "recipe, graphs, modules, bytes, compile_seconds, cold_seconds, created, user, host, instance"
+    "record.id, folder.directory, folder.model_type, record.key, state, published, record.size, flaw, usable, "
+    "compiler, recipe, graphs, modules, bytes, compile_seconds, cold_seconds, created, user, host, instance"
 )
 _NUMBERS = msgspec.json.Decoder(list[int])  # of parts
 _PAIRS = msgspec.json.Decoder(dict[str, str])  # of one
@@ -76,7 +88,7 @@ class Index:
 
     # Questions: answered as of the last `refresh`
 
-    def rows(self, *, flawed: bool = False) -> Iterator[Row]:
+    def rows(self, *, flawed: bool = False) -> Iterator[IndexRow]:
         """Every record that can be used, in the order of their paths; those of a folder are asked for at once.
 
         Args:
@@ -86,20 +98,44 @@ class Index:
         for folder in folders:
             yield from self._rows(f"{_ROWS} WHERE folder = ? AND (usable OR ?) ORDER BY record.key", (*folder, flawed))
 
-    def row(self, place: Place) -> Row | None:
+    def row(self, place: Place) -> IndexRow | None:
         """The record that lies there."""
         found = self._rows(f"{_ROWS} WHERE directory = ? AND model_type = ? AND record.key = ?", place)
         return next(found, None)
 
-    def by_prefix(self, digits: str) -> list[Row]:
+    def keys(self) -> set[str]:
+        """The keys of all records, those that cannot be used among them."""
+        return {key for (key,) in self._file.ask("SELECT key FROM record")}
+
+    def count_later(self) -> int:
+        """How many records are a later cachekit's, of which nothing can be said."""
+        ((count,),) = self._file.ask("SELECT count(*) FROM record WHERE NOT usable AND flaw = ''")
+        return int(count)
+
+    def listed(self) -> list[Listed]:
+        """The records that can be used, the youngest first."""
+        query = (
+            "SELECT key, recipe, compiler, graphs, modules, bytes, compile_seconds, created, user || '@' || host "
+            "FROM record WHERE folder = ? AND usable"
+        )
+        same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
+        found = []
+        for folder, directory, model_type in self._file.ask("SELECT id, directory, model_type FROM folder"):
+            for key, recipe, compiler, graphs, modules, size, seconds, created, by in self._file.ask(query, (folder,)):
+                texts = same(recipe, recipe), same(compiler, compiler), directory, model_type
+                found.append(Listed(key, *texts, graphs, modules, size, seconds, created, same(by, by)))
+        found.sort(key=lambda one: (one.created, one.key), reverse=True)
+        return found
+
+    def by_prefix(self, digits: str) -> list[IndexRow]:
         """All records whose keys begin so, those that cannot be used among them."""
         return list(self._rows(f"{_ROWS} WHERE record.key >= ? AND record.key < ? {_IN_ORDER}", (digits, digits + "g")))
 
-    def flawed(self) -> list[Row]:
+    def flawed(self) -> list[IndexRow]:
         """The records with a flaw."""
         return list(self._rows(f"{_ROWS} WHERE flaw <> '' {_IN_ORDER}"))
 
-    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[Near]:
+    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
         """The records that can be used by their distance from some hard ingredients, nearest first; see `key.nearest`.
 
         As many are looked at as the caller takes.
@@ -127,19 +163,19 @@ class Index:
         for number, far in nearest.search(folders, records, self._parts):
             row = next(self._rows(f"{_ROWS} WHERE record.id = ?", (number,)), None)
             if row is not None:
-                yield Near(row, self.hard(row), far)
+                yield NearRecord(row, self.hard(row), far)
 
-    def same_job(self, hard: Mapping[str, Any]) -> list[Row]:
+    def same_job(self, hard: Mapping[str, Any]) -> list[IndexRow]:
         """The records that can be used with these hard ingredients, whatever their toolchains are."""
         return list(self._rows(f"{_ROWS} WHERE job = ? {_IN_ORDER}", (job_of(hard),)))
 
-    def hard(self, row: Row) -> dict[str, Any]:
+    def hard(self, row: IndexRow) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
         (parts,) = next(iter(self._file.ask("SELECT parts FROM record WHERE id = ?", (row.id,))), ("[]",))
         bodies = self._parts(_NUMBERS.decode(parts))
         return {name: json.loads(text) for body in bodies.values() for name, text in body.items()}
 
-    def named(self, row: Row) -> dict[str, int]:
+    def named(self, row: IndexRow) -> dict[str, int]:
         """Sizes of the blobs that a record names, by digest; -1 where only the digest can be told."""
         found = self._file.ask("SELECT digest, size FROM named WHERE record = ?", (row.id,))
         return {digest.hex(): size for digest, size in found}
@@ -151,10 +187,31 @@ class Index:
             named.setdefault(record, []).append(digest.hex())
         return named
 
-    def named_all(self, rows: Iterable[int]) -> Iterator[tuple[str, int, int]]:
-        """Each digest that some records name, its size, and the number of the record's row."""
-        for digest, size, record in self._file.ask_for("SELECT digest, size, record FROM named WHERE record IN", rows):
-            yield digest.hex(), size, record
+    def named_parts(self) -> Iterator[list[tuple[str, int]]]:
+        """Digests and sizes of all blobs that records which can be used name, some thousands at a time."""
+        query = (
+            "SELECT digest, group_concat(DISTINCT named.size) FROM named CROSS JOIN record ON record.id = named.record "
+            "WHERE digest > ? AND usable GROUP BY digest LIMIT ?"
+        )
+        last = b""
+        while found := self._file.ask(query, (last, PART)):
+            last = found[-1][0]
+            yield [(digest.hex(), int(size)) for digest, sizes in found for size in sizes.split(",")]
+
+    def naming(self, digest: str, size: int) -> list[IndexRow]:
+        """The records that can be used and name a blob of this digest and size."""
+        query = (
+            f"{_ROWS} JOIN named ON named.record = record.id WHERE digest = ? AND named.size = ? AND usable {_IN_ORDER}"
+        )
+        return list(self._rows(query, (bytes.fromhex(digest), size)))
+
+    def named_total(self) -> tuple[int, int]:
+        """How many blobs the records that can be used name, and their bytes; each is counted once."""
+        (found,) = self._file.ask(
+            "SELECT count(DISTINCT digest), ifnull(sum(size), 0) FROM "
+            "(SELECT DISTINCT digest, named.size FROM named CROSS JOIN record ON record.id = named.record WHERE usable)"
+        )
+        return int(found[0]), int(found[1])
 
     def shared(self) -> dict[str, int]:
         """How many records name each blob that more than one names."""
@@ -171,22 +228,22 @@ class Index:
 
     # Blobs that were found whole
 
-    def whole(self, digest: str) -> Whole | None:
+    def whole(self, digest: str) -> WholeBlob | None:
         """What is known of a blob that was found whole."""
         for state, pieces in self._file.ask_any(
             "SELECT state, pieces FROM whole WHERE digest = ?", (bytes.fromhex(digest),)
         ):
             text = pieces.hex()
-            return Whole(state, tuple(text[at : at + 32] for at in range(0, len(text), 32)))
+            return WholeBlob(state, tuple(text[at : at + 32] for at in range(0, len(text), 32)))
         return None
 
-    def note_whole(self, found: Mapping[str, Whole | None]) -> None:
+    def note_whole(self, found: Mapping[str, WholeBlob | None]) -> None:
         """Note by digest which blobs were found whole; None is that a blob was not."""
         self._file.change_any(lambda database: note_whole(database, found))
 
     # Changes
 
-    def published(self, place: Place, whole: Mapping[str, Whole]) -> None:
+    def published(self, place: Place, whole: Mapping[str, WholeBlob]) -> None:
         """Take in a record that was just written, and which of its blobs were found whole, by digest."""
         with suppress(FileNotFoundError):  # removed already
             read = read_file(place, self._layout.record(*place))
@@ -197,7 +254,7 @@ class Index:
 
             self._file.change_any(work)
 
-    def forget(self, rows: Iterable[Row]) -> None:
+    def forget(self, rows: Iterable[IndexRow]) -> None:
         """Forget records that were removed."""
 
         def work(database: sqlite3.Connection) -> None:
@@ -306,13 +363,13 @@ class Index:
             return [], []
         return sorted(fresh), [number for number, *_ in known.values()]
 
-    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[Row]:
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[IndexRow]:
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
         for (
             number, directory, model_type, key, state, published, size, flaw, usable, compiler, recipe, graphs, modules,
             total, compile_seconds, cold_seconds, created, user, host, instance,
         ) in self._file.ask(query, values):  # fmt: skip
-            yield Row(
+            yield IndexRow(
                 number, same(directory, directory), same(model_type, model_type), key, state, published, size, flaw,
                 bool(usable), same(compiler, compiler), same(recipe, recipe), graphs, modules, total, compile_seconds,
                 cold_seconds, created, same(user, user), same(host, host), same(instance, instance),

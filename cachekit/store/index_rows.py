@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from cachekit.files import opened
 from cachekit.key.canonical import canonical_json, key_of
-from cachekit.ordinary import opened
 from cachekit.store.nearest import group_of
 from cachekit.store.record import DamagedRecordError, Record, decode
 
@@ -26,7 +26,7 @@ _DIGESTS = re.compile(rb"[0-9a-f]{64}")
 Place = tuple[str, str, str]  # of a record: compiler's directory, model type, key
 
 
-class Row(Struct, frozen=True, gc=False):
+class IndexRow(Struct, frozen=True, gc=False):
     """A record without its modules; see `record.Record` for the fields of the same names.
 
     Attributes:
@@ -68,7 +68,23 @@ class Row(Struct, frozen=True, gc=False):
         return self.directory, self.model_type, self.key
 
 
-class Whole(Struct, frozen=True):
+class Listed(Struct, frozen=True, gc=False):
+    """A record as `ls` lists it; `bytes` is of all files, `by` who made it on which host."""
+
+    key: str
+    recipe: str
+    compiler: str
+    directory: str
+    model_type: str
+    graphs: int
+    modules: int
+    bytes: int
+    compile_seconds: float
+    created: str
+    by: str
+
+
+class WholeBlob(Struct, frozen=True):
     """What is known of a blob that was found whole.
 
     Attributes:
@@ -80,7 +96,7 @@ class Whole(Struct, frozen=True):
     pieces: tuple[str, ...]
 
 
-class Read(Struct, frozen=True):
+class ReadRecord(Struct, frozen=True):
     """A record's file, read: the record, or what is wrong with it, and the digests that stand in it."""
 
     inode: int
@@ -106,7 +122,7 @@ def judged(raw: bytes) -> tuple[Record | None, str]:
         return None, str(error)
 
 
-def read_file(place: Place, path: Path) -> Read:
+def read_file(place: Place, path: Path) -> ReadRecord:
     """Read a record's file.
 
     Raises:
@@ -120,7 +136,7 @@ def read_file(place: Place, path: Path) -> Read:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return Read(0, "", seen, 0.0, 0, None, f"it cannot be read: {error.strerror or error}", {})
+        return ReadRecord(0, "", seen, 0.0, 0, None, f"it cannot be read: {error.strerror or error}", {})
     record, flaw = judged(raw)
     if record is not None and (record.directory, record.model_type, record.key) != place:
         record, flaw = None, "it is another key's record"
@@ -128,7 +144,7 @@ def read_file(place: Place, path: Path) -> Read:
         named = {file.sha256: file.size for file in record.files}
     else:
         named = {found.decode("ascii"): -1 for found in _DIGESTS.findall(raw) if found != place[2].encode()}
-    return Read(status.st_ino, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
+    return ReadRecord(status.st_ino, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
 
 
 def job_of(hard: Mapping[str, Any]) -> str:
@@ -136,7 +152,7 @@ def job_of(hard: Mapping[str, Any]) -> str:
     return key_of({name: value for name, value in hard.items() if group_of(name) != "toolchain"})
 
 
-def put_all(database: sqlite3.Connection, found: list[tuple[Place, Read]]) -> None:
+def put_all(database: sqlite3.Connection, found: list[tuple[Place, ReadRecord]]) -> None:
     """Write the rows of some records, in place of those that they have."""
     folders: dict[tuple[str, str], tuple[int, dict[str, str] | None]] = {}
     for place, read in found:
@@ -155,11 +171,11 @@ def put_all(database: sqlite3.Connection, found: list[tuple[Place, Read]]) -> No
             database.execute("UPDATE folder SET common = ? WHERE id = ?", (json.dumps(common), number))
 
 
-def _put(database: sqlite3.Connection, folder: int, key: str, read: Read) -> dict[str, str] | None:
+def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) -> dict[str, str] | None:
     """Write a record's rows; its hard ingredients, values as canonical JSON, where it can be used."""
     named = dict(read.named)
     for (old,) in database.execute("SELECT id FROM record WHERE folder = ? AND key = ?", (folder, key)).fetchall():
-        if read.flaw:  # it may come back from a shared cache, and then it needs what it named when it was good
+        if read.flaw:  # it may come back from a remote, and then it needs what it named when it was good
             before = database.execute("SELECT digest, size FROM named WHERE record = ?", (old,))
             named |= {digest.hex(): size for digest, size in before}
         drop(database, old)
@@ -194,7 +210,7 @@ def _part_numbers(database: sqlite3.Connection, pairs: Mapping[str, str]) -> lis
     return numbers
 
 
-def note_whole(database: sqlite3.Connection, found: Mapping[str, Whole | None]) -> None:
+def note_whole(database: sqlite3.Connection, found: Mapping[str, WholeBlob | None]) -> None:
     """Write down by digest which blobs were found whole; None is that a blob was not."""
     for digest, whole in found.items():
         if whole is None:

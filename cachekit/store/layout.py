@@ -6,7 +6,7 @@
       index.sqlite                                       what the records say and name; only saves reading them
       used/<key>                                         its time says when the record was used last
       pins/<key>.json                                    the record stays, whatever limits are set
-      holds/<pid>-<random>                               what a running process uses: stays as long as it runs
+      in-use/<pid>-<random>                              what a running process uses: stays as long as it runs
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
       locks/<key>.record.lock                            one change of a record at a time
@@ -22,105 +22,45 @@ A new layout takes a new `v<n>`; an old cachekit goes on with the old one, and n
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from pathlib import Path
 
-from msgspec import Struct
-
 VERSION = "v1"
+LOCAL = "local"  # the store's name in a chain of caches, and in answers
 
 
-class Layout(Struct, frozen=True):
-    """The paths of a store at `home`."""
+class Layout:
+    """The paths of a store at `home`, of which the text above says what lies where.
 
-    home: Path
+    Args:
+        home: The store's folder.
 
-    @property
-    def root(self) -> Path:
-        """The folder of this layout's version."""
-        return self.home / VERSION
+    Attributes:
+        live: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
+        remotes: What is remembered of remotes between runs: outages, absent and near records, pending pushes.
+    """
 
-    @property
-    def blobs(self) -> Path:
-        """Content-addressed bytes."""
-        return self.root / "blobs"
-
-    @property
-    def records(self) -> Path:
-        """One document for each key."""
-        return self.root / "records"
-
-    @property
-    def index(self) -> Path:
-        """What the records say and name; see `store.index`."""
-        return self.root / "index.sqlite"
-
-    @property
-    def used(self) -> Path:
-        """Notes of when records were used last."""
-        return self.root / "used"
-
-    @property
-    def pins(self) -> Path:
-        """Keys whose records stay."""
-        return self.root / "pins"
-
-    @property
-    def holds(self) -> Path:
-        """What running processes use."""
-        return self.root / "holds"
-
-    @property
-    def quarantine(self) -> Path:
-        """Damaged files."""
-        return self.root / "quarantine"
-
-    def attempt(self, key: str) -> Path:
-        """What is known of a trial that failed, until one succeeds."""
-        return self.root / "state" / "attempts" / f"{key}.json"
-
-    def builds(self, key: str) -> Path:
-        """Where it is kept that a key was built twice, with other bytes."""
-        return self.root / "state" / "builds" / f"{key}.json"
-
-    @property
-    def locks(self) -> Path:
-        """One lock per key."""
-        return self.root / "locks"
-
-    @property
-    def tmp(self) -> Path:
-        """Unfinished files."""
-        return self.root / "tmp"
-
-    @property
-    def partial(self) -> Path:
-        """Files that are being fetched, kept for the next run when this one is killed."""
-        return self.root / "partial"
-
-    @property
-    def remotes(self) -> Path:
-        """What is remembered of shared caches between runs: outages, absent and near records, pending pushes."""
-        return self.root / "state" / "remotes"
-
-    @property
-    def live(self) -> Path:
-        """Live roots, by default; `config.live_dir` may name another disk."""
-        return self.root / "live"
-
-    @property
-    def journal(self) -> Path:
-        """Journals of runs."""
-        return self.root / "journal"
-
-    @property
-    def logs(self) -> Path:
-        """What workers printed."""
-        return self.root / "logs"
-
-    @property
-    def state(self) -> Path:
-        """Small notes between runs."""
-        return self.root / "state"
+    def __init__(self, home: Path) -> None:
+        root = home / VERSION
+        self.home = home
+        self.root = root
+        self.blobs = root / "blobs"
+        self.records = root / "records"
+        self.index = root / "index.sqlite"
+        self.used = root / "used"
+        self.pins = root / "pins"
+        self.in_use = root / "in-use"
+        self.quarantine = root / "quarantine"
+        self.locks = root / "locks"
+        self.partial = root / "partial"
+        self.tmp = root / "tmp"
+        self.live = root / "live"
+        self.journal = root / "journal"
+        self.logs = root / "logs"
+        self.state = root / "state"
+        self.remotes = self.state / "remotes"
 
     def blob(self, sha256: str) -> Path:
         """The path of a blob."""
@@ -129,3 +69,21 @@ class Layout(Struct, frozen=True):
     def record(self, directory: str, model_type: str, key: str) -> Path:
         """The path of a record."""
         return self.records / directory / model_type / f"{key}.json"
+
+    def last(self, directory: str) -> Path:
+        """The note of the recipe warmed last in a working directory, by that directory's digest."""
+        return self.state / "last" / f"{directory}.json"
+
+    def attempt(self, key: str) -> Path:
+        """What is known of a trial that failed, until one succeeds."""
+        return self.state / "attempts" / f"{key}.json"
+
+    def builds(self, key: str) -> Path:
+        """Where it is kept that a key was built twice, with other bytes."""
+        return self.state / "builds" / f"{key}.json"
+
+
+def temporary_home() -> Path:
+    """Where compiler cache dirs and logs go when the store cannot be written: a read-only one still serves its hits."""
+    owner = os.getuid() if sys.platform != "win32" else 0
+    return Path(tempfile.gettempdir()) / f"cachekit-{owner}"

@@ -1,6 +1,6 @@
 """`cachekit.lock`: the exact artifacts of recipes, in a file that lies with the user's code.
 
-    {"version": 1, "locked": [{"recipe": "bert", "set": [], "tier": "hf://team/cache", "revision": "…",
+    {"version": 1, "locked": [{"recipe": "bert", "set": [], "remote": "hf://team/cache", "revision": "…",
                                "digest": "…", "record": {…}}]}
 
 The record is whole, with every ingredient and every file, so that the lock alone says what must come, whatever becomes
@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +21,17 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from cachekit import ordinary
-from cachekit.errors import UsageError
+from cachekit import files
+from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import canonical_json
+from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, to_document
+from cachekit.text import typed
 
 NAME = "cachekit.lock"
 VERSION = 1
 _WIDTH = 110  # what fits in here stands in one line
-_WORDS = ("recipe", "toolchain", "instance", "tier", "revision", "digest")
+_WORDS = ("recipe", "toolchain", "instance", "remote", "revision", "digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Locked:
         tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
         instance: Likewise the machine type.
-        tier: The cache that has them; `local` where only the store did.
+        remote: The cache that has them; `local` where only the store did.
         revision: That cache's state, where it has such.
         digest: SHA-256 of the record as it was found.
         record: The record, without user and host.
@@ -53,7 +54,7 @@ class Locked:
     overrides: tuple[str, ...]
     toolchain: str
     instance: str
-    tier: str
+    remote: str
     revision: str
     digest: str
     record: Record
@@ -72,9 +73,7 @@ class Locked:
 
 def words(recipe: str, overrides: Sequence[str], *, tiny: bool) -> str:
     """A recipe with its changes, as somebody types them."""
-    return shlex.join(
-        [recipe, *(["--tiny"] if tiny else []), *(word for text in overrides for word in ("--set", text))]
-    )
+    return typed(recipe, overrides, {}, tiny=tiny)
 
 
 def digest_of(record: Record) -> str:
@@ -101,17 +100,17 @@ def read(path: Path) -> list[Locked]:
         UsageError: It is none, or a later cachekit's, or cannot be read.
     """
     try:
-        document = parse(ordinary.read(path))
+        document = parse(files.read(path))
         if document.get("version") != VERSION:
             raise UsageError(
                 f"{path} is a later cachekit's lock file, or none",
                 cause=f"its version is {str(document.get('version'))[:20]}, this cachekit reads {VERSION}",
-                hint="upgrade cachekit, or lock anew: cachekit lock RECIPE",
+                hint="upgrade cachekit, or lock anew: cachekit store lock RECIPE",
             )
         return [_entry(item) for item in document["locked"]]
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read", cause=error.strerror or str(error), hint="cachekit lock RECIPE writes one"
+            f"{path} cannot be read", cause=error.strerror or str(error), hint="cachekit store lock RECIPE writes one"
         ) from error
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
@@ -131,8 +130,8 @@ def _entry(item: dict[str, Any]) -> Locked:
         raise DamagedRecordError("a name in it is no text")
     if not isinstance(tiny, bool):
         raise DamagedRecordError("tiny is neither true nor false")
-    recipe, toolchain, instance, tier, revision, digest = words
-    return Locked(recipe, tuple(overrides), toolchain, instance, tier, revision, digest, record, tiny)
+    recipe, toolchain, instance, remote, revision, digest = words
+    return Locked(recipe, tuple(overrides), toolchain, instance, remote, revision, digest, record, tiny)
 
 
 def text(entries: Sequence[Locked]) -> str:
@@ -142,7 +141,7 @@ def text(entries: Sequence[Locked]) -> str:
         item: dict[str, Any] = {"recipe": entry.recipe, "set": list(entry.overrides)}
         item |= {"tiny": True} if entry.tiny else {}
         item |= {name: getattr(entry, name) for name in ("toolchain", "instance") if getattr(entry, name)}
-        item |= {"tier": entry.tier, "revision": entry.revision, "digest": entry.digest}
+        item |= {"remote": entry.remote, "revision": entry.revision, "digest": entry.digest}
         locked.append(item | {"record": _sorted(msgspec.to_builtins(entry.record))})
     return "\n".join(_lines({"version": VERSION, "locked": locked}, "")) + "\n"
 
@@ -154,14 +153,11 @@ def write(path: Path, entries: Sequence[Locked]) -> bool:
         UsageError: It cannot be written.
     """
     fresh = text(entries)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if path.exists() and path.read_text(encoding="utf-8", errors="replace") == fresh:
             return False
-        beside.write_text(fresh, encoding="utf-8")
-        beside.replace(path)
+        files.replace(path, fresh.encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise UsageError(
             f"{path} cannot be written", cause=error.strerror or str(error), hint="name another with --lock-file"
         ) from error
@@ -193,3 +189,44 @@ def _lines(value: Any, indent: str) -> list[str]:
 
 def _is_file(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"path", "sha256", "size"}
+
+
+# Recipes as a lock file names them
+
+
+def in_file(name: str, path: Path) -> str:
+    """A recipe as it stands in a lock file: a path is one from the file's folder, wherever it is named."""
+    given = Path(name)
+    try:
+        if given.is_absolute() or name.startswith("~") or zoo.recipe_path(name) != given:
+            return name
+    except UnknownNameError:  # told by whoever wants to read it
+        return name
+    return os.path.relpath(given.absolute(), path.absolute().parent)
+
+
+def from_here(name: str, path: Path) -> str:
+    """A recipe of a lock file as it is named in the working directory."""
+    there = path.parent / name
+    inside = there.exists() or (Path(name).suffix in {".yaml", ".yml"} and Path(name).parts[:1] != ("recipes",))
+    return os.path.relpath(there) if inside and path.absolute().parent != Path.cwd() else name
+
+
+def chosen(held: Sequence[Locked], recipes: Sequence[str], path: Path) -> list[Locked]:
+    """The entries of these recipes; without any all of them.
+
+    Raises:
+        UsageError: The file locks nothing.
+        UnknownNameError: It does not lock one of them.
+    """
+    if not held:
+        raise UsageError(f"{path} locks nothing yet", hint="cachekit store lock RECIPE")
+    recipes = [in_file(name, path) for name in recipes]
+    known = {entry.recipe for entry in held}
+    if unknown := [name for name in recipes if name not in known]:
+        raise UnknownNameError(
+            f"{unknown[0]} is not in {path}",
+            cause=f"it locks {', '.join(sorted(known))}",
+            hint="cachekit store lock RECIPE",
+        )
+    return [entry for entry in held if not recipes or entry.recipe in recipes]

@@ -17,12 +17,12 @@ from cachekit.key.canonical import canonical_json
 from cachekit.key.nearest import weight
 
 if TYPE_CHECKING:
-    from cachekit.store.index_rows import Row
+    from cachekit.store.index_rows import IndexRow
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
 
 
-class Near(Struct, frozen=True):
+class NearRecord(Struct, frozen=True):
     """A record and how near it is.
 
     Attributes:
@@ -31,7 +31,7 @@ class Near(Struct, frozen=True):
         distance: The sum of the weights of what differs; see `key.WEIGHTS`.
     """
 
-    row: Row
+    row: IndexRow
     hard: dict[str, Any]
     distance: int = 0
 

@@ -3,29 +3,28 @@
 The owner holds a lock on the file. Who finds it locked fetches into a file of its own: the bytes come twice then, which
 is harmless.
 
-Bytes are written and hashed behind the back of whoever receives them, in two threads, as each of that takes about as
-long as receiving: the file with the digests of its pieces, and the digest of the whole.
+The digest of the whole is computed in a thread beside whoever receives and writes the bytes: it takes longer than both.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Queue
 
+from cachekit.files import hold
 from cachekit.store.blobs import Digester, read_into
 from cachekit.store.layout import Layout
-from cachekit.store.scratch import hold
 
 OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
 BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads
-AHEAD = 8  # blocks that may wait, for each thread
-ALONE = 8 << 20  # bytes up to which no threads are started: there are other files beside
+AHEAD = 8  # blocks that may wait to be hashed
+ALONE = 8 << 20  # bytes up to which no thread is started: there are other files beside
 
 
 class Partial:
@@ -40,7 +39,8 @@ class Partial:
         self.path = path
         self._handle = handle
         self._digester = Digester()
-        self._lanes: tuple[_Lane, ...] = ()
+        self._lane: ThreadPoolExecutor | None = None  # computes the digest of the whole, block by block
+        self._ahead: deque[Future[None]] = deque()
         self._block: list[bytes] = []
         self._waiting = 0  # bytes of the block
         self._taken = 0  # bytes since it was opened
@@ -81,27 +81,22 @@ class Partial:
         self.size = 0
 
     def close(self) -> None:
-        """Put what was taken into the file, as far as that works, and end the threads."""
+        """Put what was taken into the file, as far as that works, and end the thread."""
         with suppress(OSError):
             self._settle()
-        for lane in self._lanes:
-            lane.end()
+        if self._lane is not None:
+            self._lane.shutdown()
 
     def _hand_over(self) -> None:
         data, self._block, self._waiting = b"".join(self._block), [], 0
-        if self._taken > ALONE and not self._lanes:
-            self._lanes = _Lane(self._append), _Lane(self._hash)
-        if self._lanes:
-            for lane in self._lanes:
-                lane.put(data)
+        if self._taken > ALONE and self._lane is None:
+            self._lane = ThreadPoolExecutor(1, thread_name_prefix="pull-hash")
+        if self._lane is None:
+            self._digester.update_whole(data)
         else:
-            self._append(data)
-            self._hash(data)
-
-    def _hash(self, data: bytes) -> None:
-        self._digester.update_whole(data)
-
-    def _append(self, data: bytes) -> None:
+            if len(self._ahead) >= AHEAD:
+                self._ahead.popleft().result()
+            self._ahead.append(self._lane.submit(self._digester.update_whole, data))
         view = memoryview(data)
         while view:
             count = os.pwrite(self._handle, view, self._digester.size)
@@ -111,45 +106,8 @@ class Partial:
     def _settle(self) -> None:
         if self._block:
             self._hand_over()
-        for lane in self._lanes:
-            lane.settle()
-
-
-class _Lane:
-    """A thread that does one thing with each block, in order; after an error with none, so that no file has a hole."""
-
-    def __init__(self, work: Callable[[bytes], None]) -> None:
-        self._work = work
-        self._blocks: Queue[bytes | None] = Queue(AHEAD)
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="pull-blocks", daemon=True)
-        self._thread.start()
-
-    def put(self, data: bytes) -> None:
-        self._check()
-        self._blocks.put(data)
-
-    def settle(self) -> None:
-        self._blocks.join()
-        self._check()
-
-    def end(self) -> None:
-        self._blocks.put(None)
-        self._thread.join()
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        while (data := self._blocks.get()) is not None:
-            try:
-                if self._error is None:
-                    self._work(data)
-            except BaseException as error:  # noqa: BLE001 - raised where the next block is given
-                self._error = error
-            finally:
-                self._blocks.task_done()
+        while self._ahead:
+            self._ahead.popleft().result()
 
 
 @contextmanager
@@ -184,7 +142,7 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
 def _held(path: Path) -> int | None:
     """The file, locked; None where it is another's."""
     try:
-        return hold(path, os.O_RDWR | os.O_CREAT)
+        return hold(path)
     except PermissionError:
         # Whole and read-only, and whoever was about to publish it died; or another user's.
         try:

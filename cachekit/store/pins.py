@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 
+import msgspec
+from msgspec import Struct, structs
+
+from cachekit import files
 from cachekit.store import durable
 from cachekit.store.durable import store_error
-from cachekit.store.gate import Gate
 from cachekit.store.index_rows import DIGEST
 from cachekit.store.layout import Layout
+from cachekit.store.rwlock import RWLock
 from cachekit.store.scratch import Scratch
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A pinned key.
 
     Attributes:
@@ -38,15 +39,13 @@ def pinned(layout: Layout) -> dict[str, Pin]:
             key = path.name.removesuffix(".json")
             if path.suffix != ".json" or not DIGEST.fullmatch(key):
                 continue
-            pin = Pin(key)
-            with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-                said = json.loads(path.read_text(encoding="utf-8"))
-                pin = Pin(key, str(said["recipe"]), float(said["since"]))
-            found[key] = pin
+            found[key] = Pin(key)
+            with suppress(OSError, ValueError, RecursionError):
+                found[key] = structs.replace(msgspec.json.decode(files.read(path), type=Pin), key=key)
     return found
 
 
-def pin(layout: Layout, gate: Gate, wanted: Pin) -> bool:
+def pin(layout: Layout, rwlock: RWLock, wanted: Pin) -> bool:
     """Pin a key; False where it was pinned already.
 
     Raises:
@@ -57,9 +56,8 @@ def pin(layout: Layout, gate: Gate, wanted: Pin) -> bool:
         return False
     try:
         # A removal that looked before it sees the pin has ended by then.
-        with Scratch(layout.tmp, "pin") as folder, gate.shared():
-            raw = json.dumps(asdict(wanted)).encode("ascii") + b"\n"
-            durable.write_bytes(folder, path, layout.home, raw, mode=0o644)
+        with Scratch(layout.tmp, "pin") as folder, rwlock.shared():
+            durable.write_bytes(folder, path, layout.home, msgspec.json.encode(wanted) + b"\n", mode=0o644)
     except OSError as error:
         raise store_error(layout.home, error) from error
     return True

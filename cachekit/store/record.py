@@ -1,7 +1,7 @@
 """What a warm made for a key: modules, their files with sizes and digests, seconds, provenance.
 
-On disk and on every tier a record is one JSON document, `{"record": {...}, "sha256": "..."}`, whose digest is over the
-canonical JSON of the inner part: a record that changed on its way is never believed.
+On disk and on every remote a record is one JSON document, `{"record": {...}, "sha256": "..."}`, whose digest is over
+the canonical JSON of the inner part: a record that changed on its way is never believed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-# Names become paths in stores and tiers: no step may be empty or go up, and nothing may be absolute.
+# Names become paths in stores and remotes: no step may be empty or go up, and nothing may be absolute.
 RelativePath = Annotated[
     str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
 ]
@@ -132,60 +132,6 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
-
-
-class Twins(Struct, frozen=True):
-    """One module of a key in two builds of other bytes.
-
-    Attributes:
-        module: Its name; of archives, which are named after their bytes, the folder that they share.
-        ours: The digest of one build: of its one file, or of the list of its files.
-        theirs: Of the other.
-        files: The files that differ, by their paths in the module.
-    """
-
-    module: str
-    ours: str
-    theirs: str
-    files: tuple[str, ...]
-
-
-def twins(ours: Record, theirs: Record) -> tuple[Twins, ...]:
-    """Where two records of one key have other bytes for the same thing.
-
-    Archives have no name but their digest: they are two builds where neither record has all that the other has.
-    """
-    mine = {module.name: module for module in ours.modules}
-    there = {module.name: module for module in theirs.modules}
-    found = [
-        Twins(name, digest_of(mine[name]), digest_of(there[name]), _differing(mine[name], there[name]))
-        for name in sorted(mine.keys() & there.keys())
-        if mine[name].files != there[name].files and _differing(mine[name], there[name])
-    ]
-    alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
-    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
-    if all(archives):
-        first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
-        folder = first.name.rpartition("/")[0]
-        found.append(Twins(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
-    return tuple(found)
-
-
-def digest_of(module: Module) -> str:
-    """One SHA-256 for a module: its file's, where it has one only, else that of the sorted list of its files."""
-    if len(module.files) == 1:
-        return module.files[0].sha256
-    listed = sorted([file.path, file.size, file.sha256] for file in module.files)
-    return hashlib.sha256(canonical_json(listed)).hexdigest()
-
-
-def _differing(one: Module, other: Module) -> tuple[str, ...]:
-    ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
-    return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
-
-
-def _named_by_digest(name: str) -> bool:
-    return name.endswith(".tar")
 
 
 def is_archive(module: Module) -> bool:

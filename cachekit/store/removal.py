@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, field, structs
 
 from cachekit.errors import StoreError
+from cachekit.files import hold
 from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
 from cachekit.store.garbage import Garbage, is_free
-from cachekit.store.gate import OFTEN, Held, held
+from cachekit.store.in_use import Held, held
 from cachekit.store.index import Index
-from cachekit.store.index_rows import Row
+from cachekit.store.index_rows import IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
-from cachekit.store.scratch import hold
+from cachekit.store.rwlock import OFTEN
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -47,7 +48,7 @@ class Victim(Struct, frozen=True):
         why: In words.
     """
 
-    row: Row
+    row: IndexRow
     used: float
     why: str
 
@@ -81,7 +82,7 @@ class Going:
         rows: The records that may go, in the order in which they do.
     """
 
-    def __init__(self, layout: Layout, index: Index, in_use: Collection[str], rows: Sequence[Row]) -> None:
+    def __init__(self, layout: Layout, index: Index, in_use: Collection[str], rows: Sequence[IndexRow]) -> None:
         self._layout = layout
         self._index = index
         self._in_use = in_use
@@ -90,7 +91,7 @@ class Going:
         self._named: dict[int, list[str]] = {}  # of some of them: as many as are asked for at once
         self._shared = index.shared() if rows else {}
 
-    def take(self, row: Row) -> dict[Path, int]:
+    def take(self, row: IndexRow) -> dict[Path, int]:
         """Let a record go: its own file, small notes, and the blobs that no other record names by now, with sizes."""
         if row.id not in self._named:
             start = self._places[row.id]
@@ -162,7 +163,7 @@ class Remover:
                         continue
                     if one.lock is not None:
                         self._locked(one)
-                    elif one.path.parent != self._layout.holds or one.path in now.held.dead:
+                    elif one.path.parent != self._layout.in_use or one.path in now.held.dead:
                         self._unlink(one.path, self.removed.files)
 
     # One slice
@@ -171,7 +172,7 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._store.gate.exclusive(self._wait):
+            with self._store.rwlock.exclusive(self._wait):
                 index = self._store.refresh()
                 check_readable(index, self._layout)
                 yield _Now(index, held(self._layout), frozenset(pinned(self._layout)))

@@ -2,20 +2,18 @@
 
 The owner holds a lock on a file beside the folder for as long as it lives. The kernel frees the lock when the process
 dies, however it dies, so a free lock is proof that the folder has no owner.
-
-A lock file is removed by whoever holds it. So a process may come to hold a file that has lost its name meanwhile, and
-that says nothing: each one looks whether what it holds is what the name leads to. Not every version of filelock does.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+
+from cachekit.files import hold
 
 
 class Scratch:
@@ -38,7 +36,7 @@ class Scratch:
         sweep(self._base)
         # The lock first: a folder is never seen without its owner's lock.
         while self._lock is None:
-            self._lock = hold(self._lock_path, os.O_RDWR | os.O_CREAT)
+            self._lock = hold(self._lock_path)
         self.path.mkdir()
         return self.path
 
@@ -50,26 +48,6 @@ class Scratch:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-def hold(path: Path, flags: int) -> int | None:
-    """Lock a file, not waiting; None where another holds it, or the name leads elsewhere by now.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
-    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), path.stat()):
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except BaseException:
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
 
 
 def _remove(folder: Path, lock_path: Path) -> None:

@@ -7,25 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
 from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
-from cachekit.store.gate import Gate, Holds
+from cachekit.store.in_use import InUse
 from cachekit.store.index import Index
 from cachekit.store.index_file import LostIndexError
-from cachekit.store.index_rows import Place, Row, Whole
-from cachekit.store.layout import Layout
-from cachekit.store.nearest import Near
+from cachekit.store.index_rows import IndexRow, Listed, Place
+from cachekit.store.layout import LOCAL, Layout
+from cachekit.store.nearest import NearRecord
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
+from cachekit.store.rwlock import RWLock
 from cachekit.store.scratch import Scratch
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+_T = TypeVar("_T")
 
 
 class Store:
@@ -37,7 +40,7 @@ class Store:
 
     Attributes:
         layout: Its paths.
-        gate: Its lock.
+        rwlock: Its lock: publishing reads, removal writes.
         index: What its records say and name, as of the last question.
         blobs: Checks them.
         journal: Told what happens.
@@ -45,10 +48,10 @@ class Store:
 
     def __init__(self, home: Path, journal: Journal) -> None:
         self.layout = Layout(home)
-        self.gate = Gate(self.layout, self._tell_waiting)
+        self.rwlock = RWLock(self.layout, self._tell_waiting)
         self.index = Index(self.layout)
         self.blobs = Blobs(self.layout, self.index)
-        self._holds = Holds(self.layout, self.gate)
+        self._in_use = InUse(self.layout, self.rwlock)
         self._quarantine = Quarantine(self.layout, self.blobs, journal)
         self.journal = journal
         self._changes: dict[str, FileLock] = {}
@@ -64,7 +67,7 @@ class Store:
         """
         self._flaws.pop(key, None)
         record = self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
-        if record is not None and self._holds.active:
+        if record is not None and self._in_use.active:
             uses.note(self.layout, key)
         return record
 
@@ -97,30 +100,39 @@ class Store:
             ) from error
         return self.index
 
-    def rows(self, where: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    def rows(self, where: Callable[[IndexRow], bool] = lambda _: True) -> list[IndexRow]:
         """Some of the records that can be used, in the order of their paths; damaged ones are set aside.
 
         Args:
             where: Chooses.
         """
-        for _ in range(2):
-            with suppress(LostIndexError):
-                return self._rows(where)
-        return self._rows(where)
+        return self._of_index(lambda index: [row for row in index.rows() if where(row)])
 
-    def _rows(self, where: Callable[[Row], bool]) -> list[Row]:
-        index = self.refresh()
-        for row in index.flawed():
-            self.read(*row.place)
-        return [row for row in index.rows() if where(row)]
+    def listed(self) -> list[Listed]:
+        """The records that can be used, as `ls` lists them, the youngest first; damaged ones are set aside."""
+        return self._of_index(Index.listed)
 
-    def records(self, where: Callable[[Row], bool] = lambda _: True) -> Iterator[Record]:
+    def _of_index(self, ask: Callable[[Index], _T]) -> _T:
+        """An answer of the index, after what is damaged was set aside."""
+
+        def answer() -> _T:
+            index = self.refresh()
+            for row in index.flawed():
+                self.read(*row.place)
+            return ask(index)
+
+        try:
+            return answer()
+        except LostIndexError:  # the next look finds a new one
+            return answer()
+
+    def records(self, where: Callable[[IndexRow], bool] = lambda _: True) -> Iterator[Record]:
         """The records of `rows`; their blobs are not checked."""
         for row in self.rows(where):
             if (record := self.read(*row.place)) is not None:
                 yield record
 
-    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[Near]:
+    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
         """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed.
 
         Args:
@@ -137,22 +149,22 @@ class Store:
                         yield near
                 return
 
-    def same_job(self, hard: Mapping[str, Any]) -> list[Near]:
+    def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
         """The records with these hard ingredients, whatever their toolchains are; no distance is told of them."""
         index = self.refresh()
-        return [Near(row, index.hard(row)) for row in index.same_job(hard)]
+        return [NearRecord(row, index.hard(row)) for row in index.same_job(hard)]
 
     def holding(self) -> AbstractContextManager[None]:
         """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
-        return self._holds.scope()
+        return self._in_use.scope()
 
     def hold(self, files: Iterable[File]) -> None:
         """Inside of `holding`: those of the files that are here stay; to be called before looking which those are."""
-        self._holds.add(file.sha256 for file in files)
+        self._in_use.add(file.sha256 for file in files)
 
     def keep(self, record: Record) -> bool:
         """Inside of `holding`: the record and its files stay; False where it was removed or replaced meanwhile."""
-        self._holds.add((file.sha256 for file in record.files), record.key)
+        self._in_use.add((file.sha256 for file in record.files), record.key)
         path = self.layout.record(record.directory, record.model_type, record.key)
         return self._load(path, record.key, check_blobs=False) == record
 
@@ -181,7 +193,7 @@ class Store:
 
     def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
         try:
-            with ordinary.opened(path) as source:
+            with files.opened(path) as source:
                 raw, written = source.read(), os.fstat(source.fileno()).st_mtime_ns
         except FileNotFoundError:
             return None
@@ -193,7 +205,7 @@ class Store:
             record = decode(raw)
         except DamagedRecordError as error:
             self._flaws[key] = f"its record is damaged: {error}"
-            self._quarantine.file(path, str(error), lambda: ordinary.read(path) == raw)
+            self._quarantine.file(path, str(error), lambda: files.read(path) == raw)
             return None
         if record is None:
             if check_blobs and self._quarantine.tell_once(path):
@@ -201,12 +213,12 @@ class Store:
             return None  # another schema: a miss, and none of our business
         if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
             self._flaws[key] = "its record is damaged: it is another key's"
-            self._quarantine.file(path, "it is another key's record", lambda: ordinary.read(path) == raw)
+            self._quarantine.file(path, "it is another key's record", lambda: files.read(path) == raw)
             return None
         if check_blobs:
             # Removal takes the record first: while that is here, what is held now was here, and stays.
-            if self._holds.active:
-                self._holds.add((file.sha256 for file in record.files), key)
+            if self._in_use.active:
+                self._in_use.add((file.sha256 for file in record.files), key)
                 if not _still(path, raw):
                     return self._load(path, key, check_blobs=True)
             checked = ((file, self.blobs.check(file, "noted", since=written)) for file in record.files)
@@ -218,7 +230,7 @@ class Store:
                 file, reason = damaged[0]
                 state = "is missing" if reason == MISSING else f"is damaged: {reason}"
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
-                self._quarantine.file(path, "a blob of it is damaged", lambda: ordinary.read(path) == raw, quiet=True)
+                self._quarantine.file(path, "a blob of it is damaged", lambda: files.read(path) == raw, quiet=True)
                 return None
         return record
 
@@ -280,7 +292,7 @@ class Store:
             self.layout.locks.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
-        with self.gate.shared():  # before the lock: whoever holds that is inside already
+        with self.rwlock.shared():  # before the lock: whoever holds that is inside already
             try:
                 lock.acquire()
             except OSError as error:
@@ -309,22 +321,20 @@ class Store:
         """
         with self.changing(record.key):
             self._publish(record, finished, hashed)
-            self._holds.add((file.sha256 for file in record.files), record.key)
+            self._in_use.add((file.sha256 for file in record.files), record.key)
 
     def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
         files = {file.sha256: file for file in record.files}
-        whole: dict[str, Whole] = {}
         try:
-            with durable.publishing(self.layout.home) as publishing:
+            pieces: dict[str, tuple[str, ...]] = {}
+            for sha256, path in finished.items():
                 # What two processes fetched into one file, the quicker one has moved by now. Whether it is here all the
                 # same is looked at below.
-                taken = publishing.prepare(list(finished.values()))
-                for sha256, path in finished.items():
-                    if path in taken:
-                        continue
-                    pieces = hashed.get(sha256) or self.blobs.accept(path, files[sha256])
-                    if publishing.move(path, self.layout.blob(sha256)):
-                        whole[sha256] = self.blobs.whole_now(sha256, pieces)
+                with suppress(FileNotFoundError):
+                    pieces[sha256] = hashed.get(sha256) or self.blobs.accept(path, files[sha256])
+            moves = {finished[sha256]: self.layout.blob(sha256) for sha256 in pieces}
+            moved = durable.publish(moves, self.layout.home)
+            whole = {one: self.blobs.whole_now(one, of) for one, of in pieces.items() if self.layout.blob(one) in moved}
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         for file in files.values():
@@ -339,11 +349,11 @@ class Store:
     def _compare(self, record: Record) -> None:
         """Tell where a record takes the place of another build of its key."""
         with suppress(OSError, DamagedRecordError):
-            before = decode(ordinary.read(self.layout.record(record.directory, record.model_type, record.key)))
+            before = decode(files.read(self.layout.record(record.directory, record.model_type, record.key)))
             if before is not None:
-                from cachekit.store import builds
+                from cachekit.store import divergent
 
-                builds.tell(self.layout, self.journal, record, before, builds.HERE)
+                divergent.tell(self.layout, self.journal, record, before, LOCAL)
 
     def _write(self, raw: bytes, target: Path) -> None:
         try:
@@ -355,6 +365,6 @@ class Store:
 
 def _still(path: Path, raw: bytes) -> bool:
     try:
-        return ordinary.read(path) == raw
+        return files.read(path) == raw
     except OSError:
         return False

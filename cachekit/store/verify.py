@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, to_builtins
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.errors import IntegrityError
 from cachekit.store.blobs import Depth
 from cachekit.store.garbage import garbage, quarantined
 from cachekit.store.gc import scanned
-from cachekit.store.index_rows import Place, Row, judged, state_of
+from cachekit.store.index_rows import IndexRow, Place, judged, state_of
 from cachekit.store.record import File, Module, Record, file_path
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class Verified(Struct, frozen=True):
             f"{len(keys)} of {self.records} records cannot be used: {', '.join(keys[:SHOWN])}"
             + (" and more" if len(keys) > SHOWN else ""),
             cause=f"{first.file or first.path}: {first.reason}",
-            hint="warm them again, or `cachekit rm KEY`" if self.repair else "cachekit verify --repair",
+            hint="warm them again, or `cachekit store rm KEY`" if self.repair else "cachekit store verify --repair",
         )
 
 
@@ -144,23 +143,22 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
     if not layout.root.exists():
         return Verified(depth == "there")
     index = store.refresh(exact=True)
-    rows = list(index.rows(flawed=True))
+    keys, later = index.keys(), index.count_later()
     look = _Look(store, depth, examine)
-    problems, notes = look.at(rows)
-    left = garbage(layout, live, {row.key for row in rows})
+    problems, notes = look.at_all(len(keys))
+    left = garbage(layout, live, keys)
     aside = list(quarantined(layout))
     store.refresh(exact=True)  # published meanwhile
     orphans: list[int] = []
     # What a record that cannot be read names is nobody's only as far as one can tell: `gc` removes nothing then.
     told = all(row.state for row in index.flawed())
-    for first, found, strangers in scanned(layout):
-        named = index.named_below(first)
-        orphans += [size for digest, size in found.items() if digest not in named] if told else []
-        notes += [f"{path} is no blob, and lies among them" for path in sorted(strangers)]
+    for found in scanned(layout, index):
+        orphans += found.orphans.values() if told else []
+        notes += [f"{path} is no blob, and lies among them" for path in sorted(found.strangers)]
     done = Verified(
         depth == "there",
-        records=len({row.key for row in rows}),
-        of_later_versions=sum(not row.usable and not row.flaw for row in rows),
+        records=len(keys),
+        of_later_versions=later,
         blobs=look.seen,
         bytes=look.size,
         problems=tuple(problems),
@@ -179,11 +177,11 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
 def verify_record(store: Store, place: Place, examine: Callable[[str], Examine | None]) -> list[Problem]:
     """What is wrong with the record that lies there now, and with all that it names."""
     row = store.refresh(exact=True).row(place)
-    return _Look(store, "digest", examine).at([row])[0] if row else []
+    return _Look(store, "digest", examine).at(row) if row else []
 
 
 class _Look:
-    """Looks at records and what they name.
+    """Looks at records and what they name; of all that lies in a store, a part at a time.
 
     Attributes:
         seen: Files that were looked at.
@@ -196,74 +194,82 @@ class _Look:
         self._index = store.index
         self._depth = depth
         self._examine = examine
-        self.seen = 0
-        self.size = 0
+        self._done = 0  # bytes so far
+        self.seen = self.size = 0
 
-    def at(self, rows: list[Row]) -> tuple[list[Problem], list[str]]:
-        """What is wrong with these records, and what is odd."""
-        problems = [
+    def at_all(self, count: int) -> tuple[list[Problem], list[str]]:
+        """What is wrong with the records of the store, and what is odd.
+
+        Args:
+            count: How many there are.
+        """
+        problems = self._flaws(self._index.flawed())
+        self.seen, self.size = self._index.named_total()
+        broken: set[int] = set()
+        found: list[Problem] = []
+        for named in self._index.named_parts():
+            for one in self._checked(named):
+                rows = self._index.naming(*one)
+                broken.update(row.id for row in rows)
+                found += self._of_blob(one, rows)
+        problems += sorted(found, key=lambda problem: problem.place)
+        if self._depth != "digest":
+            return problems, []
+        more, notes = self._graphs((row for row in self._index.rows() if row.id not in broken), count)
+        return problems + more, notes
+
+    def at(self, row: IndexRow) -> list[Problem]:
+        """What is wrong with one record."""
+        if not row.usable:
+            return self._flaws([row])
+        bad = self._checked(list(self._index.named(row).items()))
+        problems = [problem for one in bad for problem in self._of_blob(one, [row])]
+        return problems or self._graphs([row], 1)[0]
+
+    def _flaws(self, rows: Iterable[IndexRow]) -> list[Problem]:
+        return [
             Problem("record", row.place, (row.key,), row.recipe, "its record", str(self._path(row)), "", row.flaw)
             for row in rows
             if row.flaw and self._is_as(row)
         ]
-        good = {row.id: row for row in rows if row.usable}
-        bad = self._blobs(good)
-        problems += self._of_blobs(good, bad)
-        if self._depth != "digest":
-            return problems, []
-        broken = {record for records in bad.values() for record in records}
-        more, notes = self._graphs(row for row in good.values() if row.id not in broken)
-        return problems + more, notes
 
-    def _path(self, row: Row) -> Path:
+    def _path(self, row: IndexRow) -> Path:
         return self._layout.record(*row.place)
 
     # Blobs
 
-    def _blobs(self, good: Mapping[int, Row]) -> dict[tuple[str, int], list[int]]:
-        """The blobs that are not what records say, by digest and size, each with the rows of those records."""
-        wanted: dict[tuple[str, int], list[int]] = {}
-        for digest, size, record in self._index.named_all(good):
-            wanted.setdefault((digest, size), []).append(record)
-        self.seen, self.size = len({digest for digest, _ in wanted}), sum(size for _, size in wanted)
-        # The sizes of one digest may differ in a stranger's record: then that record is wrong, whatever is there.
-        return {one: wanted[one] for one in self._checked(wanted)}
+    def _checked(self, named: Sequence[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """Of some blobs, by digest and size, those that are not what records say.
 
-    def _checked(self, wanted: Mapping[tuple[str, int], object]) -> Iterator[tuple[str, int]]:
-        done, items = 0, iter(wanted)
-        lanes = min(LANES, os.cpu_count() or 1)
-        with ThreadPoolExecutor(lanes, thread_name_prefix="verify") as pool:
-            while part := list(islice(items, 64)):  # so that Ctrl-C does not wait for all of them
+        The sizes of one digest may differ in a stranger's record: then that record is wrong, whatever is there.
+        """
+        if self._depth == "there":
+            yield from filter(self._check, named)
+            return
+        with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1), thread_name_prefix="verify") as pool:
+            for start in range(0, len(named), 64):  # so that Ctrl-C does not wait for all of them
+                part = named[start : start + 64]
                 for one, reason in zip(part, pool.map(self._check, part), strict=True):
-                    done += one[1]
+                    self._done += one[1]
                     if reason:
                         yield one
-                if self._depth != "there":
-                    self._store.journal.show("verify.progress", bytes=done, total=self.size)
+                self._store.journal.show("verify.progress", bytes=self._done, total=self.size)
 
     def _check(self, one: tuple[str, int]) -> str:
         digest, size = one
         return self._store.blobs.check(File(digest, size, digest), self._depth)
 
-    def _of_blobs(self, good: Mapping[int, Row], bad: Mapping[tuple[str, int], Iterable[int]]) -> list[Problem]:
-        """One problem for each blob, with all records that it is of."""
-        found: dict[str, Problem] = {}
-        for one, records in bad.items():
-            digest = one[0]
-            for row in (good[record] for record in records):
-                reason = self._again(row, one)
-                if not reason:
-                    continue
-                known = found.get(digest)
-                if known is not None:
-                    found[digest] = structs.replace(known, keys=(*known.keys, row.key))
-                    continue
-                path = str(self._layout.blob(digest))
-                name = self._name(row, digest)
-                found[digest] = Problem("blob", row.place, (row.key,), row.recipe, name, path, digest, reason)
-        return sorted(found.values(), key=lambda problem: problem.place)
+    def _of_blob(self, one: tuple[str, int], rows: Iterable[IndexRow]) -> list[Problem]:
+        """One problem for a blob, with all records that it is of."""
+        reasons = [(row, reason) for row in rows if (reason := self._again(row, one))]
+        if not reasons:
+            return []
+        row, reason = reasons[0]
+        keys = tuple(row.key for row, _ in reasons)
+        path = str(self._layout.blob(one[0]))
+        return [Problem("blob", row.place, keys, row.recipe, self._name(row, one[0]), path, one[0], reason)]
 
-    def _again(self, row: Row, one: tuple[str, int]) -> str:
+    def _again(self, row: IndexRow, one: tuple[str, int]) -> str:
         """What is wrong with a blob of a record, looked at again while the record lies there.
 
         The record may have been removed since, with its blobs, and published once more, byte for byte. Blobs come
@@ -280,7 +286,7 @@ class _Look:
                 return reason
         return ""
 
-    def _name(self, row: Row, digest: str) -> str:
+    def _name(self, row: IndexRow, digest: str) -> str:
         record = self.record(row)
         for module in record.modules if record else ():
             for file in module.files:
@@ -288,28 +294,30 @@ class _Look:
                     return file_path(module, file)
         return ""
 
-    def _is_as(self, row: Row) -> bool:
+    def _is_as(self, row: IndexRow) -> bool:
         try:
             return state_of(self._path(row).stat()) == row.state or not row.state
         except OSError:
             return False
 
-    def record(self, row: Row) -> Record | None:
+    def record(self, row: IndexRow) -> Record | None:
         """The record that lies there now."""
         try:
-            return judged(ordinary.read(self._path(row)))[0]
+            return judged(files.read(self._path(row)))[0]
         except OSError:
             return None
 
     # Compiled graphs
 
-    def _graphs(self, rows: Iterable[Row]) -> tuple[list[Problem], list[str]]:
+    def _graphs(self, rows: Iterable[IndexRow], count: int) -> tuple[list[Problem], list[str]]:
         problems: list[Problem] = []
         notes: list[str] = []
         known: dict[tuple[str, str], tuple[str, bool]] = {}
-        looked = [(row, examine) for row in rows if (examine := self._examine(row.directory))]
-        for number, (row, examine) in enumerate(looked):
-            self._store.journal.show("verify.graphs", done=number, of=len(looked))
+        for number, row in enumerate(rows):
+            self._store.journal.show("verify.graphs", done=number, of=count)
+            examine = self._examine(row.directory)
+            if examine is None:
+                continue
             record = self.record(row)
             for module in record.modules if record else ():
                 for file in module.files:

@@ -15,7 +15,7 @@ DEFAULT = "cachekit.training.whole"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingOutcome:
     """What a training reached; see `job.Result`."""
 
     metrics: dict[str, dict[str, float | int]]
@@ -43,7 +43,7 @@ class Backend(Protocol):
         """
         ...
 
-    def run(self, work: Work, watch: CounterWatch) -> Outcome:
+    def run(self, work: Work, watch: CounterWatch) -> TrainingOutcome:
         """Train, evaluate, save; called once, after `load`."""
         ...
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cachekit.data import images, rows, saved_rows
+from cachekit.data import images, rows, saved_rows, shapes
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
-from cachekit.recipe.gated import gated
+from cachekit.recipe.hub import gated
+from cachekit.text import first_line
 
 # Columns of texts that a model learns from: where all are empty, another one is meant. Language models say so already.
 TEXTS = frozenset({"text_column", "question_column", "context_column", "source_column", "prompt_column"})
@@ -147,25 +148,18 @@ def _sample(split: Split, limit: int | None, seed: int, running: bool) -> Split:
 
 
 def _from_files(recipe: Recipe) -> dict[str, Any]:
-    data, columns, fields = recipe.data, tasks.read_columns(recipe), tasks.fields(recipe)
-    options: dict[str, Any] = {"nested": tasks.nested(recipe), "plain_text": fields.plain_text}
-    options |= {"delimiter": data.delimiter, "encoding": data.encoding}
+    data, columns = recipe.data, tasks.read_columns(recipe)
     if folders := images.of(recipe):
         image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
         return {name: images.read(folder, image, label) for name, folder in folders.items()}
     if saved := saved_rows.of(data.path):
         return {name: _saved(folder, columns) for name, folder in saved.items()}
-    if data.path:
-        files = rows.split_files(Path(data.path))
-    else:
-        given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
-        files = {name: Path(path) for name, path in given.items() if path}
     found: dict[str, Any] = {}
-    for name, path in files.items():
+    for name, path in shapes.split_files(recipe).items():
         if path.suffix.lower() == ".parquet":
             found[name] = _parquet(path, columns)
         else:
-            found[name] = list(rows.read(path, columns, **options))
+            found[name] = list(shapes.read(recipe, path, columns))
     return found
 
 
@@ -178,7 +172,7 @@ def _saved(folder: Path, columns: Mapping[str, str]) -> Any:
     except Exception as error:  # its errors have no common root
         raise DataError(
             f"{folder} cannot be loaded as a saved data set",
-            cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+            cause=first_line(error),
             hint="save it again, or give files that are csv, json lines or parquet",
         ) from error
 
@@ -190,14 +184,7 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
     if not path.is_file():
         raise DataError(f"{path} does not exist")
     try:
-        have = pq.read_schema(path).names
-        missing = [name for name in columns if name not in have]
-        if missing:
-            raise DataError(
-                f"{path}: no column {missing[0]!r}",
-                cause=f"columns are {', '.join(have)}",
-                hint=f"say which one with data.{columns[missing[0]]}",
-            )
+        rows.require(path, pq.read_schema(path).names, columns)
         table: list[dict[str, Any]] = pq.read_table(path, columns=list(columns)).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is no parquet file", cause=str(error).splitlines()[0]) from error
@@ -223,15 +210,9 @@ def _from_hub(recipe: Recipe) -> dict[str, Any]:
                 raise closed from error
             raise DataError(
                 f"data.id {data.id!r} could not be loaded",
-                cause=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                cause=first_line(error),
                 hint="check data.id, the split's name and your network; or use local files with data.train_file",
             ) from error
-        for column, named_by in tasks.read_columns(recipe).items():
-            if column not in table.column_names:
-                raise DataError(
-                    f"data.id {data.id!r} has no column {column!r}",
-                    cause=f"columns are {', '.join(table.column_names)}",
-                    hint=f"say which one with data.{named_by}",
-                )
+        rows.require(f"data.id {data.id}", table.column_names, tasks.read_columns(recipe))
         found[name] = table
     return found

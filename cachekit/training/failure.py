@@ -10,12 +10,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from cachekit.disk import existing
 from cachekit.errors import INSTALL, CachekitError, TrainingError
 from cachekit.training.job import Failure
 
 LONGEST = 300  # characters of other programs' words that an error shows
 FULL = 1 << 20  # bytes; a disk with less than that left is full, whatever could not be written to it
-_SPACE_HINT = "free some space there, or name other disks: --output-dir, CACHEKIT_LIVE_DIR, CACHEKIT_HOME, TMPDIR"
+_SPACE_HINT = (
+    "free some space there, or name other disks: --output-dir, CACHEKIT_COMPILER_CACHE_DIR, CACHEKIT_HOME, TMPDIR"
+)
 
 # Rust's words for the two error numbers, and the C library's: libraries rarely pass an OSError on.
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(os error (28|122)\)")
@@ -35,10 +38,7 @@ def full_disk(folders: Iterable[Path]) -> Path | None:
     """The first of these folders whose disk has no room left: bytes or files; None where all have."""
     for folder in folders:
         with suppress(OSError, ValueError):
-            place = folder
-            while not place.exists() and place != place.parent:
-                place = place.parent
-            found = os.statvfs(place)
+            found = os.statvfs(existing(folder))
             if found.f_bavail * found.f_frsize < FULL or (found.f_files and not found.f_favail):
                 return folder
     return None

@@ -8,46 +8,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import msgspec
 
 from cachekit import start
+from cachekit.compilers.port import Sink, Watch
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
-from cachekit.leash import die_with
+from cachekit.process import die_with
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
 TICK = 1.0  # seconds between two signs that a run goes on, for whoever shows the time
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
-
-Sink = Callable[[dict[str, Any]], None]
-
-
-class Watch(Protocol):
-    """Whoever looks after a run: the compiler, which may have tools of its own around the worker."""
-
-    prefix: Sequence[str]
-    """What stands before the worker's command line."""
-    workers: int
-    """How many workers it starts here: each leaves a result."""
-
-    def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
-        """The worker, or a tool around it, printed this; returns events. Raising stops the run."""
-
-    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        """The run, whose first process this is, goes on; returns events. Raising stops it. Asked many times."""
-
-    def finished(self) -> bool:
-        """All is done, and the run only fails to end."""
-
-    def failed(self, code: int) -> bool:
-        """Whether the run failed that ended with this exit code, although no worker said so."""
 
 
 class Launcher(Protocol):
@@ -63,7 +41,7 @@ class Launcher(Protocol):
             environment: Changes to this process's environment; None unsets.
             log: Where the worker's output goes.
             sink: Called with each event.
-            watch: Told what is printed; may end the run.
+            watch: Looks after the run; may end it.
 
         Raises:
             CachekitError: The worker failed, by its own word; or `watch` stopped it.
@@ -86,6 +64,7 @@ class ProcessLauncher:
         self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
     ) -> Result:
         """See `Launcher`."""
+        watch = watch or Watch({})
         job_path = Path(job.events).with_name("job.json")
         try:
             job_path.write_bytes(msgspec.json.encode(job))
@@ -95,14 +74,12 @@ class ProcessLauncher:
             raise TrainingError(
                 "the training worker cannot be started",
                 cause=error.strerror or str(error),
-                hint="free some space, or set CACHEKIT_HOME and CACHEKIT_LIVE_DIR to other disks",
+                hint="free some space, or set CACHEKIT_HOME and CACHEKIT_COMPILER_CACHE_DIR to other disks",
             ) from error
         with output:
             printed = log.stat().st_size  # what stands there already is another run's
             try:
-                child = self._start(
-                    [*(watch.prefix if watch else ()), *self._command, str(job_path)], output, environment
-                )
+                child = self._start([*watch.prefix, *self._command, str(job_path)], output, environment)
             except FileNotFoundError as error:
                 raise TrainingError(
                     "the training worker cannot be started",
@@ -119,10 +96,9 @@ class ProcessLauncher:
                     hint="run it again",
                 ) from None
             finally:
-                _end(child)
+                end(child)
         code = 0 if ended_by_us else child.returncode
-        failed = code != 0 if watch is None else watch.failed(code)
-        result = _outcome(job, failed=failed, workers=watch.workers if watch else 1, log=log)
+        result = _outcome(job, failed=watch.failed(code), workers=watch.workers, log=log)
         if result is None:
             folders = [job_path.parent, Path(job.output_dir)] if job.mode == "train" else [job_path.parent]
             from cachekit.training.failure import of_death
@@ -162,11 +138,9 @@ class _Tail:
 
     log: Path
     position: int
-    watch: Watch | None
+    watch: Watch
 
     def read(self, sink: Sink) -> None:
-        if self.watch is None:
-            return
         with self.log.open("rb") as stream:
             stream.seek(self.position)
             while block := stream.read(1 << 20):
@@ -175,12 +149,8 @@ class _Tail:
                     sink(dict(event))
 
     def look(self, pid: int, sink: Sink) -> None:
-        if self.watch is not None:
-            for event in self.watch.look(pid):
-                sink(dict(event))
-
-    def finished(self) -> bool:
-        return self.watch is not None and self.watch.finished()
+        for event in self.watch.look(pid):
+            sink(dict(event))
 
 
 def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sink) -> bool:
@@ -192,7 +162,7 @@ def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sin
         position = _read_events(events, position, sink)
         if not running:
             return False
-        if tail.finished():
+        if tail.watch.finished():
             return True
         tail.look(child.pid, sink)
         if time.monotonic() - ticked >= TICK:
@@ -215,17 +185,24 @@ def _read_events(path: Path, position: int, sink: Sink) -> int:
     return position + len(whole) + len(newline)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the whole group: the worker may be dead and its compile pool not."""
+def end(child: subprocess.Popen[bytes], *, alone: bool = True) -> None:
+    """End a process that must not go on, asked first.
+
+    Args:
+        child: The process.
+        alone: It has a group of its own, which ends with it: the worker may be dead and its compile pool not.
+    """
+    kill = os.killpg if alone else os.kill
     try:
         if child.poll() is None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGTERM)
+                kill(child.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE)
     finally:  # a second Ctrl-C cuts the grace short, and nothing else
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+        if alone or child.poll() is None:
+            with suppress(ProcessLookupError, PermissionError):
+                kill(child.pid, signal.SIGKILL)
         child.wait()
 
 

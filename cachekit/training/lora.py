@@ -9,6 +9,7 @@ from transformers import set_seed
 
 from cachekit.errors import INSTALL, CompilerUnavailableError, RecipeError
 from cachekit.recipe.schema import Lora, Training
+from cachekit.text import first_line
 
 FIELD = "training.lora.target_modules"
 ALL_LINEAR = "all-linear"  # PEFT's word for every linear layer but the head's
@@ -42,11 +43,16 @@ def apply(model: Any, lora: Lora, training: Training) -> Any:
     try:
         adapted = get_peft_model(model, settings)
     except (ValueError, TypeError, NotImplementedError) as error:
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         raise RecipeError(
-            f"PEFT puts no adapter into this {model.config.model_type} model", cause=cause, hint=_hint(model)
+            f"PEFT puts no adapter into this {model.config.model_type} model",
+            cause=first_line(error),
+            hint=_hint(model),
         ) from error
-    # By itself it asks the Hub at each checkpoint whether the vocabulary grew. Here it never does.
+    return asking_nobody(adapted)
+
+
+def asking_nobody(adapted: Any) -> Any:
+    """The model, which by itself asks the Hub at each checkpoint whether the vocabulary grew: here it never does."""
     adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
     return adapted
 

@@ -12,9 +12,11 @@ from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, set_seed
 
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe.architecture import NO_EFFECT
-from cachekit.recipe.gated import gated
+from cachekit.recipe.hub import gated
+from cachekit.text import first_line
 from cachekit.training import lora
 from cachekit.training.job import Job
+from cachekit.training.tasks import inputs
 from cachekit.training.tasks.port import Task
 
 
@@ -36,7 +38,8 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
         UnknownNameError: Files are neither here nor on the Hub.
     """
     loaded, model = processor(job, task), _model(job, task, options)
-    _check_words(job, task, loaded, model)
+    if "vocab_size" in job.recipe.model.config and task.processor == "tokenizer":
+        inputs.check_vocabulary(loaded, model)
     if getattr(model, "loss_type", "") is None:
         # Of GPT-2 and others: the library warns in the forward pass that it takes its usual loss, and a warning there
         # cuts the graph in two (transformers 4.57 and 5.23, torch 2.13).
@@ -47,49 +50,23 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
     return loaded, model
 
 
-def _check_words(job: Job, task: Task, tokenizer: Any, model: Any) -> None:
-    """A word beyond the model's would end the training with an index that is out of range."""
-    size = job.recipe.model.config.get("vocab_size")
-    if size is None or task.processor == "image":
-        return
-    known, table = len(tokenizer), model.get_input_embeddings()
-    if table is not None and table.num_embeddings < known:
-        raise RecipeError(
-            f"model.config.vocab_size is {size}, but the tokenizer knows {known:,} words",
-            hint=f"leave it out, or give {known} or more",
-        )
-
-
 def processor(job: Job, task: Task) -> Any:
     """The tokenizer or the image processor.
 
     Raises:
         UnknownNameError: Its files are neither here nor on the Hub.
     """
-    if task.processor == "image":
-        return _image_processor(job)
+    is_image = task.processor == "image"
+    auto, what = (AutoImageProcessor, "image processor") if is_image else (AutoTokenizer, "tokenizer")
     try:
-        return AutoTokenizer.from_pretrained(job.tokenizer, revision=revision(job, job.tokenizer))
+        return auto.from_pretrained(job.tokenizer, revision=revision(job, job.tokenizer))
     except (OSError, ValueError) as error:
         if closed := gated(error, _named_by(job, job.tokenizer), job.tokenizer):
             raise closed from error
         raise UnknownNameError(
-            f"no tokenizer could be loaded from {job.tokenizer}",
+            f"no {what} could be loaded from {job.tokenizer}",
             cause=first_line(error),
             hint="check model.id, your network and HF_TOKEN, or give model.tokenizer",
-        ) from error
-
-
-def _image_processor(job: Job) -> Any:
-    try:
-        return AutoImageProcessor.from_pretrained(job.tokenizer, revision=revision(job, job.tokenizer))
-    except (OSError, ValueError) as error:
-        if closed := gated(error, _named_by(job, job.tokenizer), job.tokenizer):
-            raise closed from error
-        raise UnknownNameError(
-            f"no image processor could be loaded from {job.tokenizer}",
-            cause=first_line(error),
-            hint="check model.id, your network and HF_TOKEN, or name a folder with model.tokenizer",
         ) from error
 
 
@@ -149,7 +126,7 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
         raise RecipeError(
             f"Transformers has no {config.model_type} model for {job.recipe.task}",
             cause="model.id (or model.path) and task do not go together",
-            hint="choose another model; `cachekit zoo models` says what each is fine-tuned for",
+            hint="choose another model; `cachekit zoo ls models` says what each is fine-tuned for",
         )
     classes = auto._model_mapping[type(config)]  # noqa: SLF001
     if isinstance(classes, list | tuple):  # DeiT has two, and the second has no loss
@@ -174,8 +151,3 @@ def _named_by(job: Job, place: str) -> str:
 def revision(job: Job, place: str) -> str:
     """The revision to load from a place: the recipe's, if it is the model's own."""
     return (job.recipe.model.revision if place == job.recipe.model.id else None) or "main"
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in a line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

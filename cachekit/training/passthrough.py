@@ -20,8 +20,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from cachekit.errors import CachekitError, UsageError
-from cachekit.leash import die_with
-from cachekit.training.launch import GRACE, merged
+from cachekit.process import die_with
+from cachekit.training.launch import GRACE, end, merged
 
 PASSED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"))
 POLL = 0.2  # seconds between two looks at what the command does
@@ -86,7 +86,7 @@ class Passthrough:
                     thread.join(max(deadline - time.monotonic(), 0))
                 self._listen()
             except CachekitError:
-                _end(child, alone=alone)
+                end(child, alone=alone)
                 raise
         code = int(child.returncode)
         return code if code >= 0 else 128 - code
@@ -172,16 +172,6 @@ def _prepare(parent: int, mask: set[signal.Signals], alone: bool) -> None:
 def _send(pid: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-
-
-def _end(child: subprocess.Popen[bytes], *, alone: bool) -> None:
-    """End a command that must not go on, and what it started where that has a group of its own."""
-    for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
-        if child.poll() is None or (alone and number == signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                (os.killpg if alone else os.kill)(child.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(patience)
 
 
 def _is_terminal(number: int) -> bool:

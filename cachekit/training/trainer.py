@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ from cachekit.errors import DataError
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.recipe.schema import Training
 from cachekit.training import lora
-from cachekit.training.backend import Outcome
 from cachekit.training.checkpoints import weight_names
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
-from cachekit.training.tasks.port import FILLER, Feature, Filled, Work
+from cachekit.training.tasks.port import FILLER, Feature, Work
 
 # A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
 # makes the optimizer's state, the second is a steady one, the third follows a checkpoint and an evaluation.
@@ -35,21 +33,11 @@ TIMES = frozenset(
 COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})
 
 
-def arguments(
-    training: Training,
-    *,
-    eval_batch: int,
-    precision: str,
-    output_dir: str,
-    trial: bool,
-    labels: Sequence[str],
-    compiler: Mapping[str, Any],
-) -> TrainingArguments:
-    """Transformers' arguments from ours and the compiler's; those of a trial reach every graph in a few steps."""
+def shared_arguments(training: Training, *, precision: str, output_dir: str, trial: bool) -> dict[str, Any]:
+    """What every trainer is told, by the names of `transformers.TrainingArguments`; a trial reaches every graph."""
     shared: dict[str, Any] = {
         "output_dir": output_dir,
         "per_device_train_batch_size": training.per_device_train_batch_size,
-        "per_device_eval_batch_size": eval_batch,
         "gradient_accumulation_steps": training.gradient_accumulation_steps,
         "bf16": precision == "bf16",
         "optim": training.optim,
@@ -61,42 +49,44 @@ def arguments(
         "adam_beta2": training.adam_beta2,
         "adam_epsilon": training.adam_epsilon,
         "max_grad_norm": training.max_grad_norm,
-        "label_smoothing_factor": training.label_smoothing_factor,
         "gradient_checkpointing": training.gradient_checkpointing,
-        **lora.arguments(training),
         "seed": training.seed,
-        "data_seed": training.seed,
         "dataloader_num_workers": training.dataloader_num_workers,
         # Each new shape is a new graph: the last partial batch is dropped, and no column is the library's to remove.
         "dataloader_drop_last": True,
         "remove_unused_columns": False,
-        "label_names": list(labels),
         "report_to": [],
         "disable_tqdm": True,
-        "dataloader_pin_memory": torch.cuda.is_available(),
         "logging_strategy": "steps",
         # Where tensors are lazy, logging has graphs of its own, and so has the step after it.
         "logging_steps": 1 if trial else training.logging_steps,
-        **compiler,
     }
     if trial:
-        return TrainingArguments(
-            **shared,
-            max_steps=TRIAL_STEPS,
-            save_strategy="steps",
-            save_steps=TRIAL_SAVE,
-            eval_strategy="steps",
-            eval_steps=TRIAL_SAVE,
-        )
-    return TrainingArguments(
+        return {**shared, "max_steps": TRIAL_STEPS, "save_strategy": "steps", "save_steps": TRIAL_SAVE}
+    return {
         **shared,
-        num_train_epochs=training.num_train_epochs,
-        max_steps=training.max_steps or -1,
-        eval_strategy=training.eval_strategy,
-        eval_steps=training.eval_steps,
-        save_strategy=training.save_strategy,
-        save_steps=training.save_steps,
-        save_total_limit=training.save_total_limit,
+        "num_train_epochs": training.num_train_epochs,
+        "max_steps": training.max_steps or -1,
+        "save_strategy": training.save_strategy,
+        "save_steps": training.save_steps,
+        "save_total_limit": training.save_total_limit,
+    }
+
+
+def arguments(job: Job, output_dir: str, labels: Sequence[str], compiler: Mapping[str, Any]) -> TrainingArguments:
+    """Transformers' arguments from ours and the compiler's."""
+    training, trial = job.recipe.training, job.mode == "trial"
+    return TrainingArguments(
+        **shared_arguments(training, precision=job.precision, output_dir=output_dir, trial=trial),
+        **lora.arguments(training),
+        per_device_eval_batch_size=eval_batch(job.recipe),
+        label_smoothing_factor=training.label_smoothing_factor,
+        data_seed=training.seed,
+        label_names=list(labels),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        eval_strategy="steps" if trial else training.eval_strategy,
+        eval_steps=TRIAL_SAVE if trial else training.eval_steps,
+        **compiler,
     )
 
 
@@ -205,7 +195,7 @@ def _first(count: int, arrays: Any) -> Any:
     return cut if isinstance(arrays, tuple) else cut[0]
 
 
-class Progress(TrainerCallback):  # type: ignore[misc, unused-ignore]
+class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Tells the parent process where training is, and books compiles to what was going on."""
 
     def __init__(self, events: Events, watch: CounterWatch, begin: Callable[[int], None] | None) -> None:
@@ -293,7 +283,7 @@ def check_rows(training: Training, rows: int, workers: int, unit: str = "rows") 
         )
 
 
-def _figures(found: Mapping[str, float]) -> dict[str, float | int]:
+def figures_of(found: Mapping[str, float]) -> dict[str, float | int]:
     """The task's figures of an evaluation, without what the Trainer says of its speed."""
     figures: dict[str, float | int] = {
         name.removeprefix("eval_"): round(float(value), 6) for name, value in found.items() if name.startswith("eval_")
@@ -303,76 +293,3 @@ def _figures(found: Mapping[str, float]) -> dict[str, float | int]:
     for name in COUNTS & figures.keys():
         figures[name] = int(figures[name])
     return figures
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """One training: fine-tune or trial, then the evaluation of every split that is not trained on.
-
-    Attributes:
-        workers: Processes that train together. A round of evaluation gives each of them a batch, and is filled up as a
-            batch is: the batches of a last round that is not whole would be dropped.
-    """
-
-    job: Job
-    model: Any
-    work: Work
-    output_dir: str
-    events: Events
-    compiler_arguments: Mapping[str, Any]
-    adapt: Callable[[Trainer], None]
-    workers: int = 1
-
-    def run(self, watch: CounterWatch, processor: Any) -> Outcome:
-        """Train, evaluate, save."""
-        trial = self.job.mode == "trial"
-        training, batch, work = self.job.recipe.training, eval_batch(self.job.recipe), self.work
-
-        def filled(split: str, multiple: int = batch * self.workers) -> Filled:
-            return Filled(work.features[split], work.filler, multiple)
-
-        progress = Progress(self.events, watch, work.begin)
-        trainer = FixedShapeTrainer(
-            self.events,
-            self.workers,
-            work,
-            model=self.model,
-            args=arguments(
-                training,
-                eval_batch=batch,
-                precision=self.job.precision,
-                output_dir=self.output_dir,
-                trial=trial,
-                labels=work.labels,
-                compiler=self.compiler_arguments,
-            ),
-            train_dataset=filled("train", 1),
-            eval_dataset=filled("validation"),
-            data_collator=work.collate,
-            compute_metrics=lambda _: {},  # asks the Trainer to keep predictions; the figures are made of them above
-            preprocess_logits_for_metrics=work.reduce,
-            trial=trial,
-            callbacks=[progress],
-        )
-        self.adapt(trainer)
-        checkpoint = self.job.resume
-        if checkpoint:
-            self.events.emit("resume", checkpoint=checkpoint)
-        with self.events.timed("train"):
-            state = trainer.train(resume_from_checkpoint=checkpoint or None)
-        found: dict[str, dict[str, float | int]] = {}
-        last = progress.evaluated(state.global_step)  # before any other split is evaluated
-        for name in [name for name in work.features if name != "train"]:
-            figures = last if name == "validation" else {}
-            if not figures:
-                self.events.emit("evaluating", split=name)
-                with self.events.timed("evaluate"):
-                    figures = trainer.evaluate(filled(name))
-                    watch.look()
-            found[name] = _figures(figures)
-        if not trial:
-            with self.events.timed("save"):
-                trainer.save_model(self.output_dir)
-                if trainer.args.should_save:  # one worker of many
-                    processor.save_pretrained(self.output_dir)
-        return Outcome(found, trainer.graph_seconds(), state.global_step, checkpoint)

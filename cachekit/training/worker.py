@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from cachekit.errors import CachekitError
-from cachekit.leash import die_with
+from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.failure import of_exception

@@ -1,7 +1,7 @@
 """The cache of a run in the very process that compiles: for people who own their training loop.
 
-What `actions.run` does around a command is done here around a part of a process: a restored live root before it, and
-what compiled kept after it. The compiler must not have compiled yet when it begins.
+What `verbs.run` does around a command is done here around a part of a process: a restored compiler cache dir before
+it, and what compiled kept after it. The compiler must not have compiled yet when it begins.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.compilers import Guest, Observed, Watch
+from cachekit.compilers import Guest, Observed, Run, Watch
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.command import shown
+from cachekit.compilers.keep import REPORTED, Keeping, command_marks
+from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, MissError, UsageError
+from cachekit.recipe import command as command_line
+from cachekit.recipe.command import CommandLine
 from cachekit.store.record import Record
-from cachekit.verbs import command_line
-from cachekit.verbs.command_line import CommandLine
-from cachekit.verbs.keep_command import REPORTED, Keeping
-from cachekit.verbs.live import LiveRoot
-from cachekit.verbs.obtain import have
 from cachekit.verbs.plan import Plan, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.prepare_command import shown
-from cachekit.verbs.run import ATTENDED, Ran, enter, not_warm, ready, seed_of
+from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready
 from cachekit.verbs.session import Session
 
 
@@ -39,7 +38,7 @@ class Attached:
 
     Attributes:
         state: `attached`; `late` where something had compiled before; `attended` under `cachekit run`, which has the
-            cache in hand; `failed` where no live root could be made.
+            cache in hand; `failed` where no compiler cache dir could be made.
         ran: As for a command; its exit code is 0 once the work has come to its end, else 1.
     """
 
@@ -83,12 +82,18 @@ class Attachment:
     ) -> None:
         self._session, self._prepared, self._command = session, prepared, command
         self._strict, self._replaces = require_warm, recache
+        if not session.compiler.guest:
+            raise UsageError(
+                f"{session.compiler.name} has no cache for a process that runs already",
+                cause="it reads where its cache lies before the process can say so",
+                hint="cachekit run -- python train.py gives the cache to a command from outside",
+            )
         self._guest: Guest = import_module(session.compiler.guest)
         self._stack, self._pid, self._start = stack, os.getpid(), time.monotonic()
         self._environment: dict[str, str | None] = {}
         self._state, self._problem = "attached", ""
         self._notes: list[str] = []
-        self._live: LiveRoot | None = None
+        self._live: CacheDir | None = None
         self._watch: Watch | None = None
         self._record: Record | None = None
         self._seed: Record | None = None
@@ -141,16 +146,14 @@ class Attachment:
         self._overhead += time.monotonic() - self._start
 
     def _restore(self, planned: Plan) -> None:
-        record = None if self._replaces else have(self._session, planned)
-        if record is None and self._strict:
-            raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
-        seed = None if record or self._replaces else seed_of(planned)
         self._fetched = planned.found is not None
         compiler, recipe = self._session.compiler, self._prepared.recipe
-        live, record, seed = enter(self._session, self._prepared, record, seed, self._stack, require_warm=self._strict)
+        live, record, seed = self._stack.enter_context(
+            entered(self._session, planned, require_warm=self._strict, recache=self._replaces)
+        )
         found = record is not None and bool(record.soft.get(REPORTED))
         # Strictness is ours: a watch looks at another process.
-        watch = compiler.attend(recipe, live.tree, found=found, strict=False, restored=live.restored)
+        watch = compiler.watch(Run(recipe, live.tree, "command", found, strict=False, restored=live.restored))
         self._live, self._record, self._seed, self._watch = live, record, seed, watch
         if record or seed:
             self._session.journal.emit(
@@ -240,13 +243,14 @@ class Attachment:
             return self.report
         mark = time.monotonic()
         self._built += self._session.compiler.binaries(new)
-        keeping = Keeping(
-            self._session, self._prepared, self._record, self._seed, live, fetched=self._fetched,
-            replaces=self._replaces and not self._kept,
-        )  # fmt: skip
         seen = self._seen()
         fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
-        self._record, self._problem = keeping.keep(fresh, finished=self._finished)
+        session, replaces = self._session, self._replaces and not self._kept
+        keeping = Keeping(
+            session.store, session.compiler, self._prepared, self._record, live, self._seed, replaces=replaces,
+            marks=command_marks(seen, finished=self._finished),
+        )  # fmt: skip
+        self._record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)
         if not self._problem:
             self._seconds_kept = seen.compile_seconds
             self._live = replace(live, before=live.before | new)

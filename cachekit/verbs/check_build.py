@@ -1,4 +1,4 @@
-"""Verify by rebuild: compile all the same, in an empty live root, and compare with what the record has."""
+"""Verify by rebuild: compile all the same, in an empty compiler cache dir, and compare with what the record has."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from cachekit.compilers import Compared
+from cachekit.compilers import ComparedBuilds
+from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
 from cachekit.recipe.model_folder import check_package
-from cachekit.store.builds import builder
+from cachekit.store.divergent import builder
 from cachekit.store.record import Record
-from cachekit.verbs.live import live_root
-from cachekit.verbs.obtain import have
-from cachekit.verbs.plan import Plan, miss_error, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.run_job import run_job
+from cachekit.training.run import run_job
+from cachekit.verbs.plan import Plan, fetch_planned, miss_error, plan
 from cachekit.verbs.session import Session
 
 NAMED = 3  # differences that the error names
@@ -36,7 +34,7 @@ class CheckedBuild:
 
     plan: Plan
     record: Record
-    compared: Compared
+    compared: ComparedBuilds
     compiled: int
     seconds: float
 
@@ -48,7 +46,7 @@ class CheckedBuild:
             "source": prepared.source,
             "key": prepared.key,
             "directory": prepared.fingerprint.directory,
-            "tier": self.plan.tier,
+            "remote": self.plan.remote,
             "status": "differs" if found.differ else "same",
             "compiled": self.compiled,
             "same": found.same,
@@ -86,13 +84,15 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     check_data(prepared.recipe)
     check_package(prepared.recipe)
     planned = plan(prepared, session.store, session.chain, anew=True)
-    record = have(session, planned)
+    record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(planned)
     compiler = session.compiler
     session.journal.emit("build.start", key=prepared.key, **builder(record))
-    with live_root(session, prepared.key, record) as old, live_root(session, prepared.key, None) as new:
-        _, seen = run_job(session, prepared, new, "trial", found=False)
+    with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:
+        _, seen = run_job(
+            session.launcher, compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
+        )
         compared = compiler.compare(old.tree, new.tree)
     done = CheckedBuild(planned, record, compared, seen.compiled, time.monotonic() - start)
     session.journal.emit("build.checked", **done.as_dict())

@@ -1,32 +1,31 @@
 """How much of what a recipe needs is cached, module by module: where it lies, what failed and why, what is missing.
 
-What a recipe needs is what its record names, here or on any shared cache; without one, what a trial that failed had
+What a recipe needs is what its record names, here or on any remote; without one, what a trial that failed had
 reported; without that, nobody knows more than how many graphs the nearest record has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
-from cachekit.compilers import Failed
-from cachekit.errors import AuthError, MissError, RemoteError, UsageError
-from cachekit.remotes import layout
+from cachekit.compilers import Compiler, Failed
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UsageError
 from cachekit.remotes.remote import Found, Remote
-from cachekit.store import builds
+from cachekit.store import divergent
+from cachekit.store.layout import LOCAL
+from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
 from cachekit.values import by_value
-from cachekit.verbs import attempts
-from cachekit.verbs.attempts import Attempt
 from cachekit.verbs.plan import plan
-from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.session import Session
 
-LIVE = "live root"  # the compiler's own folder on this host, among the places
+CACHE_DIR = "compiler cache dir"  # the compiler's own folder on this host, among the places
 Basis = Literal["record", "trial", "nearest", "unknown"]
 State = Literal["cached", "failed", "missing"]
 
@@ -37,7 +36,7 @@ class Unit:
 
     Attributes:
         name: The compiler's; empty for a trial that failed before it named any.
-        where: The places that have it whole: `local`, shared caches, the compiler's own folder.
+        where: The places that have it whole: `local`, remotes, the compiler's own folder.
         size: Bytes, where they are known.
         failed: Why it is not there, where its compile failed.
     """
@@ -72,7 +71,7 @@ class Coverage:
         basis: What the list of modules is taken from.
         units: The modules that are needed, as far as they are known.
         graphs: How many graphs that is, where it is known; of the nearest record where there is no better.
-        builds: Where a key was built twice with other bytes; see `store.builds`.
+        builds: Where a key was built twice with other bytes; see `store.divergent`.
         notes: What could not be looked at.
         trial: The last trial of the key, where it failed.
     """
@@ -123,15 +122,15 @@ class Coverage:
 
 
 def coverage(session: Session, prepared: Prepared) -> Coverage:
-    """Find out what of a recipe is cached, on this machine and on the shared caches; runs and fetches nothing.
+    """Find out what of a recipe is cached, on this machine and on the remotes; runs and fetches nothing.
 
-    A shared cache that cannot be asked is told, and noted.
+    A remote that cannot be asked is told, and noted.
     """
     notes: list[str] = []
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
     own = session.store.read(*place[:2], prepared.key)
     shared = [found for remote in session.chain.readable if (found := _ask(session, remote, place, notes))]
-    attempt = attempts.recall(session.store.layout, prepared.key)
+    attempt = attempt_of(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]
     wanted: dict[str, int | None] = dict.fromkeys(attempt.needed if attempt else ())
     for record in reversed(records):
@@ -139,44 +138,88 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     where: dict[str, list[str]] = {name: [] for name in wanted}
     for module in own.modules if own else ():
         if not session.store.lacking(module.files):
-            where[module.name].append(layout.LOCAL)
+            where[module.name].append(LOCAL)
     for found in shared:
         for name in _there(session, found, notes):
             where[name].append(found.remote.name)
     live, failures = _on_host(session, prepared, wanted, notes)
     for name in live & wanted.keys():
-        where[name].append(LIVE)
+        where[name].append(CACHE_DIR)
     units = [Unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
     if attempt and not records and not any(unit.state == "failed" for unit in units):
         units.append(Unit("", failed=_of_trial(attempt)))
     basis, graphs = _basis(session, prepared, records, attempt)
     for found in shared if own else ():
-        builds.tell(session.store.layout, session.journal, own, found.shared.record, found.remote.name)  # type: ignore[arg-type]
-    noted = builds.noted(session.store.layout, prepared.key)
+        divergent.tell(session.store.layout, session.journal, own, found.shared.record, found.remote.name)  # type: ignore[arg-type]
+    noted = divergent.noted(session.store.layout, prepared.key)
     return Coverage(prepared, basis, tuple(units), graphs, tuple(noted), tuple(notes), attempt)
 
 
-def summary(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Of several recipes: how many are covered, and each."""
-    listed = [dict(document) for document in documents]
+class CoverageOfAll(Struct, frozen=True):
+    """What of several recipes is cached.
+
+    Attributes:
+        recipes: The documents of each.
+        require_warm: What is not cached is an error.
+    """
+
+    recipes: tuple[dict[str, Any], ...]
+    require_warm: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: how many are covered, and each."""
+        return _summary(self.recipes)
+
+    def error(self) -> MissError | None:
+        """What to raise where something is not cached, and should be."""
+        return _not_covered(self.recipes) if self.require_warm else None
+
+
+def coverage_of_all(
+    session: Session,
+    wanted: Sequence[tuple[str, Callable[[], tuple[Compiler, Prepared]]]],
+    *,
+    skip: bool,
+    require_warm: bool = False,
+) -> CoverageOfAll:
+    """What of several recipes is cached.
+
+    Args:
+        session: Collaborators.
+        wanted: Each with its name, and what prepares it for its compiler.
+        skip: One that cannot be used here, another compiler's, say, does not hide the others.
+        require_warm: See `CoverageOfAll`.
+    """
+    found = []
+    for name, prepare in wanted:
+        try:
+            compiler, prepared = prepare()
+            found.append(coverage(structs.replace(session, compiler=compiler), prepared).as_dict())
+        except CachekitError as error:
+            if not skip:
+                raise
+            found.append(_unusable(name, error.as_dict()))
+    return CoverageOfAll(tuple(found), require_warm)
+
+
+def _summary(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kinds = ("covered", "failed", "missing", "unusable")
     return {
         **{kind: sum(document["status"] == kind for document in listed) for kind in kinds},
         "modules": {
             name: sum(document[name] or 0 for document in listed) for name in ("needed", "cached", "failed", "missing")
         },
-        "recipes": listed,
+        "recipes": list(listed),
     }
 
 
-def unusable(name: str, problem: Mapping[str, Any]) -> dict[str, Any]:
+def _unusable(name: str, problem: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe of which nothing can be told here: another compiler's, say."""
     counts: dict[str, Any] = {"needed": None, "cached": 0, "failed": 0, "missing": 0}
     return {"recipe": name, "source": name, "key": None, "status": "unusable", **counts, "problem": dict(problem)}
 
 
-def not_covered(documents: Iterable[Mapping[str, Any]]) -> MissError | None:
-    """What `--require-warm` answers; None where everything is cached."""
+def _not_covered(documents: Iterable[Mapping[str, Any]]) -> MissError | None:
     lacking = [document for document in documents if document["status"] != "covered"]
     if not lacking:
         return None
@@ -221,7 +264,7 @@ def _on_host(
     if prepared.fingerprint.elsewhere or not wanted:
         return frozenset(), {}
     try:
-        root = session.compiler.live_root(prepared.recipe)
+        root = session.compiler.cache_dir(prepared.recipe)
         if root is None:
             return frozenset(), {}
         return session.compiler.contents(root), session.compiler.failed(root, wanted)

@@ -1,23 +1,41 @@
 """Look for what is wrong with this host's set-up, and say which command mends it: `cachekit doctor`.
 
-`doctor_checks.checks` has the list: a new check is one entry there, or in the compiler's adapter that it is about.
+To add a check, write it beside those of the room that it is about, and name it in that room's `CHECKS`; what a compiler
+alone knows, its adapter looks at (`Adapter.checks`). The checks of the machine and of the Python environment are here.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import shlex
+import shutil
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
+from cachekit import host
+from cachekit.compilers import registry
+from cachekit.compilers.machine import Machine, machine
 from cachekit.config import Config, defaults
-from cachekit.errors import CachekitError, UsageError
-from cachekit.health import STATES, Check, Finding
+from cachekit.disk import barred
+from cachekit.errors import INSTALL, CachekitError, UsageError
+from cachekit.health import STATES, Check, Finding, full, of_this_environment, trouble
+from cachekit.remotes import doctor as remotes
+from cachekit.store import doctor as store
+from cachekit.values import by_value
 
 _log = logging.getLogger(__name__)
+TRAINING = ("torch", "transformers", "accelerate", "datasets", "scikit-learn")  # the extra `train`
+FILES = 1024  # open at once: a trial run with a few workers for data
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +44,13 @@ class Diagnosis:
 
     Attributes:
         findings: Each with the name of its check, in the order in which people should see them.
+        machine: What goes into keys here, and where things lie; None where only findings were asked for.
     """
 
     findings: tuple[tuple[str, Finding], ...]
+    machine: Machine | None = None
+
+    __hash__ = by_value
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -44,25 +66,27 @@ class Diagnosis:
         """For programs."""
         counts = Counter(finding.state for _, finding in self.findings)
         return {
+            "machine": to_builtins(self.machine, enc_hook=str),
             "counts": {state: counts[state] for state in STATES},
             "findings": [{"check": name, **structs.asdict(finding)} for name, finding in self.findings],
         }
 
 
 def examine(load: Callable[[], Config], checks: Sequence[Check]) -> Diagnosis:
-    """Run checks with settings that perhaps cannot be read, which is one more thing to be told.
+    """Look at this machine and run checks, with settings that perhaps cannot be read, which is one more thing to tell.
 
     Args:
         load: Reads them.
         checks: The checks.
     """
+    broken: CachekitError | None = None
     try:
-        return doctor(load(), checks)
+        config = load()
     except CachekitError as error:
-        broken = error
+        config, broken = defaults(), error
     except OSError as error:
-        broken = UsageError("settings cannot be read", cause=str(error))
-    return doctor(defaults(), checks, broken)
+        config, broken = defaults(), UsageError("settings cannot be read", cause=str(error))
+    return replace(doctor(config, checks, broken), machine=machine(config))
 
 
 def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None = None) -> Diagnosis:
@@ -94,3 +118,142 @@ def _findings(check: Check, config: Config) -> list[Finding]:
 
 def _said(error: CachekitError) -> Finding:
     return Finding("problem", "; ".join(filter(None, (error.message, error.cause))), error.hint)
+
+
+def checks() -> tuple[Check, ...]:
+    """All checks: the host's, each compiler's, those of the store and of remotes."""
+    adapters = [*registry.every()]
+    compiles = next((one.name for one in adapters if one.here(compiles=False)), "")
+    of_compilers = [
+        Check(check.name, _not_needed(compiles)) if check.chosen and adapter.name != compiles else check
+        for adapter in reversed(adapters)
+        for check in adapter.checks()
+    ]
+    return (*HOST, *of_compilers, *store.CHECKS, *remotes.CHECKS)
+
+
+def _not_needed(compiles: str) -> Callable[[Config], Iterator[Finding]]:
+    def look(_: Config) -> Iterator[Finding]:
+        yield Finding("ok", f"not needed: {compiles} compiles here")
+
+    return look
+
+
+# The machine and the Python environment
+
+
+def training(_: Config) -> Iterator[Finding]:
+    """What the training worker imports, whichever compiler it has."""
+    found = {name: host.optional_version(name) for name in TRAINING}
+    if missing := [name for name, version in found.items() if not version]:
+        verb = "is" if len(missing) == 1 else "are"
+        yield Finding("problem", f"{', '.join(missing)} {verb} not installed: nothing can train here", INSTALL)
+    else:
+        yield Finding("ok", ", ".join(f"{name} {version}" for name, version in found.items()))
+
+
+def twice(_: Config) -> Iterator[Finding]:
+    """An installation that was interrupted leaves two versions of a package, of which some files are one's."""
+    wrong = False
+    for folder in dict.fromkeys(Path(place) for place in sys.path if place):
+        versions: dict[str, list[str]] = {}
+        try:
+            names = [path.name for path in folder.iterdir() if path.suffix == ".dist-info"]
+        except OSError:
+            continue
+        for name in names:
+            package, _sep, version = name.removesuffix(".dist-info").partition("-")
+            versions.setdefault(package.lower().replace("_", "-"), []).append(version)
+        for package, found in sorted(versions.items()):
+            if len(found) > 1:
+                wrong = True
+                said = f"{package} is installed twice in {folder}: {', '.join(sorted(found))}"
+                run = f"{sys.executable} -m pip install --force-reinstall {package}=={max(found)}"
+                yield Finding("problem", said, "choose one of them:", run)
+    if not wrong:
+        yield Finding("ok", "each package is installed once")
+
+
+def program(_: Config) -> Iterator[Finding]:
+    """The command that a shell finds may be another environment's, with other versions and so other keys."""
+    found, here = shutil.which("cachekit"), Path(sys.executable).parent
+    if found and not of_this_environment(Path(found)):
+        said = f"cachekit on PATH is {found}; this one runs in {sys.executable}"
+        yield Finding("problem", said, run=f"export PATH={shlex.quote(str(here))}:$PATH")
+    else:
+        yield Finding("ok", found or f"{sys.executable} -m cachekit")
+
+
+def temporary(_: Config) -> Iterator[Finding]:
+    """Compilers keep what they work on there."""
+    said = os.environ.get("TMPDIR", "")
+    place = Path(said) if said else Path(tempfile.gettempdir())
+    if not place.is_dir():
+        yield Finding("problem", f"TMPDIR is {place}, which is no folder", run=f"mkdir -p {shlex.quote(str(place))}")
+        return
+    wrong = trouble(place, "temporary")
+    found = [*([wrong] if wrong else []), *full(place, "temporary")]
+    if barred(place):
+        found.append(
+            Finding("problem", f"nothing in {place} may be executed (noexec)", "set TMPDIR to a folder without noexec")
+        )
+    yield from found or [Finding("ok", str(place))]
+
+
+def files(_: Config) -> Iterator[Finding]:
+    """Each of a training's workers opens hundreds of files."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < FILES:
+        most = hard if 0 <= hard < 1 << 20 else 65536
+        yield Finding("problem", f"a process may open {soft} files only", run=f"ulimit -n {max(most, soft)}")
+    else:
+        yield Finding("ok", f"a process may open {soft if soft >= 0 else 'any number of'} files")
+
+
+def proxies(_: Config) -> Iterator[Finding]:
+    """Addresses without a scheme are an error for the Hub's client; of two spellings one wins."""
+    wrong = False
+    for name in PROXIES:
+        values = {key: os.environ[key] for key in (name, name.upper()) if os.environ.get(key)}
+        for key, value in values.items():
+            if not urlsplit(value).hostname or "://" not in value:
+                wrong = True
+                bare = value.rpartition("@")[2]  # a proxy's password is not shown
+                run = f"export {key}=http://{'USER:PASSWORD@' if '@' in value else ''}{bare}"
+                yield Finding("problem", f"{key} is no address: it has no scheme", run=run)
+        if len(set(values.values())) > 1:
+            wrong = True
+            said = f"{name} and {name.upper()} name two proxies: programs differ in which they take"
+            yield Finding("problem", said, run=f"unset {name.upper()}")
+    if not wrong:
+        yield Finding("ok", ", ".join(key for key in os.environ if key.lower() in PROXIES) or "none are set")
+
+
+def disk(config: Config) -> Iterator[Finding]:
+    """A full disk fails at the end of an hour of compiling."""
+    places = {config.home: "store", config.compiler_cache_dir: "live"}
+    for adapter in registry.every():
+        for place in adapter.places().values():
+            if place.path is not None and place.exists:
+                places.setdefault(place.path, "neuron")
+    told: set[str] = set()
+    for folder, kind in places.items():
+        for finding in full(folder, kind):
+            if finding.run not in told:  # of several folders on one disk once
+                told.add(finding.run)
+                yield finding
+    if not told:
+        yield Finding("ok", "there is room for bytes and files")
+
+
+HOST = (
+    Check("training", training),
+    Check("installed-once", twice),
+    Check("program", program),
+    Check("temporary-folder", temporary),
+    Check("open-files", files),
+    Check("proxies", proxies),
+    Check("disk", disk),
+)

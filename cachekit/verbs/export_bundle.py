@@ -1,33 +1,22 @@
-"""Export records as one file, for a machine that no shared cache reaches: `cachekit export NAME.tar`."""
+"""Export records as one file, for a machine that no remote reaches: `cachekit store export NAME.tar`."""
 
 from __future__ import annotations
 
-import fcntl
-import glob
-import hashlib
-import os
-import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from cachekit.errors import MissError, UnknownNameError, UsageError
-from cachekit.ordinary import opened
-from cachekit.remotes.draft import Draft, Known, draft
-from cachekit.remotes.port import Entry, Tier, Upload
+from cachekit.remotes.bundle_out import write_bundle
 from cachekit.store import Store
-from cachekit.store.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
-from cachekit.store.durable import sync_folder
-from cachekit.store.record import File, Record
+from cachekit.store.bundle import Member, Totals
+from cachekit.store.record import Record
 from cachekit.verbs.inspect import find
-from cachekit.verbs.push import offer
 from cachekit.verbs.session import Session, holding
 
-STEP = 16 << 20  # bytes between two signs of life
+ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +56,19 @@ class Bundled:
         }
 
 
-class _Empty:
-    """A cache without anything, as far as a draft asks: what a bundle is to begin with."""
+def is_bundle(path: Path, said: str) -> bool:
+    """Whether a target means a bundle; otherwise it is the folder of a compiler's own cache.
 
-    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:  # noqa: ARG002 - as the port's
-        return {}
+    Raises:
+        UsageError: It is called as another kind of archive is.
+    """
+    if path.suffix != ".tar" and path.suffix.lower() in ARCHIVES and not path.is_dir():
+        raise UsageError(
+            f"{said} would be a folder",
+            cause="a bundle's name ends in .tar",
+            hint="cachekit store export NAME.tar ...",
+        )
+    return path.suffix == ".tar" and not path.is_dir()
 
 
 def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
@@ -90,7 +87,7 @@ def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
     records = list(store.records(lambda one: not all_of or one.directory == all_of))
     if not records:
         raise UnknownNameError(
-            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit ls` lists the records"
+            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit store ls` lists the records"
         )
     return records
 
@@ -133,127 +130,5 @@ def export_bundle(
         UsageError: The file cannot be written, or something else lies there.
     """
     start = time.monotonic()
-    ordered = sorted(records, key=lambda record: (record.directory, record.model_type, record.key))
-    offers = [offer(session, record) for record in ordered]
-    drafted = draft(cast("Tier", _Empty()), offers, "", Known((), read=False, taken=set(), lost=set()))
-    members = _members(drafted)
-    totals = None
-    if not dry_run:
-        _check(target)
-        with _opened(target) as out:
-            totals = _write(session, drafted, members, out)
-    return Bundled(str(target or "-"), dry_run, tuple(ordered), members, totals, time.monotonic() - start)
-
-
-def _members(drafted: Draft) -> tuple[Member, ...]:
-    """Records first, so that whoever reads knows of each file whether it is wanted."""
-    documents = [
-        Member(write.path, len(write.data or b""), hashlib.sha256(write.data or b"").hexdigest())
-        for write in sorted(drafted.records, key=lambda write: write.path)
-    ]
-    files = sorted(drafted.files, key=lambda file: file.path)
-    return (*documents, *(Member(file.path, file.size, file.sha256) for file in files))
-
-
-def _write(session: Session, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> Totals:
-    documents = {write.path: write.data or b"" for write in drafted.records}
-    files = {file.path: file for file in drafted.files}
-    total, done, told = sum(member.size for member in members), 0, 0
-
-    def tell(chunks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal done, told
-        for chunk in chunks:
-            done += len(chunk)
-            if done - told >= STEP:
-                told = done
-                session.journal.show("export.progress", bytes=done, total=total)
-            yield chunk
-
-    writer = Writer(out, members)
-    for member in members:
-        if member.path in documents:
-            writer.add(member, iter((documents[member.path],)))
-        else:
-            _add(session, writer, member, files[member.path], tell)
-    return writer.finish()
-
-
-def _add(
-    session: Session,
-    writer: Writer,
-    member: Member,
-    file: Upload,
-    tell: Callable[[Iterator[bytes]], Iterator[bytes]],
-) -> None:
-    if isinstance(file.source, bytes):
-        writer.add(member, tell(iter((file.source,))))
-        return
-    # The digest is computed beside: what has decayed on the disk never gets into a bundle.
-    with session.store.reading(File(member.path, member.size, member.sha256)) as blob, blob.path.open("rb") as source:
-        writer.add(member, tell(iter(lambda: source.read(PIECE), b"")))
-
-
-def _check(path: Path | None) -> None:
-    """Never write over what is no bundle: a typing error must not cost somebody's data.
-
-    Raises:
-        UsageError: Something else lies there.
-    """
-    if path is None or not path.exists():
-        return
-    known = header(INDEX, 0)[: len(INDEX) + 1]
-    try:
-        with opened(path) as source:  # what is no file, a device for example, has no room for one either
-            ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"
-        ) from error
-    if not ours:
-        raise UsageError(f"{path} is there, and no bundle", hint="name another file, or remove it")
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[IO[bytes]]:
-    """Write beside, and rename at the end."""
-    if path is None:
-        if sys.stdout.isatty():
-            raise UsageError("a bundle is nothing for a terminal", hint="name a file, or pipe it: cachekit export - …")
-        try:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        except OSError as error:
-            # What waits to be written would fail once more while Python exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise UsageError(
-                "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
-            ) from error
-        return
-    _sweep(path)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        try:
-            with beside.open("xb") as out:
-                with suppress(OSError):  # without locks there: it is then removed by nobody after a kill
-                    fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-            beside.replace(path)
-            sync_folder(path.resolve().parent)
-        except OSError as error:
-            raise UsageError(
-                f"{path} cannot be written", cause=error.strerror or str(error), hint="name a file on another disk"
-            ) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-
-
-def _sweep(path: Path) -> None:
-    """Remove what killed exports of the same name left beside it: a live export holds the lock of its file."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
-        with suppress(OSError), left.open("rb") as source:
-            fcntl.flock(source, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if source.read(1):  # an empty one may be another's that is about to lock it
-                left.unlink()
+    done = write_bundle(session.store, records, target, dry_run=dry_run)
+    return Bundled(str(target or "-"), dry_run, done.records, done.members, done.totals, time.monotonic() - start)

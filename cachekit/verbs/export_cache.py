@@ -12,7 +12,7 @@ from cachekit.compilers import registry
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Restored
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
-from cachekit.store import Row, Store
+from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
 from cachekit.verbs.inspect import find
@@ -151,7 +151,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
             raise UsageError(
                 f"record {record.key[:16]} is of no cache that other tools read",
                 cause=str(error),
-                hint="for a bundle of it name a file: cachekit export NAME.tar KEY",
+                hint="for a bundle of it name a file: cachekit store export NAME.tar KEY",
             ) from error
     wanted = [record for record in records if _meant(record.directory, compiler)]
     if not wanted:
@@ -160,7 +160,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
         raise UnknownNameError(
             f"the store has no modules of {compiler or 'a cache that other tools read'}",
             cause=f"it has those of {known}" if known else "",
-            hint="`cachekit ls` lists the records",
+            hint="`cachekit store ls` lists the records",
         )
     return wanted
 
@@ -168,7 +168,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
 def _exportable(store: Store, compiler: str = "") -> list[Record]:
     prefixes = tuple(one.prefix for one in registry.every() if one.foreign_cache is not None)
 
-    def fits(one: Row) -> bool:
+    def fits(one: IndexRow) -> bool:
         return one.directory.startswith(prefixes) and _meant(one.directory, compiler)
 
     return [record for record in store.records(fits) if _is_of_a_cache(record)]

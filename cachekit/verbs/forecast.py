@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
 from cachekit.recipe.price import Price
 from cachekit.remotes.chain import Chain
 from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, place_of, plans
-from cachekit.verbs.prepare import Prepared
 
 SHOWN = 3  # recipes that an error names
 
@@ -70,7 +70,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        said = self.plan.as_dict(self.price) if self.plan else {"recipe": self.name, "source": self.name}
+        said = self.plan.told(self.price).as_dict() if self.plan else {"recipe": self.name, "source": self.name}
         before = self.before and {"key": self.before.key, "directory": self.before.directory}
         return {
             **said,
@@ -85,9 +85,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What becomes of many recipes."""
+    """What becomes of many recipes.
+
+    Attributes:
+        rows: One for each.
+        require_warm: A miss is an error.
+    """
 
     rows: tuple[Row, ...]
+    require_warm: bool = False
 
     def totals(self) -> dict[str, Any]:
         """What it all comes to; what several recipes share counts once."""
@@ -108,12 +114,8 @@ class Forecast:
         """For programs."""
         return {"plans": [row.as_dict() for row in self.rows], "totals": self.totals()}
 
-    def failure(self, *, require_warm: bool) -> CachekitError | None:
-        """One error for what could not be planned, with the first one's code, or else for misses; or None.
-
-        Args:
-            require_warm: A miss is one.
-        """
+    def error(self) -> CachekitError | None:
+        """One error for what could not be planned, with the first one's code, or else for misses; or None."""
         failed = [row for row in self.rows if row.error is not None]
         if failed:
             first = failed[0].error
@@ -126,7 +128,7 @@ class Forecast:
             told.code, told.exit_code = first.code, first.exit_code
             return told
         missed = [row for row in self.rows if row.status == "miss"]
-        if not (require_warm and missed):
+        if not (self.require_warm and missed):
             return None
         source = missed[0].plan.prepared.source if missed[0].plan else missed[0].name
         return MissError(
@@ -150,13 +152,16 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = None) -> Forecast:
+def forecast(
+    requests: Iterable[Request], store: Store, chain: Chain | None = None, *, require_warm: bool = False
+) -> Forecast:
     """Plan many recipes; one that cannot be planned is a row with its error, and stops no other.
 
     Args:
         requests: The recipes.
         store: The local store.
-        chain: The shared caches, each asked once for all recipes.
+        chain: The remotes, each asked once for all recipes.
+        require_warm: See `Forecast`.
     """
     rows: list[Row] = []
     prices: list[Callable[[str], Price | None]] = []
@@ -190,7 +195,7 @@ def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = No
         price = prices[number](prepared[number].fingerprint.instance)
         rows[place] = replace(row, plan=plan, same_as=seen.get(key, ""), before=before, price=price)
         seen.setdefault(key, row.name)
-    return Forecast(tuple(rows))
+    return Forecast(tuple(rows), require_warm)
 
 
 def _former(store: Store, prepared: Prepared) -> Record | None:

@@ -28,4 +28,4 @@ def keep(home: Path | str | None, max_size: int | str | None, max_age: float | s
 
 def gc(session: Session, limits: Keep, *, dry_run: bool = False) -> Collected:
     """Remove what nobody needs, while others go on; raises as `store.gc.gc`."""
-    return collect(session.store, session.config.live_dir, limits, dry_run=dry_run)
+    return collect(session.store, session.config.compiler_cache_dir, limits, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""Set up a shared cache: make it or look at it, and name it in the project's settings."""
+"""Set up a remote: make it or look at it, and name it in the project's settings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
-from cachekit.remotes.port import Repo, Tier
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.port import Repo, Storage
 from cachekit.text import redact
 
-NAME = "hub"  # of the tier in the settings
+NAME = "hub"  # of the remote in the settings
 FILE = "cachekit.toml"
 ADDRESS = "hf://"  # of the kind that is set up here
 
@@ -62,6 +63,18 @@ def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Repo:
     return place
 
 
+def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
+    """Make a cache repo, and name it in `cachekit.toml` of a folder.
+
+    Raises:
+        UsageError: As `make` and `check_settings`; the latter before there is a repo that nobody uses.
+        RemoteError, AuthError: The Hub cannot be asked, or refuses.
+    """
+    check_settings(folder / FILE, repo, kind=kind, may="rw")
+    place = make(repo, kind=kind, public=public)
+    return Used(place, write_settings(folder / FILE, place, "rw"), "rw")
+
+
 def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> Used:
     """Name a cache repo in `cachekit.toml` of a folder.
 
@@ -82,10 +95,10 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     """What a settings file says with this cache named in it: its other lines stay. Nothing is written.
 
     Raises:
-        UsageError: It has a chain or a tier of that name already, is no TOML, or would hide the settings of a project.
+        UsageError: It has a chain or a remote of that name already, is no TOML, or would hide a project's settings.
     """
     address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
-    wanted = f'cache = "local:rw,{NAME}:{may}", and [tiers.{NAME}] with url = "{redact(address)}"'
+    wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact(address)}"'
     project = config.project_file(path.parent)
     there = project[1] if project and project[0] == path else {}
     if project and project[0] != path:
@@ -96,8 +109,8 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
             if project[0].parent == path.parent
             else f"run it in {project[0].parent}",
         )
-    tiers = there.get("tiers", {})
-    table = tiers.get(NAME) if isinstance(tiers, dict) else None
+    remotes = there.get("remotes", {})
+    table = remotes.get(NAME) if isinstance(remotes, dict) else None
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     except OSError as error:
@@ -107,10 +120,10 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     if "cache" in there or table is not None:
         raise UsageError(f"{path} names a cache already", hint=f"edit it: {wanted}")
     # A key after a table would belong to it: ours goes first.
-    made = f'cache = "local:rw,{NAME}:{may}"\n{text}\n[tiers.{NAME}]\nurl = "{address}"\n'
+    made = f'cache = "local:rw,{NAME}:{may}"\n{text}\n[remotes.{NAME}]\nurl = "{address}"\n'
     try:
         config.parse(made, path)
-    except UsageError:  # an inline table of tiers, which no line can be added to
+    except UsageError:  # an inline table of remotes, which no line can be added to
         raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}") from None
     return made
 
@@ -130,14 +143,28 @@ def write_settings(path: Path, place: Repo, may: str) -> Path:
     return path
 
 
-def contents(tier: Tier) -> list[dict[str, Any]]:
-    """What a shared cache holds: records by compiler and model type.
+def every_content(chain: Chain) -> list[dict[str, Any]]:
+    """What each remote holds that may be read.
+
+    Raises:
+        RemoteError, AuthError: One cannot be asked.
+    """
+    found = []
+    for remote in chain.readable:
+        remote.retry()
+        with remote.call() as storage:
+            found.append({"remote": remote.name, "records": contents(storage)})
+    return found
+
+
+def contents(storage: Storage) -> list[dict[str, Any]]:
+    """What a remote holds: records by compiler and model type.
 
     Raises:
         RemoteError, AuthError: It cannot be asked.
     """
     counts: Counter[tuple[str, str]] = Counter()
-    for entry in tier.list(layout.RECORDS, tier.revision()):
+    for entry in storage.list(layout.RECORDS, storage.revision()):
         parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
         if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
             counts[parts[0], parts[1]] += 1

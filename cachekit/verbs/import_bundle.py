@@ -1,30 +1,21 @@
-"""Import a bundle: `cachekit import NAME.tar`. All of it is checked before any of it becomes visible."""
+"""Import a bundle: `cachekit store import NAME.tar`. All of it is checked before any of it becomes visible."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
-from cachekit.errors import StoreError, UsageError
-from cachekit.remotes import document, layout, trust
-from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.store import Store
-from cachekit.store.bundle import Member, Reader, Totals
-from cachekit.store.durable import store_error
-from cachekit.store.partial import Partial
-from cachekit.store.record import DamagedRecordError, File, Record
+from cachekit.errors import UsageError
+from cachekit.remotes import trust
+from cachekit.remotes.bundle_in import State, read_bundle
+from cachekit.store.bundle import Totals
+from cachekit.store.record import Record
 from cachekit.verbs.session import Session, holding
-
-State = Literal["added", "merged", "present", "kept"]
-STEP = 16 << 20  # bytes between two signs of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +62,6 @@ class Unbundled:
         }
 
 
-@dataclass(slots=True)
-class _Taken:
-    """What was read so far; without a workspace only to be looked at."""
-
-    workspace: Path | None = None
-    shared: list[Shared] = field(default_factory=list)
-    states: list[State] = field(default_factory=list)
-    wanted: dict[str, File] = field(default_factory=dict)
-    finished: dict[str, Path] = field(default_factory=dict)
-    pieces: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
 @contextmanager
 def opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
     """A bundle's bytes, and its name for messages; None is standard input.
@@ -105,9 +84,6 @@ def opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
 def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bool = False) -> Unbundled:
     """Take the records of a bundle into the store.
 
-    Read once, in order. Files wait in a private folder of the store until the last byte was compared; a killed import
-    leaves nothing but that, which the next run sweeps.
-
     Args:
         session: Collaborators.
         source: The bundle's bytes.
@@ -123,180 +99,7 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
     if not (dry_run or session.config.trust_all):
         raise trust.refusal(name, "a bundle does not say who made it", trust.HINT_ONCE)
     start = time.monotonic()
-    taken = _Taken()
-    try:
-        reader = Reader(source, name)
-        with nullcontext() if dry_run else session.store.workspace() as taken.workspace:
-            size = _read(session, reader, taken)
-            _publish(session, taken)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read", cause=error.strerror or str(error), hint="name a bundle") from error
-    assert reader.totals is not None  # it came to its end
-    records = tuple((shared.record, state) for shared, state in zip(taken.shared, taken.states, strict=True))
-    done = Unbundled(name, dry_run, records, size, reader.totals, time.monotonic() - start)
+    read = read_bundle(session.store, source, name, dry_run=dry_run)
+    done = Unbundled(name, dry_run, read.records, read.size, read.totals, time.monotonic() - start)
     session.journal.emit("import.end", **done.as_dict())
     return done
-
-
-def _read(session: Session, reader: Reader, taken: _Taken) -> int:
-    """Read all of it; returns how many bytes the store lacks."""
-    documents = [member for member in reader.members if member.path.startswith(f"{layout.RECORDS}/")]
-    size, done, told, total = 0, 0, 0, sum(member.size for member in reader.members)
-
-    def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal done, told
-        for chunk in chunks:
-            done += len(chunk)
-            if done - told >= STEP:
-                told = done
-                session.journal.show("import.progress", bytes=done, total=total)
-            yield chunk
-
-    for number, (member, raw) in enumerate(reader.each()):
-        chunks = counted(raw)
-        if number < len(documents):
-            taken.shared.append(_document(reader, member, chunks))
-        elif taken.workspace and member.sha256 in taken.wanted and member.sha256 not in taken.finished:
-            path = taken.workspace / member.sha256
-            sha256, taken.pieces[member.sha256] = _received(session.store, path, chunks)
-            if sha256 != member.sha256:
-                raise reader.damaged(f"{member.path}: its digest does not fit")
-            taken.finished[sha256] = path
-        elif _digest(chunks) != member.sha256:
-            raise reader.damaged(f"{member.path}: its digest does not fit")
-        if number == len(documents) - 1:
-            _compare(reader, documents, taken.shared)
-            size = _decide(session.store, taken)
-    if not documents:
-        raise reader.damaged("it has no record")
-    return size
-
-
-def _document(reader: Reader, member: Member, chunks: Iterator[bytes]) -> Shared:
-    if member.size > RECORD_LIMIT:
-        raise reader.damaged(f"{member.path}: {member.size:,} bytes are no record")
-    raw = b"".join(chunks)
-    if hashlib.sha256(raw).hexdigest() != member.sha256:
-        raise reader.damaged(f"{member.path}: its digest does not fit")
-    try:
-        shared = document.read(raw)
-    except DamagedRecordError as error:
-        raise reader.damaged(f"{member.path}: {error}") from error
-    if shared is None:
-        raise UsageError(f"{member.path} is a later cachekit's record", hint="upgrade cachekit here")
-    if layout.path_of(shared.record) != member.path:
-        raise reader.damaged(f"{member.path}: it is another key's record")
-    return shared
-
-
-def _compare(reader: Reader, documents: Sequence[Member], shared: Sequence[Shared]) -> None:
-    """A bundle holds what its records name, where they say, and nothing else."""
-    needed: set[tuple[str, int, str]] = set()
-    allowed: set[tuple[str, int, str]] = set()
-    for one in shared:
-        for module in one.record.modules:
-            for file in module.files:
-                own = layout.file_path(module, file)
-                allowed.add((own, file.size, file.sha256))
-                needed.add((one.places.get(file.sha256) or own, file.size, file.sha256))
-    files = {(member.path, member.size, member.sha256) for member in reader.members[len(documents) :]}
-    if strange := sorted((needed - files) | (files - needed - allowed)):
-        raise reader.damaged(f"{strange[0][0]}: its records and its index differ")
-
-
-def _decide(store: Store, taken: _Taken) -> int:
-    """What the store lacks of it; returns its bytes.
-
-    Raises:
-        StoreError: It has no room for them.
-    """
-    for shared in taken.shared:
-        record, state = _merged(store, shared)
-        taken.states.append(state)
-        if state in {"added", "merged"}:
-            taken.wanted |= {file.sha256: file for file in record.files}
-    lacking = {file.sha256: file for file in store.lacking(taken.wanted.values())}
-    taken.wanted = lacking
-    size = sum(file.size for file in lacking.values())
-    if taken.workspace:
-        free = shutil.disk_usage(_existing(store.layout.home)).free
-        if size > free:
-            raise StoreError(
-                f"the store at {store.layout.home} has no room for this bundle",
-                cause=f"it lacks {size:,} bytes, and {free:,} are free",
-                hint="free some space, or set CACHEKIT_HOME to another disk",
-            )
-    return size
-
-
-def _merged(store: Store, shared: Shared) -> tuple[Record, State]:
-    """What the store should hold for a key, and what that makes of the bundle's record."""
-    record = shared.record
-    mine = store.lookup(record.key, record.directory, record.model_type)
-    if mine is None:
-        return record, "added"
-    merged = document.merge(shared, Shared(mine)).record
-    if merged == mine:
-        held = {module.name: module.files for module in mine.modules}
-        same = all(held.get(module.name) == module.files for module in record.modules)
-        return mine, "present" if same else "kept"
-    return merged, "merged"
-
-
-def _received(store: Store, path: Path, chunks: Iterator[bytes]) -> tuple[str, tuple[str, ...]]:
-    """Write a file and hash it meanwhile; the digests of the whole and of its pieces.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        part = Partial(path, handle)
-    except OSError as error:
-        raise store_error(store.layout.home, error) from error
-    try:
-        for chunk in chunks:
-            _written(store, part, chunk)
-        try:
-            return part.finish()
-        except OSError as error:
-            raise store_error(store.layout.home, error) from error
-    finally:
-        part.close()
-        os.close(handle)
-
-
-def _written(store: Store, part: Partial, chunk: bytes) -> None:
-    # Its own errors are the store's, those of reading are the bundle's.
-    try:
-        part.write(chunk)
-    except OSError as error:
-        raise store_error(store.layout.home, error) from error
-
-
-def _publish(session: Session, taken: _Taken) -> None:
-    if taken.workspace is None:
-        return
-    store = session.store
-    left = dict(taken.finished)
-    for number, shared in enumerate(taken.shared):
-        with store.changing(shared.record.key):
-            record, state = _merged(store, shared)  # again: a warm may have come to its end meanwhile
-            taken.states[number] = state
-            if state in {"added", "merged"}:
-                own = {file.sha256: left.pop(file.sha256) for file in record.files if file.sha256 in left}
-                store.publish(record, own, {sha256: taken.pieces[sha256] for sha256 in own})
-                session.journal.emit("import.record", key=record.key, state=state)
-
-
-def _digest(chunks: Iterator[bytes]) -> str:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path

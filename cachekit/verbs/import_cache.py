@@ -1,14 +1,10 @@
 """Import a compiler's own cache that was made without cachekit: its finished units, and a report of the rest.
 
-Such a cache has no recipe, so its modules become records of their own, one a compiler version, named `import`. Their
-key is made of the compiler's folder and the modules' names. No plan hits them; they make the modules visible,
-exportable, and shared: a later warm that makes the same bytes stores them once.
+Such a cache has no recipe, so its modules become records of their own, one a compiler version: `compilers.imported`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +13,14 @@ from typing import Any
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
+from cachekit.compilers.imported import ingredients_of, known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.errors import UsageError
-from cachekit.key.canonical import canonical_json, key_of
-from cachekit.recipe.ingredients import Fingerprint
+from cachekit.key.canonical import key_of
 from cachekit.remotes import trust
 from cachekit.store import Store
 from cachekit.store.durable import store_error
-from cachekit.store.record import IMPORTED, Module, Record
-from cachekit.verbs.provenance import provenance
 from cachekit.verbs.session import Session
-
-RECIPE = "import"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,31 +152,13 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
     )
 
 
-def known_modules(store: Store, adapter: Adapter) -> dict[str, Module]:
-    """The modules that whole records of a compiler hold, by name."""
-    found: dict[str, Module] = {}
-    for record in store.records(lambda one: one.directory.startswith(adapter.prefix)):
-        fresh = {module.name: module for module in record.modules if module.name not in found}
-        if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
-            found |= fresh
-    return found
-
-
-def known_units(store: Store, adapter: Adapter, cache: ForeignCache) -> frozenset[str]:
-    """The units in modules of whole records of a compiler."""
-    modules = known_modules(store, adapter).values()
-    return frozenset(
-        name for module in modules for name in cache.units(module, lambda file: store.layout.blob(file.sha256))
-    )
-
-
 def _take(
     store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, dry_run: bool
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
     if dry_run:
         taken = cache.take(group, None, tell)
-        key = key_of(_ingredients(group.directory, taken.modules)) if taken.modules else ""
+        key = key_of(ingredients_of(group.directory, taken.modules)) if taken.modules else ""
         return taken, key, taken.size
     with store.workspace() as workspace:
         try:
@@ -198,34 +172,3 @@ def _take(
         tell({"event": "import.storing", **what})
         store.publish(record, taken.harvest.files)
     return taken, record.key, record.size
-
-
-def record_of(adapter: Adapter, directory: str, found: Sequence[Module], *, graphs: int) -> Record:
-    """The record of modules that no recipe is known of, all of one compiler's folder.
-
-    Args:
-        adapter: The compiler's.
-        directory: The folder.
-        found: The modules.
-        graphs: How many are in them.
-    """
-    hard = _ingredients(directory, (module.name for module in found))
-    fingerprint = Fingerprint(adapter.name, directory, adapter.toolchain(directory), {}, {}, bf16=True)
-    return Record(
-        key=key_of(hard),
-        compiler=adapter.name,
-        directory=directory,
-        model_type=IMPORTED,
-        recipe=RECIPE,
-        hard=hard,
-        soft={},
-        modules=tuple(found),
-        graphs=graphs,
-        compile_seconds=0.0,  # nobody measured it
-        provenance=provenance(fingerprint),
-    )
-
-
-def _ingredients(compiler: str, names: Iterable[str]) -> dict[str, Any]:
-    digest = hashlib.sha256(canonical_json(sorted(names))).hexdigest()
-    return {"import.compiler": compiler, "import.modules": digest}

@@ -1,44 +1,20 @@
-"""Look at what the store holds: `ls` and `show`."""
+"""Look at one record, and at compiled files wherever they lie: `show`, `neff`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cachekit.compilers import registry
-from cachekit.errors import UnknownNameError
-from cachekit.key.canonical import key_of
+from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN
+from cachekit.errors import IntegrityError, UnknownNameError, UsageError
+from cachekit.key.canonical import FEWEST_DIGITS, key_of
 from cachekit.store import Store
 from cachekit.store.record import Record
-
-SHORTEST = 4  # digits of a key that name it
-
-
-def ls(store: Store) -> list[dict[str, Any]]:
-    """Every record, youngest first."""
-    rows = store.rows()
-    rows.sort(key=lambda row: row.key)
-    rows.sort(key=lambda row: row.created)
-    listed = []
-    while rows:  # of 100,000 no two lists are held
-        row = rows.pop()
-        listed.append(
-            {
-                "key": row.key,
-                "recipe": row.recipe,
-                "compiler": row.compiler,
-                "directory": row.directory,
-                "model_type": row.model_type,
-                "graphs": row.graphs,
-                "modules": row.modules,
-                "bytes": row.bytes,
-                "compile_seconds": row.compile_seconds,
-                "created": row.created,
-                "by": f"{row.user}@{row.host}",
-            }
-        )
-    return listed
+from cachekit.text import one_line
 
 
 def find(store: Store, name: str) -> Record:
@@ -47,8 +23,8 @@ def find(store: Store, name: str) -> Record:
     Raises:
         UnknownNameError: None does, or several do.
     """
-    if len(name) < SHORTEST:
-        raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {SHORTEST} digits or more")
+    if len(name) < FEWEST_DIGITS:
+        raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
     found = [row for row in store.refresh().by_prefix(name.lower()) if row.usable]
     if len(found) == 1:
         record = store.read(*found[0].place)
@@ -59,7 +35,7 @@ def find(store: Store, name: str) -> Record:
     raise UnknownNameError(
         f"{len(found) or 'no'} records begin with {name!r}",
         cause=keys,
-        hint="give more digits" if found else "`cachekit ls` lists the keys; for a recipe use `cachekit plan`",
+        hint="give more digits" if found else "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`",
     )
 
 
@@ -74,3 +50,26 @@ def show(store: Store, name: str) -> dict[str, Any]:
     for module in document["modules"]:
         module.update(said.get(module["name"], {}))
     return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}
+
+
+def compiled_files(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """Each file's state and, where a compiler knows it, all that it says; one that cannot be read stops no other."""
+    return [{"file": one_line(str(path)), **_said(path)} for path in paths]
+
+
+def _said(path: Path) -> dict[str, Any]:
+    found = {"state": UNKNOWN, "reason": "no compiler that is known here makes such files"}
+    for adapter in registry.every():
+        if (said := adapter.describe(path)) is not None:
+            found = said
+            if said["state"] != UNKNOWN:
+                break
+    return found
+
+
+def exit_code(found: Iterable[dict[str, Any]]) -> int:
+    """What the process says: damage before absence."""
+    states = {one["state"] for one in found}
+    if states & {DAMAGED, UNKNOWN}:
+        return IntegrityError.exit_code
+    return UsageError.exit_code if ABSENT in states else 0

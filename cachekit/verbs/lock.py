@@ -1,27 +1,33 @@
-"""Pin the exact artifacts of recipes in a file, say whether it still fits them, and fetch exactly these: `lock`."""
+"""The lock file of a project: lock recipes in it, say whether it still fits them, and fetch what it says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.compilers import registry
+from cachekit.compilers.elsewhere import Elsewhere
+from cachekit.compilers.prepare import Prepared, prepare
+from cachekit.errors import IntegrityError, MissError, UsageError
 from cachekit.key.canonical import Change, difference
-from cachekit.remotes import document, layout
-from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.remote import Found, Remote
-from cachekit.store.lock_file import Locked, anonymous, digest_of
-from cachekit.store.record import DamagedRecordError, Record
+from cachekit.remotes.locked import fetch_locked, holder
+from cachekit.store import lock_file
+from cachekit.store.layout import LOCAL
+from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
+from cachekit.verbs.open_session import load_recipe
 from cachekit.verbs.plan import change_dict, miss_error, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.pull import pull
-from cachekit.verbs.pull_recipes import Outcome
+from cachekit.verbs.pull import Outcome
 from cachekit.verbs.session import Session, holding
+
+# Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
+Opening = Callable[..., AbstractContextManager[Session]]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedRecipe:
     """Whether a lock still fits its recipe.
 
     Attributes:
@@ -60,12 +66,223 @@ def summary(locked: Locked) -> dict[str, Any]:
         "directory": record.directory,
         "key": record.key,
         "digest": locked.digest,
-        "tier": locked.tier,
+        "remote": locked.remote,
         "revision": locked.revision,
         "modules": len(record.modules),
         "files": len(record.files),
         "bytes": record.size,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """A lock file after recipes were locked.
+
+    Attributes:
+        path: The file.
+        changed: It says something else than before.
+        dry_run: Nothing was written.
+        locked: The entries of these recipes.
+        kept: How many others are in it.
+    """
+
+    path: Path
+    changed: bool
+    dry_run: bool
+    locked: tuple[Locked, ...]
+    kept: int
+
+    @property
+    def unshared(self) -> tuple[Locked, ...]:
+        """Those that no remote has: others cannot pull them before a push."""
+        return tuple(entry for entry in self.locked if entry.remote == LOCAL)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "file": str(self.path),
+            "changed": self.changed,
+            "dry_run": self.dry_run,
+            "locked": [summary(entry) for entry in self.locked],
+            "kept": self.kept,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLock:
+    """Whether a lock file still fits its recipes.
+
+    Attributes:
+        path: The file.
+        checked: Each entry with what changed since.
+    """
+
+    path: Path
+    checked: tuple[CheckedRecipe, ...]
+
+    @property
+    def changed(self) -> tuple[CheckedRecipe, ...]:
+        """Those that do not fit any more."""
+        return tuple(one for one in self.checked if not one.fits)
+
+    @property
+    def good(self) -> bool:
+        """All fit."""
+        return not self.changed
+
+    def error(self) -> MissError | None:
+        """What to raise where one does not fit."""
+        if self.good:
+            return None
+        names = [one.locked.recipe for one in self.changed]
+        first = self.changed[0].locked
+        again = lock_file.words(from_here(first.recipe, self.path), first.overrides, tiny=first.tiny)
+        return MissError(
+            f"{len(names)} recipe{'s' * (len(names) > 1)} changed since {self.path} was written",
+            cause=", ".join(names),
+            hint=f"cachekit warm {again}, then cachekit store lock {again}",
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {"file": str(self.path), "checked": [one.as_dict() for one in self.checked]}
+
+
+@dataclass(frozen=True, slots=True)
+class ToLock:
+    """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    tiny: bool
+    toolchain: str
+    target: str
+    instance: str
+
+
+def lock_recipes(
+    opening: Opening,
+    path: Path,
+    recipes: Sequence[str],
+    overrides: Sequence[str] = (),
+    *,
+    tiny: bool = False,
+    dry_run: bool = False,
+    compiler: str = "auto",
+    toolchain: str = "",
+    target: str = "",
+    instance: str = "",
+) -> LockFile:
+    """Pin the exact artifacts of recipes in a file.
+
+    Args:
+        opening: Opens a session.
+        path: The file; made if need be.
+        recipes: As they are named here; none means all that are in the file.
+        overrides: Fields of theirs that are changed.
+        tiny: They are locked in small.
+        dry_run: Write nothing.
+        compiler: What the settings say.
+        toolchain: A release of Neuron's SDK, for a machine that is not this one.
+        target: Its chip.
+        instance: Its type.
+
+    Raises:
+        MissError: A recipe is not warm. Nothing was written.
+        UsageError: The file cannot be read or written, or locks nothing yet; overrides without a recipe.
+        RemoteError, AuthError: A remote could not be asked.
+    """
+    held = lock_file.read(path) if path.exists() else []
+    if recipes:
+        names = (in_file(name, path) for name in recipes)
+        wanted = [
+            ToLock(name, tuple(overrides), tiny, toolchain, target, instance) for name in dict.fromkeys(names)
+        ]  # fmt: skip
+    elif overrides or tiny:
+        option = "--set" if overrides else "--tiny"
+        raise UsageError(
+            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
+        )
+    else:
+        wanted = [
+            ToLock(
+                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target),
+                instance or ("" if target else entry.instance),
+            )
+            for entry in chosen(held, [], path)
+        ]
+    fresh = []
+    for one in wanted:
+        with _opened(opening, path, one, compiler) as (session, prepared, machine):
+            fresh.append(
+                lock(
+                    *(session, prepared, one.recipe, one.overrides),
+                    tiny=one.tiny,
+                    toolchain=one.toolchain,
+                    instance=machine,
+                )
+            )
+    anew = {entry.name for entry in fresh}
+    everything = [entry for entry in held if entry.name not in anew] + fresh
+    changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
+    if not dry_run:
+        lock_file.write(path, everything)
+    return LockFile(path, changed, dry_run, tuple(fresh), len(everything) - len(fresh))
+
+
+def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler: str = "auto") -> CheckedLock:
+    """Compare entries of a lock file with their recipes as they are now; for the arguments see `lock_recipes`.
+
+    Raises:
+        UsageError: The file cannot be read, or locks nothing yet.
+        UnknownNameError: It does not lock one of these.
+    """
+    held = lock_file.read(path) if path.exists() else []
+    checked = []
+    for entry in chosen(held, recipes, path):
+        one = ToLock(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
+        with _opened(opening, path, one, compiler) as (_, prepared, _):
+            checked.append(check(entry, prepared))
+    return CheckedLock(path, tuple(checked))
+
+
+def pull_lock(
+    opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False
+) -> tuple[list[Outcome], IntegrityError | None]:
+    """Have exactly what a lock file says in the store; for the arguments see `lock_recipes`.
+
+    Returns:
+        What became of each, and why the first one that cannot be had cannot be: the others were fetched all the same.
+
+    Raises:
+        UsageError: The file cannot be read, or locks nothing yet.
+        UnknownNameError: It does not lock one of these.
+        RemoteError, AuthError: What is locked may be on a cache that could not be asked.
+        StoreError: The store cannot be written.
+    """
+    done: list[Outcome] = []
+    failure: IntegrityError | None = None
+    for entry in chosen(lock_file.read(path), recipes, path):
+        with opening(None, verb="" if dry_run else "pull") as session:
+            try:
+                done.append(pull_locked(session, entry, dry_run=dry_run))
+            except IntegrityError as error:
+                failure = failure or error
+    return done, failure
+
+
+@contextmanager
+def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
+    """With the type of another machine, as it goes into the file."""
+    recipe = from_here(one.recipe, path)
+    loaded, _ = load_recipe(recipe, one.overrides, tiny=one.tiny)
+    machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
+    with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
+        source = lock_file.words(recipe, one.overrides, tiny=one.tiny)
+        yield session, prepare(loaded, session.compiler, source), machine
+
+
+# One recipe
 
 
 @holding
@@ -81,7 +298,7 @@ def lock(
 ) -> Locked:
     """Pin what a run of the recipe would take now.
 
-    Where a shared cache has the same artifacts, its state is noted beside, so that they can be had there for as long as
+    Where a remote has the same artifacts, its state is noted beside, so that they can be had there for as long as
     it remembers that state.
 
     Args:
@@ -95,7 +312,7 @@ def lock(
 
     Raises:
         MissError: Nothing is there to be pinned.
-        RemoteError, AuthError: A shared cache could not be asked.
+        RemoteError, AuthError: A remote could not be asked.
     """
     for remote in session.chain.readable:
         remote.retry()
@@ -103,137 +320,27 @@ def lock(
     if planned.record is None:
         session.chain.raise_failure()
         raise miss_error(planned)
-    record, found = planned.record, planned.found
-    if found is None:
-        found = next((found for found in _everywhere(session, record) if covers(found.shared.record, record)), None)
-    tier, revision = (found.remote.name, found.revision) if found else (layout.LOCAL, "")
+    record = planned.record
+    found = planned.found or holder(session.chain, record)
+    place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
-        recipe, overrides, toolchain, instance, tier, revision, digest_of(record), anonymous(record), tiny
+        recipe, overrides, toolchain, instance, place, revision, digest_of(record), anonymous(record), tiny
     )  # fmt: skip
 
 
-def check(locked: Locked, prepared: Prepared) -> Checked:
+def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
     """Compare an entry with its recipe as it is now."""
     changes = difference(locked.record.hard, prepared.ingredients.hard)
-    return Checked(locked, prepared.key, tuple(changes))
-
-
-def covers(record: Record, wanted: Record) -> bool:
-    """Whether a record has every module of another one, with the same bytes."""
-    held = {module.name: module.files for module in record.modules}
-    return all(held.get(module.name) == module.files for module in wanted.modules)
+    return CheckedRecipe(locked, prepared.key, tuple(changes))
 
 
 @holding
 def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> Outcome:
-    """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
-
-    Another build of the key in the store is replaced.
-
-    Raises:
-        IntegrityError: They cannot be had: what the caches have is something else. Nothing was changed.
-        RemoteError, AuthError: They may be on a cache that could not be asked.
-        StoreError: The store cannot be written.
-    """
-    record, store = locked.record, session.store
-    mine = store.lookup(record.key, record.directory, record.model_type)
-    if mine is not None and covers(mine, record):
-        return Outcome(locked.recipe, "present", record.key, present=record.size)
-    reasons: list[str] = []
-    for remote in session.chain.readable:
-        remote.retry()
-        try:
-            for found in _candidates(remote, locked, reasons):
-                lacking = store.missing(found.shared.record)
-                size = sum(file.size for file in lacking)
-                if dry_run:
-                    return Outcome(
-                        locked.recipe, "would-fetch", record.key, remote.name, size=size, present=record.size - size
-                    )
-                try:
-                    done = pull(session, found)
-                except IntegrityError as error:
-                    reasons.append(f"{remote.name}: {error.message}")
-                    continue
-                return Outcome(
-                    locked.recipe, "fetched", record.key, done.tier, done.files, done.size, done.present, done.seconds
-                )
-        except (RemoteError, AuthError) as error:
-            session.chain.failed(remote, error)
-    session.chain.raise_failure()
-    if not session.chain.readable:
-        reasons.append("no shared cache is named that may be read")
-    raise IntegrityError(
-        f"the locked artifacts of {locked.recipe} are not to be had",
-        cause="; ".join(dict.fromkeys(reasons)),
-        hint=f"push them from a machine that has them (key {record.key[:16]}), or lock anew: "
-        f"cachekit lock {locked.words}",
-    )
-
-
-def _everywhere(session: Session, record: Record) -> Iterator[Found]:
-    """The record of a key on every cache that has one."""
-    for remote in session.chain.readable:
-        try:
-            found = remote.find(record.directory, record.model_type, record.key, anew=True)
-        except (RemoteError, AuthError) as error:
-            session.chain.failed(remote, error)
-        except DamagedRecordError:
-            continue
-        else:
-            if found is not None:
-                yield found
-
-
-def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
-    """Where on a cache the artifacts may be: as a record says now, as one said then, or as bare files."""
-    now = remote.revision()
-    then = locked.revision if locked.tier == remote.name and locked.revision != now else ""
-    for revision in (now, *([then] if then else [])):
-        try:
-            shared = _record(remote, locked, revision) or _files(remote, locked, revision, reasons)
-        except (RemoteError, AuthError) as error:
-            if revision == now:
-                raise
-            reasons.append(f"{remote.name} at {revision[:12]}: {error.message}")  # a history that was cut
-            continue
-        if shared is not None:
-            yield Found(remote, shared, revision)
-
-
-def _record(remote: Remote, locked: Locked, revision: str) -> Shared | None:
-    record = locked.record
-    try:
-        with remote.call() as tier:
-            found = tier.read(layout.path_of(record), revision, RECORD_LIMIT)
-        shared = document.read(found.data) if found else None
-    except (DamagedRecordError, IntegrityError):
-        return None
-    if shared is None or not covers(shared.record, record):
-        return None
-    # That of the cache may have grown by what others added; what is taken is what is locked.
-    same = digest_of(shared.record) == locked.digest
-    return shared if same else replace(shared, record=record)
-
-
-def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) -> Shared | None:
-    """The locked files without a record that names them; artifacts on a cache are never overwritten by a push."""
-    own = {
-        layout.file_path(module, file): file for module in locked.record.modules for file in module.files
-    }  # fmt: skip
-    spare = {layout.blob_path(file.sha256) for file in own.values()}
-    with remote.call() as tier:
-        there = tier.stat(sorted({*own, *spare}), revision)
-    places: dict[str, str] = {}
-    for path, file in sorted(own.items()):
-        blob = layout.blob_path(file.sha256)
-        holds = there[path].holds(file.size, file.sha256) if path in there else False
-        if holds:
-            continue
-        if blob in there and there[blob].size == file.size:
-            places[file.sha256] = blob
-        elif holds is False:
-            state = "has other bytes" if path in there else "is not there"
-            reasons.append(f"{remote.name}: {path} {state}")
-            return None
-    return Shared(locked.record, {}, places)
+    """Have exactly the locked artifacts in the store; see `remotes.locked.fetch_locked`."""
+    record, name = locked.record, locked.recipe
+    judge = registry.judge(record.directory)
+    done = fetch_locked(session.store, session.chain, locked, judge, dry_run=dry_run)
+    if done is None:
+        return Outcome(name, "present", record.key, present=record.size)
+    state: Literal["fetched", "would-fetch"] = "would-fetch" if dry_run else "fetched"
+    return Outcome(name, state, record.key, done.remote, done.files, done.size, done.present, done.seconds)

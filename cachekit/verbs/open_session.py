@@ -6,24 +6,22 @@ Imports nothing that costs: adapters, the Hub's client and the launcher are load
 from __future__ import annotations
 
 import os
-import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cachekit.compilers import Node
+    from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.config import Config
     from cachekit.events import Journal
     from cachekit.recipe import Recipe
-    from cachekit.remotes.chain import Chain
     from cachekit.store import Store
-    from cachekit.verbs.elsewhere import Elsewhere
     from cachekit.verbs.session import Session
 
-KEY_DIGITS = 4  # of a key that a person types, at least
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
 
@@ -35,13 +33,14 @@ def load_config(
     cache: str | None = None,
     *,
     trust_all: bool = False,
+    **said: Any,
 ) -> Config:
-    """Settings with these flags."""
+    """Settings with these flags, `said` by the settings' names; None is "not said"."""
     from msgspec import structs
 
     from cachekit import config
 
-    found = config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache})
+    found = config.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache, **said})
     return structs.replace(found, trust_all=trust_all)
 
 
@@ -81,6 +80,7 @@ def open_session(
     recipe: Recipe | None,
     verb: str,
     *,
+    compiler: str = "",
     offline: bool = False,
     toolchain: str | None = None,
     instance: str | None = None,
@@ -92,6 +92,7 @@ def open_session(
     Args:
         config: Settings.
         recipe: Chooses the compiler, where the settings leave it open.
+        compiler: Chooses it where there is no recipe.
         verb: What is done: one of `WRITING` leaves a journal.
         offline: Open no connection; nor does a worker that is started meanwhile.
         toolchain: With it, or an `instance`, for a machine that is not this one.
@@ -105,23 +106,25 @@ def open_session(
         StoreError: The store's place is taken by something else.
     """
     from cachekit.compilers import select
-    from cachekit.errors import CompilerUnavailableError
+    from cachekit.errors import CompilerUnavailableError, StoreError
     from cachekit.events import Journal, bypass, prune
+    from cachekit.remotes.chain import chain_of
     from cachekit.store import Store
+    from cachekit.store.access import check_home
     from cachekit.store.layout import Layout
     from cachekit.training import ProcessLauncher
     from cachekit.verbs.session import Session
 
     with offline_environment() if offline else nullcontext():
-        wanted = recipe.compiler.name if recipe else None
-        compiler = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
-        _check_home(config.home)
+        wanted = recipe.compiler.name if recipe else compiler or None
+        chosen = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
+        check_home(config.home)
         # Looking leaves no trace: only runs that change something write a journal.
         layout = Layout(config.home)
         writes = verb in WRITING
         journal = Journal(layout.journal if writes else None, verb)
         if writes:
-            from cachekit.verbs.history import retire
+            from cachekit.store.history import retire
 
             retire(layout, config.keep_logs)
             prune(layout.logs, config.keep_logs)
@@ -129,8 +132,8 @@ def open_session(
             if config.trust_all:
                 journal.emit("trust.all")
             try:
-                chain = shared(config, journal, offline=offline)
-                yield Session(config, journal, Store(config.home, journal), compiler, ProcessLauncher(), chain)
+                chain = chain_of(config, journal, offline=offline)
+                yield Session(config, journal, Store(config.home, journal), chosen, ProcessLauncher(), chain)
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)
@@ -138,6 +141,8 @@ def open_session(
                 raise
             finally:
                 journal.close()
+                if journal.failure and not isinstance(sys.exc_info()[1], StoreError):  # which says so itself
+                    journal.show("journal.lost", reason=journal.failure)
 
 
 @contextmanager
@@ -169,8 +174,9 @@ def store_at(home: Path, journal: Journal | None = None) -> Store:
     """
     from cachekit.events import Journal
     from cachekit.store import Store
+    from cachekit.store.access import check_home
 
-    _check_home(home)
+    check_home(home)
     return Store(home, journal or Journal(None, ""))
 
 
@@ -188,81 +194,6 @@ def offline_environment() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _check_home(home: Path) -> None:
-    from cachekit.errors import StoreError
-
-    problem = ""
-    try:
-        if not stat.S_ISDIR(home.stat().st_mode):
-            problem = "it is not a folder"
-    except FileNotFoundError:
-        pass  # made by what writes first
-    except NotADirectoryError:
-        problem = "it is not a folder"  # nor is what it would lie in
-    except (OSError, ValueError) as error:
-        problem = getattr(error, "strerror", "") or str(error)
-    if problem:
-        raise StoreError(
-            f"{str(home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
-        )
-    from cachekit.store.access import check_open
-    from cachekit.store.layout import Layout
-
-    check_open(Layout(home))
-
-
-def shared(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
-    """The shared caches, as the chain in the settings says; offline without those beyond a network.
-
-    Raises:
-        UsageError: The chain, or an address in it, cannot be used.
-    """
-    from cachekit.config import flag_from_environment
-    from cachekit.remotes import address, chain
-    from cachekit.store.layout import Layout
-
-    links = address.parse(config.cache, config.tiers)[1:]
-    offline = offline or flag_from_environment("HF_HUB_OFFLINE")
-    if not links:
-        return chain.Chain(journal=journal)
-    from cachekit.remotes.remote import Remote
-
-    memory = Layout(config.home).remotes
-
-    def remote(link: address.Link) -> Remote:
-        trusted = link.trusted or config.trust_all
-        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
-
-    left = [link for link in links if offline and address.needs_network(link)]
-    return chain.Chain(
-        [remote(link) for link in links if link not in left],
-        journal,
-        {link.name: partial(remote, link) for link in left},
-    )
-
-
-def need_chain(chain: Chain, verb: str) -> None:
-    """Raise where no shared cache may be read, or written.
-
-    Raises:
-        UsageError: There is none.
-    """
-    from cachekit.errors import UsageError
-
-    remotes = chain.readable if verb == "read" else chain.writable
-    if not remotes and chain.offline:
-        raise UsageError(
-            f"no shared cache can be {verb} offline",
-            cause=f"{', '.join(chain.offline)} is beyond the network",
-            hint="leave --offline out, and unset HF_HUB_OFFLINE",
-        )
-    if not remotes:
-        raise UsageError(
-            f"no shared cache is named that may be {verb}",
-            hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
-        )
 
 
 def key_of(
@@ -283,18 +214,20 @@ def key_of(
         machine: Which its key is for, where that is not this one.
     """
     from cachekit.compilers import select
+    from cachekit.compilers.prepare import prepare
     from cachekit.errors import UnknownNameError
+    from cachekit.key.canonical import FEWEST_DIGITS
     from cachekit.recipe import zoo
-    from cachekit.verbs.prepare import prepare
 
     try:
         zoo.recipe_path(name)
     except UnknownNameError as error:
         if name and not set(name.lower()) - set("0123456789abcdef"):
-            if len(name) >= KEY_DIGITS:
+            if len(name) >= FEWEST_DIGITS:
                 return name.lower()
             raise UnknownNameError(
-                error.message, hint=f"if it is meant as a key, give {KEY_DIGITS} digits or more: `cachekit ls`"
+                error.message,
+                hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
             ) from None
         raise
     loaded, _ = load_recipe(name, overrides, tiny=tiny)
@@ -313,14 +246,12 @@ def check_output(folder: Path) -> None:
     Raises:
         UsageError: It cannot.
     """
+    from cachekit.disk import existing
     from cachekit.errors import UsageError
 
     # Made only by a training that starts: one that does not leaves nothing behind.
     try:
-        place = folder
-        while not place.exists():
-            place = place.parent
-        probe = place / f".cachekit-{os.getpid()}"
+        probe = existing(folder) / f".cachekit-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:

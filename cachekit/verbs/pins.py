@@ -9,11 +9,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cachekit.errors import UnknownNameError
+from cachekit.key.canonical import DIGITS
 from cachekit.store import Store
 from cachekit.store import pins as noted
 from cachekit.store.pins import Pin
-
-DIGITS = 64  # of a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def pin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
     made = []
     for key, recipe in chosen:
         name = recipe or (known[key][0] if key in known else "")
-        fresh = noted.pin(store.layout, store.gate, Pin(key, name, time.time()))
+        fresh = noted.pin(store.layout, store.rwlock, Pin(key, name, time.time()))
         made.append(_pinned(noted.pinned(store.layout).get(key, Pin(key, name)), known, changed=fresh))
     return made
 
@@ -117,5 +116,5 @@ def _key(one: Named, known: Any, what: str = "record") -> str:
         cause=", ".join(key[:16] for key in found[:5]),
         hint="give more digits"
         if found
-        else "`cachekit ls` lists the keys, `cachekit pin --list` those that are pinned",
+        else "`cachekit store ls` lists the keys, `cachekit store pin --list` those that are pinned",
     )

@@ -6,28 +6,31 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
-from cachekit.compilers.explain import explain
-from cachekit.errors import MissError
+from cachekit.compilers import registry
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import ABSENT, Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.layout import LOCAL, Place
+from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.near import Known, Near, Wanted
 from cachekit.remotes.nearest import search
 from cachekit.remotes.nearest_on import Looked
 from cachekit.store import Store
+from cachekit.store.layout import LOCAL
 from cachekit.store.record import File, Module, Record
 from cachekit.values import by_value
-from cachekit.verbs.prepare import Prepared
 
 if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
+    from cachekit.verbs.session import Session
 
 
 class Plan(Struct, frozen=True):
@@ -35,7 +38,7 @@ class Plan(Struct, frozen=True):
 
     Attributes:
         record: The record of the key, whole and verified where the store has it; None is a miss.
-        found: The shared cache that has it, where the store has not.
+        found: The remote that has it, where the store has not.
         lacking: Of that, the files that the store lacks.
         near: On a miss, the record with the least difference, and what differs.
         reuse: On a miss, the record that a warm begins with, where one was sought.
@@ -43,7 +46,9 @@ class Plan(Struct, frozen=True):
         expected: On a miss, how long compiling will take; None is unknown.
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
-        untrusted: On a miss, the shared caches that are not used because somebody else may have made what lies there.
+        untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
+        price: What an hour costs, where that is known.
+        refused: What to raise, where a miss was not wanted.
     """
 
     prepared: Prepared
@@ -57,6 +62,8 @@ class Plan(Struct, frozen=True):
     looked: tuple[Looked, ...] = ()
     search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
+    price: Price | None = None
+    refused: CachekitError | None = None
 
     __hash__ = by_value
 
@@ -66,8 +73,8 @@ class Plan(Struct, frozen=True):
         return self.record is not None
 
     @property
-    def tier(self) -> str:
-        """Where the record is: `local`, or the name of a shared cache; empty on a miss."""
+    def remote(self) -> str:
+        """Where the record is: `local`, or the name of a remote; empty on a miss."""
         if self.record is None:
             return ""
         return self.found.remote.name if self.found else LOCAL
@@ -94,12 +101,21 @@ class Plan(Struct, frozen=True):
         """What there is to compile, in seconds: nothing on a hit; None is unknown."""
         return 0.0 if self.hit else self.expected_seconds
 
-    def as_dict(self, price: Price | None = None) -> dict[str, Any]:
-        """For programs.
+    def told(
+        self, price: Price | None = None, *, require_warm: bool = False, refused: CachekitError | None = None
+    ) -> Plan:
+        """The plan as the answer to a question: with a price, and with the error of a miss that was not wanted."""
+        if require_warm and not self.hit:
+            refused = miss_error(self)
+        return structs.replace(self, price=price, refused=refused)
 
-        Args:
-            price: What an hour costs, where that is known.
-        """
+    def error(self) -> CachekitError | None:
+        """What to raise where a miss was not wanted."""
+        return self.refused
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        price = self.price
         record, prepared, seconds = self.record, self.prepared, self.compile_seconds
         rounded = None if seconds is None else round(seconds, 3)
         return {
@@ -117,7 +133,7 @@ class Plan(Struct, frozen=True):
             "modules": [self._module(module) for module in (record.modules if record else ())],
             "graphs": record.graphs if record else None,
             "bytes": record.size if record else 0,
-            "tier": self.tier,
+            "remote": self.remote,
             "fetch_bytes": self.fetch,
             "compile_seconds": rounded,
             "saved_seconds": self.expected_seconds if self.hit else 0.0,
@@ -137,7 +153,7 @@ class Plan(Struct, frozen=True):
             return None
         changes = [change_dict(change, self.prepared.fingerprint.compiler) for change in self.near.changes]
         known = self.near.known
-        return {"key": known.key, "recipe": known.recipe, "tier": self.near.place, "changes": changes}
+        return {"key": known.key, "recipe": known.recipe, "remote": self.near.place, "changes": changes}
 
     def _reuse(self) -> dict[str, Any] | None:
         if self.reuse is None:
@@ -146,7 +162,7 @@ class Plan(Struct, frozen=True):
         return {
             "key": known.key,
             "recipe": known.recipe,
-            "tier": self.reuse.place,
+            "remote": self.reuse.place,
             "graphs": known.graphs,
             "bytes": known.size,
             "fetch_bytes": self.reuse.fetch,
@@ -169,7 +185,7 @@ class Plan(Struct, frozen=True):
         return {
             "name": module.name,
             "status": "hit",
-            "tier": self.tier if fetch else LOCAL,
+            "remote": self.remote if fetch else LOCAL,
             "bytes": sum(file.size for file in module.files),
             "fetch_bytes": sum(fetch.values()),
         }
@@ -179,7 +195,7 @@ def change_dict(change: Change, compiler: str = "") -> dict[str, Any]:
     """A change for programs; a side that lacks the ingredient is left out, and so are words where none are needed."""
     sides = {"old": change.old, "new": change.new}
     known = {side: value for side, value in sides.items() if value is not ABSENT}
-    words = explain(compiler, change.name, change.old, change.new)
+    words = registry.adapter(compiler).explain(change.name, change.old, change.new)
     return {"name": change.name, **known, **({"words": words} if words else {})}
 
 
@@ -232,7 +248,7 @@ class Plans(Struct, frozen=True):
     """
 
     plans: tuple[Plan, ...]
-    beside: Mapping[Place, Record]
+    beside: Mapping[RecordPlace, Record]
 
 
 def plans(
@@ -325,9 +341,9 @@ def as_miss(planned: Plan, store: Store, chain: Chain | None, searching: Searchi
     return _miss(planned.prepared, store, chain, searching, ())
 
 
-def place_of(prepared: Prepared) -> Place:
-    """Where the record of a recipe lies, here and on shared caches."""
-    return Place(prepared.fingerprint.directory, prepared.model_type, prepared.key)
+def place_of(prepared: Prepared) -> RecordPlace:
+    """Where the record of a recipe lies, here and on remotes."""
+    return RecordPlace(prepared.fingerprint.directory, prepared.model_type, prepared.key)
 
 
 def miss_error(planned: Plan) -> MissError:
@@ -341,3 +357,79 @@ def miss_error(planned: Plan) -> MissError:
         cause=planned.flaw or untrusted or near,
         hint=f"cachekit warm {planned.prepared.source}",
     )
+
+
+def fetch_planned(session: Session, planned: Plan) -> Record | None:
+    """The record of a plan, in the store; None on a miss, and where it could not be fetched, which has been told.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    return session.fetch(planned.found) if planned.found else planned.record
+
+
+def tell(session: Session, planned: Plan, *, recache: bool = False) -> None:
+    """Note, as a reason for a bypass, what kept a plan from a hit, or who does not want one.
+
+    Args:
+        session: Collaborators.
+        planned: The plan.
+        recache: Compile although there is a record.
+    """
+    journal = session.journal
+    if recache and planned.hit and not bypassed(journal).get("restore-refused"):  # then nobody asked for it
+        bypass(journal, "recache", planned.prepared.key)
+    if planned.flaw:
+        unreadable = planned.flaw.startswith("its record cannot be read")
+        bypass(journal, "store-unreadable" if unreadable else "store-damaged", planned.flaw)
+    if planned.remote == LOCAL:
+        return  # nobody else was needed
+    for name in session.chain.offline:
+        bypass(journal, "remote-offline", name)
+    if not planned.hit:
+        for remote in session.chain.writable:
+            if not remote.readable:
+                bypass(journal, "remote-write-only", remote.name)
+
+
+def unrestored(session: Session, again: Plan | None, error: IntegrityError, *, last: bool = False) -> None:
+    """Note that a record could not be restored.
+
+    Args:
+        session: Collaborators.
+        again: What there is for the key now; None where the record was another key's.
+        error: What was wrong.
+        last: No other plan follows that would tell of a miss.
+    """
+    what = f"{error.message}: {error.cause}"
+    if again is None or (again.hit and not again.found):
+        bypass(session.journal, "restore-refused", what)
+    elif again.found or last:
+        bypass(session.journal, "store-damaged", what)
+
+
+def look_again(
+    session: Session, prepared: Prepared, error: IntegrityError, searching: Searching = HERE, *, last: bool = False
+) -> tuple[Plan, Record | None]:
+    """Look up a recipe whose record could not be restored: between plan and restore a blob went bad, and is set aside.
+
+    Args:
+        session: Collaborators.
+        prepared: The recipe.
+        error: What was wrong.
+        searching: Where the nearest record is sought.
+        last: No other plan follows that would tell of a miss.
+
+    Returns:
+        What there is now; and that, in the store, where a remote has it.
+    """
+    again = plan(prepared, session.store, session.chain, anew=True, searching=searching)
+    unrestored(session, again, error, last=last)
+    return again, fetch_planned(session, again) if again.found else None
+
+
+def unshared(session: Session) -> None:
+    """Note the remotes that do not get what has just compiled, as they are only read."""
+    for remote in session.chain.readable:
+        if not remote.writable:
+            bypass(session.journal, "remote-read-only", remote.name)

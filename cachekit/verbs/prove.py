@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from cachekit.compilers.evidence import Outcome, Subject, count
+from cachekit.compilers.evidence import Subject, Verdict, count
 from cachekit.compilers.experiment import COMMAND, Proof, kept
 from cachekit.compilers.registry import every
 from cachekit.config import defaults
@@ -39,11 +39,11 @@ class Contract(Struct, frozen=True):
     hint: str = ""
     seconds: float = 0.0
     findings: tuple[tuple[str, Finding], ...] = ()
-    promises: tuple[Outcome, ...] = ()
-    assumptions: tuple[Outcome, ...] = ()
+    promises: tuple[Verdict, ...] = ()
+    assumptions: tuple[Verdict, ...] = ()
 
     @property
-    def differing(self) -> tuple[Outcome, ...]:
+    def differing(self) -> tuple[Verdict, ...]:
         """What is not as it was promised or assumed."""
         return tuple(one for one in (*self.promises, *self.assumptions) if one.state == "differs")
 
@@ -100,7 +100,7 @@ def assumed() -> Subject:
     return found
 
 
-def prove(subject: Subject, proof: Proof) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+def prove(subject: Subject, proof: Proof) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...]]:
     """What an experiment shows of the promises, and of what is assumed."""
     seen = proof.make()
     return tuple(kept(seen)), tuple(subject.check(seen))

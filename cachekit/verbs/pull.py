@@ -1,292 +1,341 @@
-"""Bring a record from a shared cache into the store: only the files that are missing here, each of them checked."""
+"""Fetch what recipes need, whatever is remembered of the remotes; or modules by their names: `cachekit pull`.
+
+A module without a record comes from a cache that optimum-neuron or a copy filled. Only finished modules are taken whose
+files are whole; they become records as an import makes them. Where a record of the cache names a file, that vouches for
+its bytes; elsewhere the digest that the cache knows, and the graph's own. What is small and the same in hundreds of
+modules (flags, the empty mark) comes once. An interrupted run is gone on with.
+"""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from cachekit.compilers import registry
-from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
-from cachekit.events import bypass
-from cachekit.remotes.budget import Retry
-from cachekit.remotes.port import Tier
-from cachekit.remotes.remote import Found
+from cachekit.compilers.foreign import ForeignCache
+from cachekit.compilers.imported import known_modules, record_of
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.remotes.fetch import fetch
+from cachekit.remotes.module_files import Brought, ModuleFiles, RefusedError, vouched
+from cachekit.remotes.port import Entry
+from cachekit.remotes.remote import Remote
+from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
-from cachekit.store.partial import Partial, receiving
 from cachekit.store.partial import sweep as sweep_partials
-from cachekit.store.record import File, Record
+from cachekit.store.record import File, Module
+from cachekit.values import by_value
+from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, holding
 
-LANES = 8  # files at once
-TRIES = 4  # without a single byte in between
-RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0)
-SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
+_Files = Mapping[str, Entry]  # a module's, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """What a pull did.
+class Outcome:
+    """What became of one thing that was to be pulled.
 
     Attributes:
-        record: The record, now in the store.
-        tier: Where it came from.
+        name: The recipe, or the compiler's folder.
+        state: `present` is in the store already, `absent` in no remote.
+        key: Of the record.
+        remote: Where it came from.
         files: Files that were fetched.
-        size: Their bytes.
-        present: Bytes that were here already.
+        size: Bytes that were, or would be, fetched.
+        present: Bytes that the store had.
         seconds: Wall time.
+        modules: Those that were, or would be, fetched by their names.
+        left: Those that were not, because they are not finished or not to be used, and why.
     """
 
-    record: Record
-    tier: str
-    files: int
-    size: int
-    present: int
-    seconds: float
+    name: str
+    state: Literal["fetched", "would-fetch", "present", "absent"]
+    key: str
+    remote: str = ""
+    files: int = 0
+    size: int = 0
+    present: int = 0
+    seconds: float = 0.0
+    modules: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+    __hash__ = by_value
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "key": self.key,
+            "remote": self.remote,
+            "files": self.files,
+            "bytes": self.size,
+            "present": self.present,
+            "seconds": round(self.seconds, 3),
+            "modules": list(self.modules),
+            "left": [{"module": name, "reason": reason} for name, reason in sorted(self.left.items())],
+        }
 
 
 @holding
-def pull(session: Session, found: Found) -> Pulled:
-    """Fetch what the store lacks of a record, and publish it there.
+def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) -> Outcome:
+    """Have a recipe's record in the store.
+
+    Raises:
+        RemoteError, AuthError: A cache has it, and it could not be fetched.
+        IntegrityError: What a cache has is not what its record says.
+        StoreError: The store cannot be written.
+    """
+    for remote in session.chain.readable:
+        remote.retry()
+    planned = plan(prepared, session.store, session.chain, anew=True)
+    name = prepared.recipe.name
+    if planned.record is None:
+        session.chain.raise_failure()
+        return Outcome(name, "absent", prepared.key)
+    if planned.found is None:
+        return Outcome(name, "present", prepared.key, present=planned.record.size)
+    place = planned.found.remote.name
+    if dry_run:
+        present = planned.record.size - planned.fetch
+        return Outcome(name, "would-fetch", prepared.key, place, size=planned.fetch, present=present)
+    done = fetch(session.store, session.chain, planned.found, registry.judge(planned.found.shared.record.directory))
+    return Outcome(name, "fetched", prepared.key, done.remote, done.files, done.size, done.present, done.seconds)
+
+
+# Modules by their names
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a cache has: finished modules, and why the others are left."""
+
+    revision: str
+    modules: Mapping[str, _Files]
+    left: Mapping[str, str]
+
+
+@holding
+def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
+    """Fetch modules, each from the nearest remote that has it finished.
 
     Args:
         session: Collaborators.
-        found: The record, and where it is.
+        names: Modules, as their compiler's own cache calls them.
+        folder: A compiler's folder: all its modules.
+        dry_run: Only say what would be fetched.
+
+    Returns:
+        One for each name; for the folder one for each cache that it was fetched from. One that is damaged or not
+        finished is left, with the reason.
 
     Raises:
-        RemoteError, AuthError: It could not be fetched. What arrived is kept for the next try.
-        IntegrityError: What is there is not what its record says. Nothing of it entered the store.
+        UsageError: A name is none of a module, or a folder none of a compiler.
+        RemoteError, AuthError: Something was not found, and a cache could not be asked. What arrived is kept.
+        IntegrityError: A module that was named is not what the cache says it is. The others are in the store.
         StoreError: The store cannot be written.
     """
+    _check_names(names, folder)
+    prefixes = {name.partition("/")[0] for name in (*names, folder) if name}
+    adapters = {adapter.name: adapter for adapter in map(registry.of_directory, prefixes)}
+    known = {name for adapter in adapters.values() for name in known_modules(session.store, adapter)}
+    outcomes = {name: Outcome(name, "present", "") for name in names if name in known}
+    sweeping: list[Outcome] = []
+    left: dict[str, str] = {}
+    damaged: dict[str, str] = {}
+    seen: set[str] = set()
+    had = 0  # bytes
+    for remote in session.chain.readable:
+        missing = [name for name in dict.fromkeys(names) if name not in outcomes]
+        if not (missing or folder):
+            break
+        try:
+            remote.retry()
+            looked = _look(remote, missing, folder)
+            fresh = {name: files for name, files in looked.modules.items() if name not in known | seen}
+            had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
+            done, refused = (_pretend if dry_run else _fetch)(session, remote, looked.revision, fresh)
+        except (RemoteError, AuthError) as error:
+            session.chain.failed(remote, error)
+            continue
+        left |= {**looked.left, **refused}
+        damaged |= refused
+        seen |= done.keys()
+        outcomes |= {name: done[name] for name in missing if name in done}
+        swept = [one for name, one in done.items() if _in(name, folder) and name not in names]
+        sweeping += [_sum(folder, swept, had)] if swept else []
+    left = {name: reason for name, reason in left.items() if name not in seen and name not in known}
+    for name in names:
+        if name in damaged and name in left:
+            raise IntegrityError(f"{name} is not to be used", cause=left[name], hint="compile it anew, and push it")
+        outcomes.setdefault(name, Outcome(name, "absent", "", left={name: left[name]} if name in left else {}))
+    found = [outcomes[name] for name in dict.fromkeys(names)]
+    if folder:
+        rest = {name: reason for name, reason in left.items() if _in(name, folder) and name not in names}
+        state = sweeping[0].state if sweeping else "present" if had else "absent"
+        sweeping = sweeping or [Outcome(folder, state, "", present=had)]
+        found += [*sweeping[:-1], replace(sweeping[-1], left=rest)]
+    if any(one.state == "absent" and not one.left for one in found):
+        session.chain.raise_failure()
+    return found
+
+
+def _cache_of(name: str) -> ForeignCache:
+    """The cache that a module, or a compiler's folder, is of.
+
+    Raises:
+        UsageError: No compiler calls one so.
+    """
+    cache = registry.of_directory(name).foreign_cache
+    if cache is not None and cache.names(name):
+        return cache
+    examples = [one.foreign_cache.example for one in registry.every() if one.foreign_cache is not None]
+    what = "module of a compiler's cache"
+    if "/" not in name:
+        what, examples = "compiler's folder", [example.partition("/")[0] for example in examples]
+    raise UsageError(f"{name!r} is no {what}", hint=f"name it as {', or '.join(reversed(examples))}")
+
+
+def _check_names(names: Sequence[str], folder: str) -> None:
+    for name in names:
+        if "/" not in name:
+            raise UsageError(f"{name!r} is no module of a compiler's cache", hint="for a compiler's folder: --all-of")
+        _cache_of(name)
+    if folder:
+        _cache_of(folder)
+
+
+def _in(name: str, folder: str) -> bool:
+    return bool(folder) and name.startswith(f"{folder}/")
+
+
+def _size(files: _Files) -> int:
+    return sum(entry.size for entry in files.values())
+
+
+def _sum(folder: str, done: Sequence[Outcome], present: int) -> Outcome:
+    first = done[0]
+    files, size = sum(one.files for one in done), sum(one.size for one in done)
+    modules = tuple(one.name for one in done)
+    return Outcome(folder, first.state, first.key, first.remote, files, size, present, first.seconds, modules)
+
+
+# What a cache has
+
+
+def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
+    revision = remote.revision()
+    with remote.call() as storage:
+        paths = [path for name in names for path in _cache_of(name).asked(name)]
+        found = storage.stat(paths, revision) if paths else {}
+        if folder:
+            found |= {entry.path: entry for entry in storage.list(folder, revision)}
+    modules: dict[str, dict[str, Entry]] = {}
+    for path, entry in found.items():
+        cache = registry.of_directory(path).foreign_cache
+        if cache is not None and (name := cache.module_of(path)):
+            modules.setdefault(name, {})[path.rpartition("/")[2]] = entry
+    left: dict[str, str] = {}
+    whole: dict[str, _Files] = {}
+    for name, files in sorted(modules.items()):
+        cache = _cache_of(name)
+        sizes = {file: entry.size for file, entry in files.items()}
+        if reason := cache.unfit(name, sizes, versions=bool(revision)):
+            left[name] = reason
+        else:
+            whole[name] = {file: entry for file, entry in files.items() if cache.wanted(name, file)}
+    return _Looked(revision, whole, left)
+
+
+def _pretend(
+    _: Session, remote: Remote, __: str, modules: Mapping[str, _Files]
+) -> tuple[dict[str, Outcome], dict[str, str]]:
+    would = {
+        name: Outcome(name, "would-fetch", "", remote.name, len(files), _size(files), modules=(name,))
+        for name, files in modules.items()
+    }
+    return would, {}
+
+
+# Fetching
+
+
+def _fetch(
+    session: Session, remote: Remote, revision: str, modules: Mapping[str, _Files]
+) -> tuple[dict[str, Outcome], dict[str, str]]:
+    """Fetch modules and publish them; what became of each, and why others are refused."""
     start = time.monotonic()
-    store, record = session.store, found.shared.record
-    store.hold(record.files)  # what is here already is not fetched
-    missing = store.missing(record)
-    total = sum(file.size for file in missing)
-    session.journal.emit("pull.start", key=record.key, tier=found.remote.name, files=len(missing), bytes=total)
+    store = session.store
+    taken: dict[str, Mapping[str, Brought]] = {}
+    refused: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    graphs: dict[str, int] = {}
+    made: dict[str, Module] = {}
+    if not modules:
+        return {}, {}
     try:
         sweep_partials(store.layout)
-        with store.workspace() as workspace, found.remote.call() as tier:
-            finished = _inline(found, missing, workspace)
-            places = {sha256: path for sha256, (_, path) in found.shared.paths().items()}
-            wanted = [
-                Wanted(places[file.sha256], file.size, file.sha256, file.sha256.__eq__)
-                for file in missing
-                if file.sha256 not in finished
-            ]
-            hashed = Fetch(session, tier, found.revision, found.remote.spoiled).all(wanted)
-            finished |= {sha256: one.path for sha256, one in hashed.items()}
-            _look_inside(found, finished, store.layout.blob)
-            store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
-    except IntegrityError as error:
-        session.journal.emit("remote.damaged", tier=found.remote.name, key=record.key, reason=error.cause)
-        bypass(session.journal, "tier-damaged", found.remote.name)
-        raise
+        with store.workspace() as workspace, remote.call() as storage:
+            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules), workspace)
+            files.bring(entry for found in modules.values() for entry in found.values())
+            for name, found in modules.items():
+                try:
+                    taken[name] = {file: files.file(entry) for file, entry in found.items()}
+                    made[name], graphs[name] = _judged(name, taken[name])
+                except RefusedError as error:
+                    taken.pop(name, None)
+                    refused[name] = str(error)
+            published: set[str] = set()
+            for compiler in sorted({name.partition("/")[0] for name in taken}):
+                of_it = [name for name in taken if _in(name, compiler)]
+                fresh = {
+                    one.sha256: one
+                    for name in of_it
+                    for one in taken[name].values()
+                    if not one.stored and one.sha256 not in published
+                }
+                adapter = registry.of_directory(compiler)
+                count = sum(graphs[name] for name in of_it)
+                record = record_of(adapter, compiler, [made[name] for name in of_it], graphs=count)
+                store.publish(
+                    record,
+                    {sha256: one.path for sha256, one in fresh.items()},
+                    {sha256: one.pieces for sha256, one in fresh.items() if one.pieces},
+                )
+                published |= fresh.keys()
+                keys[compiler] = record.key
+            files.forget()
     except OSError as error:
         raise store_error(store.layout.home, error) from error
     seconds = time.monotonic() - start
     session.journal.emit(
-        "pull.end",
-        key=record.key,
-        recipe=record.recipe,
-        tier=found.remote.name,
-        files=len(wanted),
-        bytes=total,
+        "pull.modules",
+        remote=remote.name,
+        modules=sorted(taken),
+        refused=refused,
+        files=files.count,
+        bytes=files.size,
         seconds=round(seconds, 3),
     )
-    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+    done = {}
+    for name, found in modules.items():
+        if name in taken:
+            key = keys[name.partition("/")[0]]
+            size = _size(found)
+            done[name] = Outcome(name, "fetched", key, remote.name, len(found), size, 0, seconds, (name,))
+    return done, refused
 
 
-def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path]) -> None:
-    """See that what was fetched is what it says inside, as far as its compiler can tell; what is not, is not kept.
-
-    Raises:
-        IntegrityError: A module is not.
-    """
-    record = found.shared.record
-    adapter = registry.of_directory(record.directory)
-    places = found.shared.paths()
-    for module in record.modules:
-        fetched = [file for file in module.files if file.sha256 in finished]
-        if not fetched:
-            continue
-        if not (harm := adapter.judge(module, lambda file: finished.get(file.sha256) or blob(file.sha256)).harm):
-            continue
-        for file in fetched:
-            finished[file.sha256].unlink(missing_ok=True)
-            if file.sha256 in places:
-                found.remote.spoiled.add(places[file.sha256][1])
-        raise IntegrityError(
-            f"{module.name} on {found.remote.name} is not to be used",
-            cause=harm,
-            hint="`cachekit warm` compiles it anew and puts that in its place",
-        )
-
-
-def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Path]:
-    """Files that came inside of the record."""
-    finished = {}
-    for file in missing:
-        if file.sha256 in found.shared.inline:
-            path = workspace / file.sha256
-            path.write_bytes(found.shared.inline[file.sha256])
-            finished[file.sha256] = path
-    return finished
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A file to fetch.
-
-    Attributes:
-        path: On the tier.
-        size: In bytes.
-        name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
-        fits: Whether it is what it should be, by the SHA-256 of what came.
-    """
-
-    path: str
-    size: int
-    name: str
-    fits: Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file that came, among the store's unfinished ones; and the digests of the whole and of its pieces."""
-
-    path: Path
-    sha256: str
-    pieces: tuple[str, ...]
-
-
-class Fetch:
-    """Fetches files side by side; what arrived stays when it fails, and the next one goes on from there.
-
-    Args:
-        session: Collaborators.
-        tier: Where from.
-        revision: The tier's state.
-        spoiled: Gets the paths of files that are not what they should be.
-    """
-
-    def __init__(self, session: Session, tier: Tier, revision: str, spoiled: set[str] | None = None) -> None:
-        self._session = session
-        self._tier = tier
-        self._revision = revision
-        self._spoiled = set() if spoiled is None else spoiled
-        self._total = 0
-        self._lock = threading.Lock()
-        self._done = 0
-        self._window = (time.monotonic(), 0)
-        self._stop = threading.Event()
-
-    def all(self, files: Iterable[Wanted], *, sparing: bool = False) -> dict[str, Fetched]:
-        """Fetch them, the largest first; by name.
-
-        Args:
-            files: Each name once.
-            sparing: Leave out what is not what it should be, and fetch the rest all the same.
-
-        Raises:
-            RemoteError, AuthError: As the tier.
-            IntegrityError: One is not what it should be.
-            OSError: The store cannot be written.
-        """
-        wanted = sorted(files, key=lambda file: -file.size)
-        if not wanted:
-            return {}
-        self._total = sum(file.size for file in wanted)
-        found: dict[str, Fetched] = {}
-        with lanes(min(LANES, len(wanted)), self._stop) as pool:
-            futures: dict[Future[Fetched], str] = {pool.submit(self._one, file): file.name for file in wanted}
-            pending = set(futures)
-            while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
-                done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
-                with self._lock:
-                    self._session.journal.show("pull.progress", bytes=self._done, total=self._total)
-                for future in done:
-                    try:
-                        found[futures[future]] = future.result()
-                    except IntegrityError:
-                        if not sparing:
-                            raise
-        return found
-
-    def _one(self, file: Wanted) -> Fetched:
-        with receiving(self._session.store.layout, file.name) as part:
-            resumed = part.size
-            self._count(resumed)
-            found = self._fetched(part, file)
-            if found is None and resumed:  # what an earlier run left may be what is wrong
-                self._count(-part.size)
-                part.restart()
-                found = self._fetched(part, file)
-            if found is None:
-                part.restart()
-                self._spoiled.add(file.path)
-                raise IntegrityError(
-                    f"{file.path} on {self._tier.name} is not what its record says",
-                    cause="its size or digest does not fit",
-                    hint="`cachekit warm` compiles it anew and puts that in its place; so does `push --recheck`",
-                )
-            return found
-
-    def _fetched(self, part: Partial, file: Wanted) -> Fetched | None:
-        """Fetch the rest of a file; None where the whole is not what it should be."""
-        tries = 0
-        while part.size < file.size:
-            before = part.size
-            try:
-                for data in self._tier.chunks(file.path, self._revision, part.size):
-                    if self._stop.is_set():
-                        raise InterruptedRunError("stopped")
-                    if part.size + len(data) > file.size:
-                        return None
-                    part.write(data)
-                    self._count(len(data))
-                if part.size < file.size:
-                    return None  # it is shorter
-            except FileNotFoundError:
-                return None
-            except RemoteError as error:
-                tries = tries + 1 if part.size == before else 0
-                pause = RETRY.pause(error, tries + 1, 0.0)
-                if tries >= TRIES or pause is None:
-                    raise
-                self._stop.wait(pause)
-        sha256, pieces = part.finish()
-        return Fetched(part.path, sha256, pieces) if file.fits(sha256) else None
-
-    def _count(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            since, then = self._window
-            now = time.monotonic()
-            if now - since < SLOW_SECONDS:
-                return
-            self._window = (now, self._done)
-            if 0 <= self._done - then < SLOW_BYTES:
-                raise RemoteError(
-                    f"{self._tier.name} is too slow",
-                    cause=f"{self._done - then} bytes in {now - since:.0f} s",
-                    hint="try again later: what arrived is kept",
-                )
-
-
-@contextmanager
-def lanes(count: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Threads that do not outlive an error: what they fetch is left where it is."""
-    pool = ThreadPoolExecutor(count, thread_name_prefix="pull")
+def _judged(name: str, brought: Mapping[str, Brought]) -> tuple[Module, int]:
+    """The module of files that were fetched, and how many graphs are in it; refused where an import would refuse it."""
+    module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
     try:
-        yield pool
-    except BaseException:
-        if stop is not None:
-            stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
+        _cache_of(name).check(module)
+    except UnsafeArchiveError as error:
+        raise RefusedError(str(error)) from error
+    found = registry.of_directory(name).judge(module, lambda file: brought[file.path].path)
+    if reason := found.harm or found.oddity:
+        raise RefusedError(reason)
+    return module, found.graphs

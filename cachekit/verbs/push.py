@@ -1,210 +1,113 @@
-"""Put records of the store on the shared caches; what cannot be put there now is kept, and offered again."""
+"""What `cachekit push` does: choose records, show what a public cache would be told, and put them there."""
 
 from __future__ import annotations
 
-import threading
-import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from cachekit.errors import CachekitError, IntegrityError, StoreError
-from cachekit.events import bypass
-from cachekit.remotes.document import INLINE, TINY, Shared
-from cachekit.remotes.draft import Offer
-from cachekit.remotes.lease import Lease
-from cachekit.remotes.publish import Published, publish
-from cachekit.remotes.remote import Found, Remote
-from cachekit.store import builds
+from cachekit.compilers import registry
+from cachekit.errors import AuthError, RemoteError
+from cachekit.remotes.layout import is_archive
+from cachekit.remotes.push import Pushed, push
+from cachekit.remotes.remote import Remote
+from cachekit.store import Store
 from cachekit.store.record import Record
+from cachekit.values import by_value
+from cachekit.verbs.inspect import find
 from cachekit.verbs.session import Session, holding
+
+SHOWN = 5  # paths of a record that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """What became of a push to one cache.
+class Reported:
+    """A push, with what it tells strangers.
 
     Attributes:
-        tier: The cache.
-        published: What was put there, or would be; None where it failed.
-        error: Why it failed.
-        seconds: Wall time.
+        pushed: What became of it.
+        leaks: What the records tell about who made them, where anybody may read the cache.
     """
 
-    tier: str
-    published: Published | None
-    error: CachekitError | None
-    seconds: float
+    pushed: Pushed
+    leaks: tuple[str, ...]
+
+    __hash__ = by_value
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        done = self.published
-        return {
-            "tier": self.tier,
-            "records": list(done.records) if done else [],
-            "unchanged": done.unchanged if done else 0,
-            "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
-            "bytes": done.size if done else 0,
-            "card": done.card if done else "",
-            "revision": done.revision if done else "",
-            "tries": done.tries if done else 0,
-            "error": self.error.as_dict() if self.error else None,
-            "seconds": round(self.seconds, 3),
-        }
+        return {**self.pushed.as_dict(), "leaks": list(self.leaks)}
+
+
+def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Record]:
+    """The records that a push is about.
+
+    Raises:
+        UnknownNameError: A key names none.
+    """
+    named = {record.key: record for record in (find(session.store, key) for key in keys)}  # each once
+    kept = {key for remote in session.chain.writable for key in remote.pending()} if pending else set[str]()
+    if keys:
+        return [record for record in named.values() if not pending or record.key in kept]
+    return list(session.store.records(lambda one: not pending or one.key in kept))
 
 
 @holding
-def push(
-    session: Session,
-    records: Sequence[Record],
-    remotes: Sequence[Remote],
-    *,
-    lease: Lease[Found] | None = None,
-    public: bool = False,
-    replaces: bool = False,
-    dry_run: bool = False,
-    recheck: bool = False,
-) -> list[Pushed]:
-    """Put records on caches. Never raises for a cache that fails: the training that made them has worked.
+def push_records(
+    session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
+) -> list[Reported]:
+    """Put records on every cache that may be written; see `push`.
 
     Args:
         session: Collaborators.
         records: Of the store.
-        remotes: Where to.
-        lease: Of the key, where this process compiled it: given back in the same change.
-        public: Put them also where anybody can read them.
-        replaces: Put them in the place of others of the same keys.
-        dry_run: Only find out what would be sent.
+        public: On a cache that anybody can read, too; what that tells is told first.
+        replaces: In the place of others of the same keys.
+        dry_run: Only say what would be sent.
         recheck: Look at all files of records that are there already.
-
-    Raises:
-        IntegrityError: A blob of a record is damaged; it has been set aside.
     """
-    offers = [offer(session, record, replaces=replaces) for record in records]
-    for record in records if not dry_run else ():
-        session.chain.postpone(record)
-    return [
-        _push(session, remote, offers, lease, public=public, dry_run=dry_run, recheck=recheck) for remote in remotes
-    ]
+    records = [record for record in records if session.store.keep(record)]
+    tells: dict[str, tuple[str, ...]] = {}
+    for remote in session.chain.writable:
+        remote.retry()
+        if public and not dry_run and _is_public(remote):
+            tells[remote.name] = tuple(leaks_of(session.store, records))
+            session.journal.emit("push.tells", remote=remote.name, leaks=tells[remote.name])
+    store, chain = session.store, session.chain
+    done = push(store, chain, records, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
+    reports = []
+    for one, remote in zip(done, session.chain.writable, strict=True):
+        leaks = tells.get(remote.name, ())
+        if not leaks and remote.public and (dry_run or one.error is not None):
+            leaks = tuple(leaks_of(session.store, records))
+        reports.append(Reported(one, leaks))
+    return reports
 
 
-def offer(session: Session, record: Record, *, replaces: bool = False) -> Offer:
-    """A record of the store as it goes to a cache: with its tiny files inside, and where the others lie here.
-
-    Raises:
-        IntegrityError: A blob of it is damaged; it has been set aside.
-    """
-    store = session.store
-    store.hold(record.files)
-    damaged = store.missing(record)
-    if damaged:
-        raise IntegrityError(
-            f"record {record.key[:16]} is not whole",
-            cause=f"{damaged[0].path} is missing or damaged",
-            hint="warm it again",
-        )
-    files = {file.sha256: file for file in record.files}
-    tiny, room = {}, INLINE  # the smallest first: the others are fetched as large ones are
-    for file in sorted(files.values(), key=lambda file: (file.size, file.sha256)):
-        if file.size <= min(TINY, room):
-            tiny[file.sha256] = store.layout.blob(file.sha256).read_bytes()
-            room -= file.size
-    sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
-    return Offer(Shared(record, tiny), sources, replaces=replaces)
-
-
-def _push(
-    session: Session,
-    remote: Remote,
-    offers: Sequence[Offer],
-    lease: Lease[Found] | None,
-    *,
-    public: bool,
-    dry_run: bool,
-    recheck: bool,
-) -> Pushed:
-    start = time.monotonic()
-    mine = lease if lease is not None and lease.remote is remote.tier else None
-    keys = [offer.shared.record.key for offer in offers]
-    session.journal.emit("push.start", tier=remote.name, keys=keys)
-    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
-        remote.keep_pending(offers[0].shared.record, "the push did not come to its end")
-    lock, sent = threading.Lock(), 0
-
-    def tell(size: int) -> None:
-        nonlocal sent
-        with lock:
-            sent += size
-            session.journal.show("push.progress", tier=remote.name, bytes=sent)
-
-    def wait(seconds: float, reason: str) -> None:
-        session.journal.show("push.wait", tier=remote.name, seconds=seconds, reason=reason)
-        if mine is not None:
-            mine.settled(removed=False)
-        time.sleep(seconds)
-
+def _is_public(remote: Remote) -> bool:
     try:
-        with remote.call() as tier:
-            done = publish(
-                tier,
-                offers,
-                release=mine.give_back if mine is not None else None,
-                seconds=session.config.push_seconds,
-                tell=tell,
-                wait=wait,
-                public=public,
-                dry_run=dry_run,
-                recheck=recheck,
-                spoiled=remote.spoiled,
-            )
-    except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
-        reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
-        seconds = time.monotonic() - start
-        if not dry_run:
-            for offer in offers:
-                remote.keep_pending(offer.shared.record, f"{reason.message}: {reason.cause}")
-        session.journal.emit(
-            "push.failed", tier=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
-        )
-        bypass(session.journal, "push-failed", remote.name)
-        return Pushed(remote.name, None, reason, seconds)
-    seconds = time.monotonic() - start
-    mended = "a push would mend it" if dry_run else "this push mended it"
-    for key, damage in done.damaged.items():
-        session.journal.emit("remote.damaged", tier=remote.name, key=key, reason=f"{damage}; {mended}")
-    if not dry_run:
-        ours = {offer.shared.record.key: offer.shared.record for offer in offers}
-        for other in done.others:
-            builds.tell(session.store.layout, session.journal, ours[other.key], other, remote.name)
-        if mine is not None:
-            mine.settled(removed=True)
-        remote.refresh()
-        remote.settled(keys)
-        remote.spoiled.clear()
-        session.journal.emit(
-            "push.end",
-            tier=remote.name,
-            keys=keys,
-            recipe=recipes.pop() if len(recipes := {offer.shared.record.recipe for offer in offers}) == 1 else "",
-            records=len(done.records),
-            files=len(done.files),
-            bytes=done.size,
-            tries=done.tries,
-            seconds=round(seconds, 3),
-        )
-    return Pushed(remote.name, done, None, seconds)
+        remote.state()
+    except (RemoteError, AuthError):  # the push tells it
+        return False
+    return remote.public
 
 
-def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
-    if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
-        return StoreError(
-            f"what goes to {remote.name} cannot be read, or kept here on its way",
-            cause=error.strerror or str(error),
-            hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
-        )
-    # Not its own words: they may quote a request, with a token in it.
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    cause = f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}"
-    return CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")
+def leaks_of(store: Store, records: Sequence[Record]) -> Iterator[str]:
+    """One line each, for people."""
+    makers = sorted({f"{record.provenance.user}@{record.provenance.host}" for record in records})
+    if makers:
+        yield f"who made them: {', '.join(makers)}"
+    for record in records:
+        adapter = registry.adapter(record.compiler)
+        paths: dict[str, None] = {}
+        names: set[str] = set()
+        for module in record.modules:
+            for file in module.files:
+                found = adapter.leaks(file, store.layout.blob(file.sha256), archive=is_archive(module))
+                paths |= dict.fromkeys(leak.path for leak in found.paths)
+                names |= {*found.users, *found.hosts}
+        if names:
+            yield f"{record.recipe}: names in its files: {', '.join(sorted(names))}"
+        if paths:
+            more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+            yield f"{record.recipe}: paths in its files: {', '.join(list(paths)[:SHOWN])}{more}"

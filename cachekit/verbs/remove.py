@@ -1,4 +1,4 @@
-"""Take chosen records out of the store: `cachekit rm`."""
+"""Take chosen records out of the store: `cachekit store rm`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import Struct, to_builtins
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store import pins
-from cachekit.store.gate import held
 from cachekit.store.gc import GoneFile
-from cachekit.store.index_rows import Row
+from cachekit.store.in_use import held
+from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.verbs.inspect import find
 from cachekit.verbs.session import Session
@@ -66,7 +66,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     for row in rows if not force else ():
         if row.key in pinned:
             raise UsageError(
-                f"{row.key[:16]} is pinned", cause=row.recipe, hint=f"cachekit unpin {row.key[:16]}, or --force"
+                f"{row.key[:16]} is pinned", cause=row.recipe, hint=f"cachekit store unpin {row.key[:16]}, or --force"
             )
         if row.key in now.keys:
             raise UsageError(
@@ -101,7 +101,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     ]  # fmt: skip
 
 
-def _row(session: Session, name: str) -> Row:
+def _row(session: Session, name: str) -> IndexRow:
     """The record that a person means; a damaged one, too, which nobody else would find."""
     index = session.store.index
     flawed = [row for row in index.by_prefix(name.lower()) if row.flaw]

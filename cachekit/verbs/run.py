@@ -1,10 +1,10 @@
-"""A user's own command with a restored live root before it and a harvest after it."""
+"""A user's own command with a restored compiler cache dir before it and a harvest after it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,18 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.compilers import Observed, Watch
+from cachekit.compilers import Observed, Run, Watch
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.command import shown
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks
+from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
+from cachekit.recipe.command import CommandLine
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import by_value
-from cachekit.verbs.command_line import CommandLine
-from cachekit.verbs.going_without import of_plan, own_root, unrestored, unshared
-from cachekit.verbs.keep_command import FINISHED, REPORTED, Keeping
-from cachekit.verbs.live import LiveRoot, live_root
-from cachekit.verbs.obtain import have
-from cachekit.verbs.plan import Plan, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.prepare_command import shown
+from cachekit.verbs.plan import Plan, fetch_planned, look_again, plan, tell, unrestored, unshared
 from cachekit.verbs.session import Session, holding
 from cachekit.verbs.train import beyond
 
@@ -86,7 +84,7 @@ class Ran:
             "exit_code": self.code,
             "key": self.plan.prepared.key,
             "status": "hit" if self.plan.hit else "miss",
-            "tier": self.plan.tier,
+            "remote": self.plan.remote,
             "seed": self.seed.key if self.seed else "",
             "compiled": self.seen.compiled,
             "found": self.seen.found,
@@ -128,26 +126,19 @@ def run(
     Raises:
         MissError: Something would compile, or began to, under `require_warm`.
         UsageError: There is no such program.
-        StoreError: No live root can be made.
+        StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
     planned = plan(prepared, session.store, session.chain, anew=True)
     if require_warm and not ready(planned):
         raise not_warm(planned)
     status = "hit" if planned.hit else "miss"
-    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, tier=planned.tier)
-    of_plan(session, planned, recache=recache)
-    record = None if recache else have(session, planned)
-    if record is None and require_warm:
-        raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
-    seed = None if record or recache else seed_of(planned)
-    with ExitStack() as stack:
-        live, record, seed = enter(session, prepared, record, seed, stack, require_warm=require_warm)
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, remote=planned.remote)
+    tell(session, planned, recache=recache)
+    with entered(session, planned, require_warm=require_warm, recache=recache) as (live, record, seed):
         given = record or seed
-        found = given is not None and bool(given.soft.get(REPORTED)) and record is not None
-        watch = session.compiler.attend(
-            prepared.recipe, live.tree, found=found, strict=require_warm, restored=live.restored
-        )
+        found = record is not None and bool(record.soft.get(REPORTED))
+        watch = session.compiler.watch(Run(prepared.recipe, live.tree, "command", found, require_warm, live.restored))
         sink = partial(_tell, session, watch)
         if given is not None:
             session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=_since(start))
@@ -161,8 +152,9 @@ def run(
         seen = watch.observed() or Observed()
         built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
         fetched = planned.found is not None
-        keeping = Keeping(session, prepared, record, seed, live, fetched=fetched, replaces=recache)
-        kept, problem = keeping.keep(seen, finished=code == 0)
+        marks = command_marks(seen, finished=code == 0)
+        keeping = Keeping(session.store, session.compiler, prepared, record, live, seed, replaces=recache, marks=marks)
+        kept, problem = session.keep(keeping, seen, fetched=fetched)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
     if seen.compiled and kept is None and not problem:
@@ -210,27 +202,42 @@ def seed_of(planned: Plan) -> Record | None:
     return near
 
 
-def enter(
-    session: Session,
-    prepared: Prepared,
-    record: Record | None,
-    seed: Record | None,
-    stack: ExitStack,
-    *,
-    require_warm: bool,
-) -> tuple[LiveRoot, Record | None, Record | None]:
-    """A live root with what there is; where that turns out to be damaged, with what is left."""
-    shared = own_root(session, prepared.recipe)
-    try:
-        return stack.enter_context(live_root(session, prepared.key, record or seed, shared)), record, seed
-    except IntegrityError as error:
+@contextmanager
+def entered(
+    session: Session, planned: Plan, *, require_warm: bool, recache: bool
+) -> Iterator[tuple[CacheDir, Record | None, Record | None]]:
+    """A compiler cache dir with what there is for a command; with what is left, where that turns out to be damaged.
+
+    Args:
+        session: Collaborators.
+        planned: The command's plan.
+        require_warm: Fail where its record cannot be had.
+        recache: Restore nothing.
+
+    Returns:
+        The root; the command's record; without one, that of a similar command, whose graphs it was given.
+
+    Raises:
+        MissError: The record could not be fetched, under `require_warm`.
+    """
+    prepared = planned.prepared
+    record = None if recache else fetch_planned(session, planned)
+    if record is None and require_warm:
+        raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
+    seed = None if record or recache else seed_of(planned)
+
+    def again(error: IntegrityError) -> Record | None:
         session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
-        again = plan(prepared, session.store, session.chain, anew=True) if record else None
-        unrestored(session, again, error, last=True)
-        fetched = have(session, again) if again is not None and again.found else None
+        if record is None:
+            unrestored(session, None, error, last=True)
+            return None
+        _, fetched = look_again(session, prepared, error, last=True)
         if fetched is None and require_warm:
-            raise
-    return stack.enter_context(live_root(session, prepared.key, fetched, shared)), fetched, None
+            raise error
+        return fetched
+
+    with session.filled(prepared, record or seed, again) as (live, given):
+        yield (live, None, seed) if given is seed else (live, given, None)
 
 
 def _passthrough(session: Session, watch: Watch, *, strict: bool) -> Passthrough:

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store.counting import BYPASS, Cell, Counted
+from cachekit.store.history import RUN, Day, History, day_of, history
 from cachekit.store.layout import Layout
 from cachekit.values import by_value
-from cachekit.verbs.counting import BYPASS, Cell, Counted
-from cachekit.verbs.history import RUN, Day, History, day_of, history
 
 if TYPE_CHECKING:
     from cachekit.recipe.price import Price
@@ -46,16 +46,16 @@ class Figures(Struct, frozen=True):
     waits: Annotated[Number, _said("Keys that another process or machine was compiling")] = 0
     waited_seconds: Annotated[float, _said("Time spent waiting for them")] = 0.0
     compile_seconds: Annotated[float, _said("Time spent compiling")] = 0.0
-    bytes_restored: Annotated[Number, _said("Put into live roots out of the store")] = 0
-    fetches: Annotated[Number, _said("Times that something was fetched from a shared cache")] = 0
+    bytes_restored: Annotated[Number, _said("Put into compiler cache dirs out of the store")] = 0
+    fetches: Annotated[Number, _said("Times that something was fetched from a remote")] = 0
     bytes_fetched: Annotated[Number, _said("Bytes of those")] = 0
     fetch_seconds: Annotated[float, _said("Time of those")] = 0.0
-    pushes: Annotated[Number, _said("Pushes to a shared cache that came to their end")] = 0
+    pushes: Annotated[Number, _said("Pushes to a remote that came to their end")] = 0
     bytes_pushed: Annotated[Number, _said("Bytes of those")] = 0
     push_seconds: Annotated[float, _said("Time of those")] = 0.0
     push_failures: Annotated[Number, _said("Pushes that failed")] = 0
-    tier_failures: Annotated[Number, _said("Times that a shared cache was not used because it failed")] = 0
-    damaged: Annotated[Number, _said("Damaged entries that were found, in the store and on shared caches")] = 0
+    remote_failures: Annotated[Number, _said("Times that a remote was not used because it failed")] = 0
+    damaged: Annotated[Number, _said("Damaged entries that were found, in the store and on remotes")] = 0
     bypasses: Annotated[dict[str, int], _said("Times that the cache was passed by, by the reason's name")] = {}
     recorded_seconds: Annotated[float, _said("What compiling took when the entries that were hit were made")] = 0.0
     retrieval_seconds: Annotated[float, _said("What looking up, waiting, fetching, restoring and loading took")] = 0.0
@@ -73,13 +73,13 @@ class Rate(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """The figures of a recipe, a tier or a day; an empty name where there is none."""
+    """The figures of a recipe, a remote or a day; an empty name where there is none."""
 
     name: str
     figures: Figures
 
 
-class Run(Struct, frozen=True):
+class RunFigures(Struct, frozen=True):
     """One run."""
 
     run: Annotated[str, _said("Its name, as its journal's: the UTC time at which it began, and eight digits")]
@@ -104,9 +104,9 @@ class Stats(Struct, frozen=True):
     home: Annotated[str, _said("The store")]
     scope: Scope
     total: Figures
-    last_run: Annotated[Run | None, _said("The youngest run; null where its journal is gone")]
+    last_run: Annotated[RunFigures | None, _said("The youngest run; null where its journal is gone")]
     recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
-    tiers: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
+    remotes: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
     by: Annotated[Literal["day", "week", "month"], _said("What the periods are")]
     periods: Annotated[
         list[Part],
@@ -183,7 +183,7 @@ def stats(
             _parts(((cell.recipe, cell) for _, cell in chosen), price),
             key=lambda part: (-part.figures.saved_seconds, part.name),
         ),
-        tiers=_parts(((cell.tier, cell) for _, cell in chosen if cell.tier), price),
+        remotes=_parts(((cell.remote, cell) for _, cell in chosen if cell.remote), price),
         by=cast("Literal['day', 'week', 'month']", by),
         periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
         price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
@@ -255,8 +255,8 @@ def run_named(known: History, wanted: str) -> str:
     )
 
 
-def _run(name: str, counted: Counted, price: Price | None) -> Run:
-    return Run(name, counted.verb, started(name), figures(counted.cells, price))
+def _run(name: str, counted: Counted, price: Price | None) -> RunFigures:
+    return RunFigures(name, counted.verb, started(name), figures(counted.cells, price))
 
 
 def started(name: str) -> str:
@@ -265,14 +265,14 @@ def started(name: str) -> str:
 
 
 def by_day(runs: Mapping[str, Counted], others: Iterable[Day] = ()) -> list[tuple[str, Cell]]:
-    """The cells of runs, one for each day, recipe and tier; together with the sums of other runs."""
+    """The cells of runs, one for each day, recipe and remote; together with the sums of other runs."""
     sums: dict[tuple[str, str, str], dict[str, int | float]] = {}
     cells = ((day_of(run), cell) for run, counted in runs.items() for cell in counted.cells)
     for day, cell in chain(((other.day, other.cell) for other in others), cells):
-        found = sums.setdefault((day, cell.recipe, cell.tier), {})
+        found = sums.setdefault((day, cell.recipe, cell.remote), {})
         for name, value in cell.figures.items():
             found[name] = found.get(name, 0) + value
-    return [(day, Cell(recipe, tier, found)) for (day, recipe, tier), found in sums.items()]
+    return [(day, Cell(recipe, remote, found)) for (day, recipe, remote), found in sums.items()]
 
 
 def _parts(named: Iterable[tuple[str, Cell]], price: Price | None) -> list[Part]:

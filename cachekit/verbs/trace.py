@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit import ordinary
+from cachekit import files
+from cachekit.store.counting import decoded
+from cachekit.store.history import history, journals
 from cachekit.store.layout import Layout
-from cachekit.verbs.counting import decoded
-from cachekit.verbs.history import history, journals
 from cachekit.verbs.stats import run_named
 
 GAP = 120.0  # seconds; runs that follow each other this closely belong together
@@ -20,9 +20,9 @@ VERBS = frozenset({"warm", "train", "run"})
 # What begins with an event, by its name: which row it is of (the next of that row ends it), its kind, and its label,
 # made of the event's own fields.
 _BEGINS = {
-    "flight.wait": ("wait", "wait", "waiting for {holder}"),
-    "pull.start": ("pull", "fetch", "fetching from {tier}"),
-    "push.start": ("push", "push", "pushing to {tier}"),
+    "lock.wait": ("wait", "wait", "waiting for {holder}"),
+    "pull.start": ("pull", "fetch", "fetching from {remote}"),
+    "push.start": ("push", "push", "pushing to {remote}"),
     "worker.start": ("worker", "prepare", "starting the worker"),
     "command.start": ("worker", "train", "the command"),
 }
@@ -108,7 +108,7 @@ def _beside(paths: dict[str, Path], chosen: str) -> list[list[Event]]:
 def _events(path: Path) -> list[Event]:
     """A journal's events whose times go forward, whatever the clock did."""
     try:
-        raw = ordinary.read(path)
+        raw = files.read(path)
     except OSError:
         return []
     events, now = [], 0.0
@@ -151,11 +151,11 @@ def _spans(events: list[Event]) -> list[Span]:
 
     for event in events:
         name, time = event["event"], event["time"]
-        if name != "flight.wait" and not name.startswith("remote."):
+        if name != "lock.wait" and not name.startswith("remote."):
             end("wait", time)
         if name in _BEGINS:
             row, kind, label = _BEGINS[name]
-            fields = {field: _words(event.get(field)) for field in ("holder", "tier")}
+            fields = {field: _words(event.get(field)) for field in ("holder", "remote")}
             begin(row, time, kind, label.format(**fields))
             trial = event.get("mode") == "trial" if name == "worker.start" else trial
         elif name in _ENDS:

@@ -11,21 +11,30 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers import Observed
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.keep import Keeping
+from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
-from cachekit.errors import CachekitError, IntegrityError, StoreError, UsageError
-from cachekit.events import bypass, bypassed
+from cachekit.errors import IntegrityError, UsageError
+from cachekit.events import bypassed
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
 from cachekit.training import Result
+from cachekit.training.checkpoints import checkpoint
+from cachekit.training.run import run_job
 from cachekit.values import by_value
-from cachekit.verbs.going_without import of_plan, own_root, unrestored, unshared
-from cachekit.verbs.live import LiveRoot, live_root
-from cachekit.verbs.obtain import have
-from cachekit.verbs.plan import HERE, Plan, Searching, as_miss, miss_error, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.push import push
-from cachekit.verbs.resume import checkpoint
-from cachekit.verbs.run_job import run_job
+from cachekit.verbs.plan import (
+    HERE,
+    Plan,
+    Searching,
+    as_miss,
+    fetch_planned,
+    look_again,
+    miss_error,
+    plan,
+    tell,
+    unshared,
+)
 from cachekit.verbs.session import Session, holding
 from cachekit.verbs.warm import Warmed, warm
 
@@ -128,50 +137,53 @@ def train(
     resume = checkpoint(resume, output_dir, session.journal)
     searching = HERE if require_warm or recache else Searching.as_warm(session.config)
     planned = plan(prepared, session.store, session.chain, anew=True, searching=searching)
-    warmed, record = None, None if recache else have(session, planned)
+    warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:
         gone = planned.found and not recache
         missed = as_miss(planned, session.store, session.chain, searching) if gone else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
-        session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit", tier=planned.tier)
-        of_plan(session, planned)
-    overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
+        session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status="hit", remote=planned.remote)
+        tell(session, planned)
 
-    def run(record: Record) -> Trained:
-        mark = time.monotonic()
-        with live_root(session, prepared.key, record, own_root(session, prepared.recipe)) as live:
-            before = overhead + time.monotonic() - mark
-            session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(before, 3))
-            result, seen = run_job(
-                session, prepared, live, "train", output_dir=output_dir, resume=resume, found=True, strict=require_warm
-            )
-            mark = time.monotonic()
-            record, built = _add(session, prepared, record, live, seen)
-        after = time.monotonic() - mark
-        counts = bypassed(session.journal)
-        return Trained(planned, warmed, record, result, built, before + after, time.monotonic() - start, counts)
-
-    try:
-        trained = run(record)
-    except IntegrityError as error:
-        # Between plan and restore a blob went bad: the store has set it aside and told, and now it is a miss. Or the
-        # compiler does not want what the record holds, although it is whole: then it is a hit still.
-        again = plan(prepared, session.store, session.chain, anew=True, searching=searching)
-        unrestored(session, again, error)
-        if again.found and (fetched := have(session, again)):
-            trained = run(fetched)
-            session.journal.emit("train.end", **trained.as_dict())
-            return trained
-        if require_warm and again.hit:
-            raise
+    def again(error: IntegrityError) -> Record:
+        nonlocal warmed
+        now, fetched = look_again(session, prepared, error, searching)
+        if fetched is not None:
+            return fetched
+        reason = f"{error.message}: {error.cause}"
+        if require_warm and now.hit:
+            raise error
         if require_warm:
-            raise miss_error(structs.replace(again, flaw=again.flaw or f"{error.message}: {error.cause}")) from None
-        if again.hit:
-            session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")
-        warmed = warm(session, prepared, recache=again.hit, planned=again)
-        trained = run(warmed.record)
+            raise miss_error(structs.replace(now, flaw=now.flaw or reason)) from None
+        if now.hit:  # the record is whole, and the compiler does not want what it holds
+            session.journal.emit("restore.refused", key=prepared.key, reason=reason)
+        warmed = warm(session, prepared, recache=now.hit, planned=now)
+        return warmed.record
+
+    with session.filled(prepared, record, again) as (live, restored):
+        record = restored or record
+        overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
+        session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(overhead, 3))
+        result, seen = run_job(
+            session.launcher,
+            session.compiler,
+            prepared,
+            live,
+            "train",
+            store=session.store,
+            log=session.log,
+            output_dir=output_dir,
+            resume=resume,
+            found=True,
+            strict=require_warm,
+        )
+        mark = time.monotonic()
+        record, built = _add(session, prepared, record, live, seen)
+    overhead += time.monotonic() - mark
+    counts = bypassed(session.journal)
+    trained = Trained(planned, warmed, record, result, built, overhead, time.monotonic() - start, counts)
     session.journal.emit("train.end", **trained.as_dict())
     return trained
 
@@ -187,35 +199,15 @@ def beyond(seen: Observed, record: Record) -> dict[str, Any]:
     }
 
 
-def _add(session: Session, prepared: Prepared, record: Record, live: LiveRoot, seen: Observed) -> tuple[Record, int]:
+def _add(session: Session, prepared: Prepared, record: Record, live: CacheDir, seen: Observed) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
-    graphs = seen.compiled
     built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
-    if not graphs and not built:
+    if not seen.compiled and not built:
         return record, 0
-    session.journal.emit("train.compiled", graphs=graphs, built=built, when=seen.surprises, **beyond(seen, record))
-    try:
-        with session.store.workspace() as workspace:
-            # Not to copy gigabytes that the store has: only what the run used beyond the record.
-            new = structs.replace(seen, modules=seen.modules - {module.name for module in record.modules})
-            harvest = session.compiler.harvest(live.tree, live.before, prepared.fingerprint, workspace, new)
-            if harvest is not None:
-                with session.store.changing(record.key):
-                    # Hours may have passed: others have added theirs, or compiled anew.
-                    now = session.store.lookup(record.key, record.directory, record.model_type) or record
-                    known = {module.name for module in now.modules}
-                    modules = [module for module in harvest.modules if module.name not in known]
-                    if modules:
-                        # What the run needed in all: the record may have counted some of what it compiled.
-                        total = max(now.graphs, seen.found + graphs)
-                        now = structs.replace(now, modules=(*now.modules, *modules), graphs=total)
-                        wanted = {file.sha256 for module in modules for file in module.files}
-                        files = {sha256: path for sha256, path in harvest.files.items() if sha256 in wanted}
-                        session.store.publish(now, files)
-                    record = now
-            push(session, [record], session.chain.writable)
-            unshared(session)
-    except (CachekitError, OSError) as error:
-        session.journal.emit("train.not-kept", reason=str(error))
-        bypass(session.journal, "store-not-writable" if isinstance(error, StoreError) else "not-kept", str(error))
-    return record, built
+    when = seen.surprises
+    session.journal.emit("train.compiled", graphs=seen.compiled, built=built, when=when, **beyond(seen, record))
+    keeping = Keeping(session.store, session.compiler, prepared, record, live)
+    kept, problem = session.keep(keeping, seen, fetched=False)
+    if not problem:
+        unshared(session)
+    return kept or record, built

@@ -1,4 +1,4 @@
-"""Check the store, and where that is wanted repair what is bad: `cachekit verify`."""
+"""Check the store, and where that is wanted repair what is bad: `cachekit store verify`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from msgspec import structs
 
 from cachekit.compilers import registry
+from cachekit.remotes.mend import repair as repair_store
 from cachekit.store.layout import Layout
 from cachekit.store.record import File, Module
 from cachekit.store.verify import Examine, Verified
 from cachekit.store.verify import verify as look
-from cachekit.verbs.repair import repair as mend
 from cachekit.verbs.session import Session
 
 
@@ -21,16 +21,18 @@ def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Ve
     Args:
         session: Collaborators.
         quick: Only look which files there are, and how large they are.
-        repair: Bring back what is bad from the shared caches.
+        repair: Bring back what is bad from the remotes.
 
     Raises:
         StoreError: The store cannot be read; or written, to repair.
     """
     examine = Graphs(session.store.layout).of
-    found = look(session.store, session.config.live_dir, "there" if quick else "digest", examine)
+    found = look(session.store, session.config.compiler_cache_dir, "there" if quick else "digest", examine)
     if not repair:
         return found
-    problems = mend(session, found.problems, examine) if found.problems else ()  # else nothing is written
+    problems = found.problems
+    if problems:  # else nothing is written
+        problems = repair_store(session.store, session.chain, problems, examine, registry.judge)
     return structs.replace(found, repair=True, problems=problems)
 
 

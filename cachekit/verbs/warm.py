@@ -12,29 +12,37 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from cachekit.compilers import Observed
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.keep import new_record
+from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.layout import LOCAL
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.lease.fleet import fleet_lease
 from cachekit.remotes.near import Near
 from cachekit.remotes.remote import Found
+from cachekit.store.compile_lock import CompileLock, Holder
 from cachekit.store.durable import store_error
-from cachekit.store.flight import Flight, Holder
+from cachekit.store.layout import LOCAL
+from cachekit.store.notes import forget_attempt
 from cachekit.store.record import Record, Reuse
 from cachekit.training import Result
+from cachekit.training.run import run_job
 from cachekit.values import by_value
-from cachekit.verbs import attempts
-from cachekit.verbs.going_without import of_plan, own_root, unshared
-from cachekit.verbs.live import LiveRoot, live_root
-from cachekit.verbs.obtain import have, obtain
-from cachekit.verbs.plan import HERE, Plan, Searching, as_miss, miss_error, place_of, plan
-from cachekit.verbs.prepare import Prepared
-from cachekit.verbs.provenance import provenance
-from cachekit.verbs.push import push
-from cachekit.verbs.run_job import run_job
+from cachekit.verbs.plan import (
+    HERE,
+    Plan,
+    Searching,
+    as_miss,
+    fetch_planned,
+    miss_error,
+    place_of,
+    plan,
+    tell,
+    unshared,
+)
 from cachekit.verbs.session import Session, holding
 
 
@@ -68,7 +76,7 @@ class Reused:
         return {
             "key": self.near.known.key,
             "recipe": self.near.known.recipe,
-            "tier": self.near.place,
+            "remote": self.near.place,
             "differs": [change.name for change in self.near.changes],
             "graphs": self.graphs,
             "of": self.of,
@@ -91,6 +99,7 @@ class Warmed:
         worker: What the trial run reported; None without one.
         bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
         reused: What came from the nearest record; None where nothing did.
+        next: The command that goes on from here.
     """
 
     plan: Plan
@@ -101,6 +110,7 @@ class Warmed:
     worker: Result | None = None
     bypassed: Mapping[str, int] = field(default_factory=dict)
     reused: Reused | None = None
+    next: str = ""
 
     __hash__ = by_value
 
@@ -121,6 +131,7 @@ class Warmed:
             "phases": self.worker.seconds if self.worker else {},
             "bypassed": dict(self.bypassed),
             "reused": self.reused.as_dict() if self.reused else None,
+            "next": self.next,
         }
 
 
@@ -154,12 +165,12 @@ def warm(
     searching = HERE if require_warm or recache else Searching.as_warm(session.config)
     planned = planned or plan(prepared, session.store, session.chain, anew=True, searching=searching)
     status = "hit" if planned.hit else "miss"
-    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, tier=planned.tier)
-    of_plan(session, planned, recache=recache)
-    if not recache and (record := have(session, planned)):
-        if not planned.found:  # a warm made before there was a shared cache, or while that was away
-            push(session, [record], session.chain.writable)
-        return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.tier)
+    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, remote=planned.remote)
+    tell(session, planned, recache=recache)
+    if not recache and (record := fetch_planned(session, planned)):
+        if not planned.found:  # a warm made before there was a remote, or while that was away
+            session.push(record)
+        return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.remote)
     planned = as_miss(planned, session.store, session.chain, searching) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
@@ -176,24 +187,24 @@ def warm(
         nonlocal last_told
         if holder != last_told:
             last_told = holder
-            session.journal.emit("flight.wait", key=prepared.key, holder=str(holder or "an unknown process"))
-        session.journal.show("flight.waiting", holder=str(holder or "an unknown process"), waited=waited)
+            session.journal.emit("lock.wait", key=prepared.key, holder=str(holder or "an unknown process"))
+        session.journal.show("lock.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
-    flight = Flight(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.gate)
-    with flight.lead(session.config.wait_seconds, waiting) as waited:
+    compile_lock = CompileLock(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.rwlock)
+    with compile_lock.lead(session.config.wait_seconds, waiting) as waited:
         if waited > 0:
             # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
             meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
         with nullcontext(Lease[Found]()) if recache else _lease(session, prepared, planned) as mine:
-            if mine.found and (record := obtain(session, mine.found)):
-                done, tier = Warmed(planned, record, 0, 0.0), mine.found.remote.name
+            if mine.found and (record := session.fetch(mine.found)):
+                done, remote = Warmed(planned, record, 0, 0.0), mine.found.remote.name
             else:
-                tier = ""
+                remote = ""
                 done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
-        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), tier)
+        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 
 
 def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
@@ -209,7 +220,7 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
 
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> Warmed:
-    shared = own_root(session, prepared.recipe)
+    shared = session.own_root(prepared.recipe)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
     near = None if replaces else _fetched(session, planned)
@@ -224,7 +235,7 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Fo
         session.journal.emit("reuse.failed", key=prepared.key, reason=reason)
         done = _try(session, prepared, planned, None, shared, begun=begun)
     unshared(session)
-    push(session, [done.record], session.chain.writable, lease=mine, replaces=replaces)
+    session.push(done.record, lease=mine, replaces=replaces)
     return done
 
 
@@ -241,19 +252,28 @@ def _try(
         shared: The compiler's own root, where it is not a private one.
         begun: When that was begun to be fetched, by the monotonic clock.
     """
-    with live_root(session, prepared.key, near.record if near else None, shared) as live:
+    with session.cache_dir(prepared.key, near.record if near else None, shared) as live:
         if near:
             session.journal.emit(
                 "reuse.restored",
                 key=prepared.key,
                 nearest=near.known.key,
                 recipe=near.known.recipe,
-                tier=near.place,
+                remote=near.place,
                 differs=[change.name for change in near.changes],
                 bytes=live.restored_bytes,
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
-        result, seen = run_job(session, prepared, live, "trial", found=False)
+        result, seen = run_job(
+            session.launcher,
+            session.compiler,
+            prepared,
+            live,
+            "trial",
+            store=session.store,
+            log=session.log,
+            found=False,
+        )
         reused = _assess(session, near, live, seen) if near else None
         record = _keep(session, prepared, live, seen, reused)
     if reused:
@@ -272,13 +292,13 @@ def _fetched(session: Session, planned: Plan) -> Near | None:
     if near is None:
         return None
     if near.found is not None:
-        record = obtain(session, near.found)
+        record = session.fetch(near.found)
     else:
         record = session.store.lookup(near.known.key, near.known.directory, near.known.model_type)
     return structs.replace(near, record=record) if record is not None else None
 
 
-def _assess(session: Session, near: Near, live: LiveRoot, seen: Observed) -> Reused | None:
+def _assess(session: Session, near: Near, live: CacheDir, seen: Observed) -> Reused | None:
     """What a run took over from what was restored; None where that is nothing."""
     kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already
@@ -294,7 +314,7 @@ def _assess(session: Session, near: Near, live: LiveRoot, seen: Observed) -> Reu
     return Reused(near, graphs, seen.found + seen.compiled, files, kernels, live.restored_bytes)
 
 
-def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, reused: Reused | None = None) -> Record:
+def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, reused: Reused | None = None) -> Record:
     # What was used of the other record belongs to this one as well; where nobody knows what that was, all of it.
     used = live.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
@@ -309,32 +329,20 @@ def _keep(session: Session, prepared: Prepared, live: LiveRoot, seen: Observed, 
                 cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
                 hint=f"is its cache switched off? see {session.log}",
             )
-        record = Record(
-            key=prepared.key,
-            compiler=session.compiler.name,
-            directory=prepared.fingerprint.directory,
-            model_type=prepared.model_type,
-            recipe=prepared.recipe.name,
-            hard=dict(prepared.ingredients.hard),
-            soft=dict(prepared.ingredients.soft),
-            modules=harvest.modules,
-            graphs=seen.compiled + seen.found,
-            compile_seconds=seen.compile_seconds,
-            provenance=provenance(prepared.fingerprint),
-            reused=reused.note(seen.compile_seconds) if reused else UNSET,
-        )
+        note = reused.note(seen.compile_seconds) if reused else UNSET
+        record = new_record(prepared, harvest.modules, seen, reused=note)
         session.store.publish(record, harvest.files)
-    attempts.forget(session.store.layout, prepared.key)
+    forget_attempt(session.store.layout, prepared.key)
     return record
 
 
-def _done(session: Session, warmed: Warmed, tier: str) -> Warmed:
-    """Tell the journal; `tier` is where the record came from, empty where it was made now."""
+def _done(session: Session, warmed: Warmed, remote: str) -> Warmed:
+    """Tell the journal; `remote` is where the record came from, empty where it was made now."""
     session.journal.emit(
         "warm.end",
         recipe=warmed.record.recipe,
         key=warmed.record.key,
-        tier=tier,
+        remote=remote,
         graphs=warmed.record.graphs,
         compiled=warmed.compiled,
         seconds=round(warmed.seconds, 3),

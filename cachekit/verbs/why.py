@@ -1,19 +1,35 @@
-"""Why a recipe misses: the nearest record, here or on a shared cache, and what differs from it. Nothing else."""
+"""Why a recipe misses: the nearest record, here or on a remote, and what differs from it. Nothing else.
+
+And what differs between two: recipes, records by the first digits of their keys, and files that hold either.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
-from cachekit.key.canonical import difference
+from cachekit.compilers import registry
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.key.canonical import difference, key_of
+from cachekit.key.words import Told, told
+from cachekit.recipe import zoo
+from cachekit.remotes.near import Known, Wanted
+from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest_on import by_key
+from cachekit.store import Store
+from cachekit.store.layout import LOCAL
+from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.values import by_value
-from cachekit.verbs.changes import Told, told
+from cachekit.verbs.inspect import find
 from cachekit.verbs.plan import Plan, Searching, plan
-from cachekit.verbs.prepare import Prepared
 from cachekit.verbs.session import Session
+
+DIGITS = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +55,14 @@ class Why:
             "status": "hit" if self.plan.hit else "miss",
             "key": prepared.key,
             "directory": prepared.fingerprint.directory,
-            "tier": self.plan.tier,
+            "remote": self.plan.remote,
             "flaw": self.plan.flaw,
             "nearest": None
             if near is None
             else {
                 "key": near.known.key,
                 "recipe": near.known.recipe,
-                "tier": near.place,
+                "remote": near.place,
                 "directory": near.known.directory,
                 "model_type": near.known.model_type,
                 "distance": near.distance,
@@ -69,7 +85,7 @@ def why(session: Session, prepared: Prepared) -> Why:
         prepared: The recipe.
     """
     planned = plan(prepared, session.store, session.chain, searching=Searching(remotes=True))
-    return Why(planned, told(planned.changes, prepared.fingerprint.compiler))
+    return Why(planned, told(planned.changes, registry.adapter(prepared.fingerprint.compiler).explain))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,7 @@ class Side:
     Attributes:
         name: What to call it: `bert (recipe)`.
         kind: `recipe`, `record`, or `file`.
-        tier: Where a record is.
+        remote: Where a record is.
         soft: What is recorded beside its key.
     """
 
@@ -89,11 +105,11 @@ class Side:
     compiler: str
     hard: Mapping[str, Any]
     soft: Mapping[str, Any] = field(default_factory=dict)
-    tier: str = ""
+    remote: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {"name": self.name, "kind": self.kind, "key": self.key, "tier": self.tier}
+        return {"name": self.name, "kind": self.kind, "key": self.key, "remote": self.remote}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,131 @@ class Compared:
 
 def compare(old: Side, new: Side) -> Compared:
     """The difference between two recipes or records."""
-    compiler = new.compiler if old.compiler == new.compiler else ""
+    explain = registry.adapter(new.compiler if old.compiler == new.compiler else "").explain
     sides = ("the first", "the second")
-    soft = told(difference(old.soft, new.soft), compiler, sides)
-    return Compared(old, new, told(difference(old.hard, new.hard), compiler, sides), soft)
+    soft = told(difference(old.soft, new.soft), explain, sides)
+    return Compared(old, new, told(difference(old.hard, new.hard), explain, sides), soft)
+
+
+# What can be compared
+
+
+def is_key(name: str) -> bool:
+    """Whether a name can be the beginning of a key."""
+    return len(name) >= 4 and not set(name.lower()) - DIGITS  # noqa: PLR2004
+
+
+def is_record(name: str) -> bool:
+    """Whether a name can be the beginning of a key, and is no recipe's."""
+    try:
+        zoo.recipe_path(name)
+    except UnknownNameError:
+        return is_key(name)
+    return False
+
+
+def of_record(record: Record) -> Side:
+    """A record, wherever it is from."""
+    name = f"{record.key[:16]} ({record.recipe})"
+    return Side(name, "record", record.key, record.compiler, record.hard, record.soft)
+
+
+def of_recipe(prepared: Prepared) -> Side:
+    """A recipe."""
+    made = prepared.ingredients
+    return Side(prepared.source, "recipe", prepared.key, prepared.fingerprint.compiler, made.hard, made.soft)
+
+
+def of_key(session: Session, beginning: str) -> Side:
+    """The record whose key begins so, in the store or else on a remote.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    return _side(*_named(session, beginning))
+
+
+def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
+    """The record whose key begins so, behind the nearest other one, as a recipe stands behind its nearest.
+
+    Raises:
+        UnknownNameError: No key begins so, or several do.
+        UsageError: There is no other record.
+    """
+    known, record, remote = _named(session, beginning)
+    wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
+    near = search(wanted, session.store, session.chain).near
+    if near is None:
+        raise UsageError(
+            f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
+            hint=f"name a recipe, too: cachekit why {known.key[:16]} RECIPE",
+        )
+    return _side(near.known, near.record if near.remote is None else None, near.place), _side(known, record, remote)
+
+
+def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]:
+    """The record of a key, and where it is; whole where that is the store."""
+    try:
+        record = find(session.store, beginning)
+    except UnknownNameError:
+        # Several in the store are several; none there may be one elsewhere.
+        if _some(session.store, beginning):
+            raise
+        known, remote = by_key(beginning, session.store, session.chain)
+        if known is None:
+            raise
+        return known, None, remote
+    return Known.of(record), record, LOCAL
+
+
+def _some(store: Store, beginning: str) -> bool:
+    return any(row.usable for row in store.refresh().by_prefix(beginning.lower()))
+
+
+def _side(known: Known, record: Record | None, remote: str) -> Side:
+    name, soft = f"{known.key[:16]} ({known.recipe})", record.soft if record else {}
+    return Side(name, "record", known.key, known.compiler, known.hard, soft, remote)
+
+
+def of_file(path: Path) -> Side:
+    """A record as it lies on a remote or in a store, or what `plan` and `show` print with `--format json`.
+
+    Raises:
+        UsageError: It cannot be read, or is nothing of that.
+    """
+    try:
+        with path.open("rb") as source:
+            document = parse(source.read(LARGEST + 1))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="check the path") from error
+    except DamagedRecordError as error:
+        raise _strange(path, str(error)) from error
+    body = document.get("record", document)
+    made = body.get("ingredients", body) if isinstance(body, dict) else None
+    if not isinstance(made, dict) or not isinstance(hard := made.get("hard"), dict) or not isinstance(body, dict):
+        raise _strange(path, "it names no ingredients")
+    soft = made.get("soft")
+    try:
+        key = key_of(hard)
+    except ValueError as error:
+        raise _strange(path, str(error)) from error
+    if body.get("key") not in {None, key}:
+        raise _strange(path, "its ingredients do not give its key")
+    return Side(str(path), "file", key, str(body.get("compiler", "")), hard, soft if isinstance(soft, Mapping) else {})
+
+
+def _strange(path: Path, cause: str) -> UsageError:
+    return UsageError(
+        f"{path} is neither a record nor a plan",
+        cause=cause,
+        hint="a record's file, or what `cachekit plan RECIPE --format json` prints",
+    )
+
+
+def is_file_of_one(name: str) -> bool:
+    """Whether a name is a file that holds a record or a plan, and no recipe."""
+    path = Path(name).expanduser()
+    try:
+        return path.suffix == ".json" and path.is_file()
+    except OSError:
+        return False

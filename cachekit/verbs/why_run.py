@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cachekit import ordinary
+from cachekit import files
 from cachekit.compilers import registry
 from cachekit.errors import UnknownNameError
 from cachekit.events import BYPASS, Event, read
@@ -28,7 +28,7 @@ ENDS = frozenset({"run.end", "run.failed", "train.end", "command.done"})  # a `w
 
 
 @dataclass(frozen=True, slots=True)
-class Module:
+class UnforeseenModule:
     """A module that compiled although the plan said hit.
 
     Attributes:
@@ -79,7 +79,7 @@ class RunWhy:
     found: int
     built: int
     phases: tuple[str, ...]
-    modules: tuple[Module, ...] = ()
+    modules: tuple[UnforeseenModule, ...] = ()
     words: tuple[str, ...] = ()
     bypassed: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
@@ -185,11 +185,11 @@ def _record(store: Store, key: str) -> Record | None:
     """A key's record as it is now, wherever it lies; its files are not checked."""
     for path in store.layout.records.glob(f"*/*/{key}.json") if KEY.fullmatch(key) else ():
         with suppress(OSError, DamagedRecordError):
-            return decode(ordinary.read(path))
+            return decode(files.read(path))
     return None
 
 
-def _modules(store: Store, record: Record | None, event: Event) -> list[Module]:
+def _modules(store: Store, record: Record | None, event: Event) -> list[UnforeseenModule]:
     """What compiled, against what was recorded before it."""
     new, again = ([str(name) for name in _list(event.get(which))] for which in ("modules", "again"))
     seconds = event.get("seconds")
@@ -204,7 +204,9 @@ def _modules(store: Store, record: Record | None, event: Event) -> list[Module]:
         told = adapter.explain_module(name, [module.name for module in before], words)
         if told is not None:
             took = times.get(name)
-            found.append(Module(name, told.relation, told.words, took if isinstance(took, int | float) else None))
+            found.append(
+                UnforeseenModule(name, told.relation, told.words, took if isinstance(took, int | float) else None)
+            )
     return found
 
 

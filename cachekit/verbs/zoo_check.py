@@ -12,16 +12,17 @@ from typing import Any
 
 from cachekit import recipe
 from cachekit.data import shapes
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, tasks, zoo
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.text import count
 
 # A key can be made of the recipe: for which compiler is another question, and needs that compiler.
 NO_COMPILER = Fingerprint("none", "none", {}, {}, {}, bf16=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ZooFinding:
     """Something that is wrong, or, as a note, could not be looked at.
 
     Attributes:
@@ -42,15 +43,34 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked at, and what was found."""
+    """What was looked at, and what was found.
+
+    Attributes:
+        looked_at: How much of each kind.
+        findings: What was found.
+        files: How many recipes were named; 0 is the whole zoo.
+    """
 
     looked_at: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[ZooFinding, ...]
+    files: int = 0
 
     @property
-    def wrong(self) -> tuple[Finding, ...]:
+    def wrong(self) -> tuple[ZooFinding, ...]:
         """The findings that are no mere notes."""
         return tuple(finding for finding in self.findings if not finding.note)
+
+    def error(self) -> RecipeError | None:
+        """What to raise where something is wrong."""
+        if not self.wrong:
+            return None
+        what = {0: "the zoo", 1: "this recipe"}.get(self.files, "these recipes")
+        first = self.wrong[0]
+        return RecipeError(
+            f"{count(len(self.wrong), 'thing')} {'is' if len(self.wrong) == 1 else 'are'} wrong with {what}",
+            cause=f"{first.where}: {first.problem}",
+            hint=first.hint,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -63,7 +83,7 @@ class Checked:
 
 def check_zoo() -> Checked:
     """Check all recipes and registry entries that come along."""
-    findings: list[Finding] = []
+    findings: list[ZooFinding] = []
     files = list(zoo.model_files())
     entries: list[zoo.ModelEntry] = []
     for path in files:
@@ -79,10 +99,12 @@ def check_zoo() -> Checked:
 
 def check_files(paths: list[Path]) -> Checked:
     """Check recipes that somebody wrote."""
-    return Checked({"recipes": len(paths)}, tuple(finding for path in paths for finding in check_recipe(path)))
+    return Checked(
+        {"recipes": len(paths)}, tuple(finding for path in paths for finding in check_recipe(path)), len(paths)
+    )
 
 
-def check_recipe(path: Path, name: str = "") -> list[Finding]:
+def check_recipe(path: Path, name: str = "") -> list[ZooFinding]:
     """Check one recipe.
 
     Args:
@@ -92,33 +114,33 @@ def check_recipe(path: Path, name: str = "") -> list[Finding]:
     return _tried(name or str(path), _recipe, path, name)
 
 
-def _tried(where: str, look: Callable[..., Iterable[Finding]], *arguments: Any) -> list[Finding]:
-    found: list[Finding] = []
+def _tried(where: str, look: Callable[..., Iterable[ZooFinding]], *arguments: Any) -> list[ZooFinding]:
+    found: list[ZooFinding] = []
     try:
         found.extend(look(*arguments))
     except CachekitError as error:
-        found.append(Finding(where, f"{error}: {error.cause}" if error.cause else str(error), error.hint))
+        found.append(ZooFinding(where, f"{error}: {error.cause}" if error.cause else str(error), error.hint))
     return found
 
 
-def _read(read: Callable[[], object]) -> Iterable[Finding]:
+def _read(read: Callable[[], object]) -> Iterable[ZooFinding]:
     read()
     return ()
 
 
-def _recipe(path: Path, name: str) -> Iterator[Finding]:
+def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
     where, loaded = name or str(path), recipe.load(path)
     if name and loaded.name != name:
-        yield Finding(where, f"its name is {loaded.name}", f"say name: {where}")
+        yield ZooFinding(where, f"its name is {loaded.name}", f"say name: {where}")
     known = zoo.instances()
     for expected in loaded.expect:
         if expected.instance not in known:
-            yield Finding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo instances`")
+            yield ZooFinding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo ls instances`")
     entry = zoo.model(loaded.model.id) if loaded.model.id else None
     here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
-        yield Finding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
+        yield ZooFinding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",
                       "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
         return
     found = architecture.resolve(loaded)
@@ -127,7 +149,7 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
         # Of somebody's own it is no mistake: Transformers has more than what the registry says people use.
         able = ", ".join(entry.tasks)
         problem = f"the registry does not name {loaded.task} among what model.id {loaded.model.id} is for"
-        yield Finding(where, problem, f"it names {able}", note=not name)
+        yield ZooFinding(where, problem, f"it names {able}", note=not name)
     for field in ("max_seq_length", "max_target_length"):
         if field in tasks.fields(loaded).training:
             architecture.check_length(found, getattr(loaded.training, field), field)
@@ -136,7 +158,7 @@ def _recipe(path: Path, name: str) -> Iterator[Finding]:
     _ = ingredients.build(loaded, found, shapes.shapes_of(loaded), NO_COMPILER, {}).key
 
 
-def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Iterator[Finding]:
+def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Iterator[ZooFinding]:
     size = loaded.parallel.tensor_parallel_size
     if size == 1:
         return
@@ -144,7 +166,7 @@ def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Ite
     for field in ("num_attention_heads", "num_key_value_heads"):
         heads = merged.get(field)
         if isinstance(heads, int) and heads % size:
-            yield Finding(
+            yield ZooFinding(
                 where,
                 f"parallel.tensor_parallel_size is {size}, but the model's {field} is {heads}",
                 "it must divide them",
@@ -154,18 +176,18 @@ def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Ite
         machine = known.get(expected.instance)
         group = size * loaded.parallel.pipeline_parallel_size
         if machine is not None and machine.cores % group:
-            yield Finding(where, f"{group} cores share a model, but {expected.instance} has {machine.cores}")
+            yield ZooFinding(where, f"{group} cores share a model, but {expected.instance} has {machine.cores}")
 
 
-def _model(path: Path, entries: list[zoo.ModelEntry]) -> Iterator[Finding]:
+def _model(path: Path, entries: list[zoo.ModelEntry]) -> Iterator[ZooFinding]:
     entry = zoo.read_model(path)
     entries.append(entry)
     if path.stem != entry.id.replace("/", "--"):
-        yield Finding(path.name, f"its id is {entry.id}", f"name the file {entry.id.replace('/', '--')}.yaml")
+        yield ZooFinding(path.name, f"its id is {entry.id}", f"name the file {entry.id.replace('/', '--')}.yaml")
     model_type = model_config.model_type(entry.config, path.name)
     defaults = zoo.architecture_defaults(model_type)
     if not defaults:
-        yield Finding(
+        yield ZooFinding(
             path.name,
             f"registry/architectures has no {model_type}.yaml",
             "without it, a config that leaves a default out has another key",
@@ -173,10 +195,10 @@ def _model(path: Path, entries: list[zoo.ModelEntry]) -> Iterator[Finding]:
     model_config.check(entry.config, {}, defaults, path.name)
 
 
-def _names(entries: list[zoo.ModelEntry]) -> Iterator[Finding]:
+def _names(entries: list[zoo.ModelEntry]) -> Iterator[ZooFinding]:
     """Names that stand for two models."""
     owners: dict[str, str] = {}
     for entry in entries:
         for name in (entry.id, *entry.aliases):
             if owners.setdefault(name, entry.id) != entry.id:
-                yield Finding(entry.id, f"{name} is also a name of {owners[name]}", "keep one of them")
+                yield ZooFinding(entry.id, f"{name} is also a name of {owners[name]}", "keep one of them")

@@ -122,7 +122,7 @@ BAD_INPUT = {
     ),
     "a model of images for texts": (
         'plan tiny.yaml --set model={"id":"google/vit-base-patch16-224"}', 2,
-        "bad-recipe", "is not for the task text-classification", "a vit model reads images", "cachekit zoo models",
+        "bad-recipe", "is not for the task text-classification", "a vit model reads images", "cachekit zoo ls models",
     ),
     "data of no known kind": (
         "warm tiny.yaml --set data.path=null --set data.train_file=tiny.yaml", 2,
@@ -156,11 +156,15 @@ BAD_INPUT = {
     ),
     "data from a pipe": (
         "plan tiny.yaml --set data.path=null --set data.train_file=pipe.csv", 2, "bad-data",
-        "pipe.csv cannot be read", "no ordinary file", "to a file",
+        "pipe.csv cannot be read", "no regular file", "to a file",
     ),
-    "no such key": ("show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit ls"),
-    "a short key": ("show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
-    "a short key, where recipes have names": ("rm abc", 2, "unknown-name", "no recipe is called 'abc'", "", "4 digits"),
+    "no such key": (
+        "store show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit store ls"
+    ),
+    "a short key": ("store show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
+    "a short key, where recipes have names": (
+        "store rm abc", 2, "unknown-name", "no recipe is called 'abc'", "", "4 digits"
+    ),
     "nothing warmed here": ("train", 2, "usage", "no recipe was named", "", "cachekit warm RECIPE"),
     "output in a file's place": (
         "train tiny.yaml -o tiny.yaml", 2, "usage", "tiny.yaml cannot be written", "", "--output-dir",
@@ -175,7 +179,7 @@ BAD_INPUT = {
     "a filter that does not fit": ("zoo ls models --max-price 3", 2, "usage", "--max-price", "", "recipes, instances"),
     "a price that is none": ("zoo ls --price trn1.2xlarge=cheap", 2, "usage", "cheap", "", "trn1.2xlarge=0.40"),
     "no such kind of instance": (
-        "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo instances` lists them",
+        "zoo ls --instance trn9", 2, "unknown-name", "'trn9'", "", "`cachekit zoo ls instances` lists them",
     ),
     "a recipe's file that is not here": (
         "zoo show bert.yaml", 2, "unknown-name", "'bert.yaml'", "recipes, models", "did you mean bert?",
@@ -189,7 +193,7 @@ BAD_INPUT = {
     ),
     "a price of nothing": ("zoo ls --price trn9=1", 2, "unknown-name", "'trn9'", "", "instances"),
     "options before a command": ("zoo -f json ls", 2, "usage", "after the command", "", "cachekit zoo ls --format"),
-    "no such help topic": ("help penguins", 2, "usage", "penguins", "", "exit-codes"),
+    "no such verb of the store": ("store penguins", 2, "usage", "penguins", "", "cachekit store --help"),
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),
     "too many recipes": ("warm tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit warm --help"),

@@ -1,4 +1,4 @@
-"""`cachekit export` and `import` of a bundle, as a person or a script uses them."""
+"""`cachekit store export` and `import` of a bundle, as a person or a script uses them."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ pytest_plugins = ["tests.support.cli_session"]
 def test_a_recipe_goes_to_an_empty_box(command, machine, home, work):
     publish(home)
     there = str(work.parent / "box")
-    said = command("export", "tiny.tar", "tiny.yaml")
+    said = command("store", "export", "tiny.tar", "tiny.yaml")
     assert said.out.startswith("tiny.tar: 1 record, 1 file, 4.7 MB; in ")
     digest = said.out.splitlines()[-2].split()[1]
-    assert said.out.splitlines()[-1] == "  there: cachekit import tiny.tar --trust-all"
+    assert said.out.splitlines()[-1] == "  there: cachekit store import tiny.tar --trust-all"
     assert command("plan", "tiny.yaml", "--home", there).out.startswith("tiny: miss")
-    looked = command("import", "tiny.tar", "--home", there, "--dry-run").out
+    looked = command("store", "import", "tiny.tar", "--home", there, "--dry-run").out
     assert "tiny: would be added" in looked
     assert not (work.parent / "box" / "v1" / "blobs").exists()
-    answer = command("import", "tiny.tar", "--trust-all", "--home", there)
+    answer = command("store", "import", "tiny.tar", "--trust-all", "--home", there)
     assert "tiny: added" in answer.out
     assert answer.out.splitlines()[-1] == f"  sha256 {digest}"
     assert command("plan", "tiny.yaml", "--home", there, "--require-warm").out.startswith("tiny: hit")
-    assert "tiny: in the store already" in command("import", "tiny.tar", "--trust-all", "--home", there).out
+    assert "tiny: in the store already" in command("store", "import", "tiny.tar", "--trust-all", "--home", there).out
     assert max(map(len, (said.out + looked + answer.out).splitlines())) <= 80
 
 
 @pytest.mark.feature("F4")
 def test_programs_get_what_is_in_it(command, machine, home):
     record = publish(home)
-    document = command("export", "tiny.tar", record.key[:12], "--dry-run", "--format", "json").json
+    document = command("store", "export", "tiny.tar", record.key[:12], "--dry-run", "--format", "json").json
     assert (document["dry_run"], document["sha256"], document["records"][0]["key"]) == (True, "", record.key)
     assert [file["bytes"] for file in document["files"]][1:] == [record.size]
-    assert command("export", "tiny.tar", record.key[:12], "--format", "quiet").out.strip()
-    document = command("import", "tiny.tar", "--trust-all", "--format", "json").json
+    assert command("store", "export", "tiny.tar", record.key[:12], "--format", "quiet").out.strip()
+    document = command("store", "import", "tiny.tar", "--trust-all", "--format", "json").json
     assert document["records"] == [
         {
             "key": record.key,
@@ -53,19 +53,19 @@ def test_programs_get_what_is_in_it(command, machine, home):
             "state": "present",
         }
     ]
-    assert command("import", "tiny.tar", "--trust-all", "--format", "quiet").out == f"{record.key}\n"
+    assert command("store", "import", "tiny.tar", "--trust-all", "--format", "quiet").out == f"{record.key}\n"
 
 
 def test_all_or_those_of_one_compiler(command, machine, home):
     publish(home)
     publish_record(home, small_record())
-    assert command("export", "all.tar", "--all").out.startswith("all.tar: 2 records")
-    assert command("export", "all.tar", "--all-of", FINGERPRINT.directory).out.startswith("all.tar: 2 records")
-    assert "no records of" in the_error(command("export", "x.tar", "--all-of", "neuronxcc-2", code=2))[1]
+    assert command("store", "export", "all.tar", "--all").out.startswith("all.tar: 2 records")
+    assert command("store", "export", "all.tar", "--all-of", FINGERPRINT.directory).out.startswith("all.tar: 2 records")
+    assert "no records of" in the_error(command("store", "export", "x.tar", "--all-of", "neuronxcc-2", code=2))[1]
 
 
 def test_a_recipe_that_is_not_warm_is_a_miss(command, machine):
-    code, message, _, hint = the_error(command("export", "tiny.tar", "tiny.yaml", code=3))
+    code, message, _, hint = the_error(command("store", "export", "tiny.tar", "tiny.yaml", code=3))
     assert (code, hint) == ("not-warm", "cachekit pull tiny.yaml, or cachekit warm tiny.yaml")
     assert "tiny.yaml is not in the store" in message
 
@@ -73,34 +73,34 @@ def test_a_recipe_that_is_not_warm_is_a_miss(command, machine):
 def test_what_is_no_bundle_is_not_written_over(command, machine, home, work):
     publish(home)
     (work / "data.tar").write_bytes(b"years of work")
-    assert "is there, and no bundle" in command("export", "data.tar", "tiny.yaml", code=2).err
+    assert "is there, and no bundle" in command("store", "export", "data.tar", "tiny.yaml", code=2).err
     assert (work / "data.tar").read_bytes() == b"years of work"
     os.mkfifo(work / "pipe.tar")  # nor what is no file: a user who may do everything would lose a device
-    assert "no ordinary file" in command("export", "pipe.tar", "tiny.yaml", code=2).err
+    assert "no regular file" in command("store", "export", "pipe.tar", "tiny.yaml", code=2).err
     assert (work / "pipe.tar").is_fifo()
     (work / "pipe.tar").unlink()
-    command("export", "tiny.tar", "tiny.yaml")
-    command("export", "tiny.tar", "tiny.yaml")  # a bundle is
-    assert "cannot be written" in command("export", "nowhere/tiny.tar", "tiny.yaml", code=2).err
+    command("store", "export", "tiny.tar", "tiny.yaml")
+    command("store", "export", "tiny.tar", "tiny.yaml")  # a bundle is
+    assert "cannot be written" in command("store", "export", "nowhere/tiny.tar", "tiny.yaml", code=2).err
     assert sorted(path.name for path in work.iterdir()) == ["data", "data.tar", "tiny.tar", "tiny.yaml"]
 
 
 @pytest.mark.feature("S7")
 def test_a_damaged_bundle_is_exit_5(command, machine, home, work):
     publish(home)
-    command("export", "tiny.tar", "tiny.yaml")
+    command("store", "export", "tiny.tar", "tiny.yaml")
     raw = bytearray((work / "tiny.tar").read_bytes())
     raw[len(raw) // 2] ^= 1
     (work / "tiny.tar").write_bytes(raw)
     box = work.parent / "box"
     for words in (["--dry-run"], ["--trust-all"]):
-        answer = command("import", "tiny.tar", "--home", str(box), *words, code=5)
+        answer = command("store", "import", "tiny.tar", "--home", str(box), *words, code=5)
         code, message, cause, hint = the_error(answer, before=words.count("--trust-all"))
         assert (code, "digest does not fit" in cause) == ("damaged", True)
         assert message == "tiny.tar is no whole bundle"
         assert hint.startswith("nothing was taken")
     assert tree(box) == set()
-    assert "no file" in command("import", "other.tar", "--trust-all", code=2).err
+    assert "no file" in command("store", "import", "other.tar", "--trust-all", code=2).err
 
 
 def test_a_damaged_store_gives_no_bundle(command, machine, home, work):
@@ -108,14 +108,14 @@ def test_a_damaged_store_gives_no_bundle(command, machine, home, work):
     blob = next((home / "v1" / "blobs").glob(f"*/{record.files[0].sha256}"))
     blob.chmod(0o644)
     blob.write_bytes(b"x" * record.size)
-    assert "is not whole" in command("export", "tiny.tar", "tiny.yaml", code=5).err
+    assert "is not whole" in command("store", "export", "tiny.tar", "tiny.yaml", code=5).err
     assert not (work / "tiny.tar").exists()
 
 
 @pytest.mark.feature("F4")
 def test_from_one_command_to_the_other(machine, home, work):
     record = publish(home)
-    run = f"{sys.executable} -m cachekit"
+    run = f"{sys.executable} -m cachekit store"
     line = f"{run} export - {record.key} | {run} import - --trust-all --home {work.parent / 'box'} --format json"
     done = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["records"][0]["state"] == "added"
@@ -124,7 +124,9 @@ def test_from_one_command_to_the_other(machine, home, work):
 
 def test_nobody_reads_on(machine, home):
     record = publish(home)
-    line = f"{sys.executable} -m cachekit export - {record.key} | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    line = (
+        f"{sys.executable} -m cachekit store export - {record.key} | head -c 100 > /dev/null; exit ${{PIPESTATUS[0]}}"
+    )
     done = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True, check=False)
     assert (done.returncode, "standard output cannot be written" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
@@ -133,12 +135,12 @@ def test_nobody_reads_on(machine, home):
 
 def test_a_folder_is_no_place_for_what_is_not_neurons(command, machine, home):
     record = publish(home)
-    assert "export NAME.tar" in the_error(command("export", "tiny", record.key[:12], code=2))[3]
+    assert "export NAME.tar" in the_error(command("store", "export", "tiny", record.key[:12], code=2))[3]
 
 
 @pytest.mark.parametrize("name", ["tiny.tar.gz", "tiny.tgz", "tiny.TAR", "tiny.zip"])
 def test_a_name_like_a_bundles_makes_no_folder(command, machine, home, work, name):
     record = publish(home)
-    code, message, cause, _ = the_error(command("export", name, record.key[:12], code=2))
+    code, message, cause, _ = the_error(command("store", "export", name, record.key[:12], code=2))
     assert (code, message, cause) == ("usage", f"{name} would be a folder", "a bundle's name ends in .tar")
     assert not (work / name).exists()

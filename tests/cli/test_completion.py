@@ -53,8 +53,8 @@ def test_each_shell_has_a_script(work, home, shell, sign):
         (["plan", "bert", "--compiler", "ind"], ["inductor"]),
         (["plan", "bert", "--instance", "trn1.2"], ["trn1.2xlarge"]),
         (["plan", "bert", "--toolchain", "neuron-2.31"], ["neuron-2.31"]),
-        (["help", "ex"], ["exit-codes"]),
-        (["show", "nothing"], []),
+        (["store", "un"], ["unpin"]),
+        (["store", "show", "nothing"], []),
     ],
     ids=" ".join,
 )
@@ -77,15 +77,15 @@ def test_all_recipes_are_offered(work, home):
 
 def test_keys_of_the_store(work, home):
     record = publish_record(home, small_record())
-    assert ask("show", record.key[:3]) == [record.key]
-    for words in (["push"], ["pin"], ["unpin"], ["rm"], ["export", "out.tar"]):
+    assert ask("store", "show", record.key[:3]) == [record.key]
+    for words in (["push"], ["store", "pin"], ["store", "unpin"], ["store", "rm"], ["store", "export", "out.tar"]):
         assert ask(*words, record.key[:3]) == [record.key], words
-    assert "bert" in ask("export", "out.tar", "ber")
+    assert "bert" in ask("store", "export", "out.tar", "ber")
 
 
 def test_a_broken_setting_breaks_no_line(work, home):
     (work / "cachekit.toml").write_text("nonsense")
-    assert ask("show", "ab") == []
+    assert ask("store", "show", "ab") == []
 
 
 # Real shells

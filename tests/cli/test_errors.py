@@ -30,7 +30,7 @@ pytest_plugins = ["tests.support.cli_session"]
 
 
 @pytest.mark.feature("U2")
-@pytest.mark.parametrize("words", ["plan tiny.yaml", "train tiny.yaml", "config", "ls"])
+@pytest.mark.parametrize("words", ["plan tiny.yaml", "train tiny.yaml", "config", "store ls"])
 def test_a_working_directory_that_was_removed(command, work, machine, monkeypatch, words):
     gone = work.parent / "gone"
     gone.mkdir()
@@ -54,7 +54,7 @@ def test_a_key_that_two_records_begin_with(command, home):
         if first is not hard:
             break
     keys = [publish_record(home, small_record(**chosen)).key for chosen in (first, hard)]
-    code, message, cause, hint = the_error(command("show", keys[0][:4], code=2))
+    code, message, cause, hint = the_error(command("store", "show", keys[0][:4], code=2))
     assert (code, message) == ("unknown-name", f"2 records begin with {keys[0][:4]!r}")
     assert all(key[:16] in cause for key in keys)
     assert hint == "give more digits"
@@ -71,7 +71,7 @@ def test_a_key_that_two_records_begin_with(command, home):
     ],
     ids=["unknown", "misspelt", "no TOML", "no number", "negative"],
 )
-@pytest.mark.parametrize("verb", [("config",), ("plan", "tiny.yaml"), ("ls",)], ids=" ".join)
+@pytest.mark.parametrize("verb", [("config",), ("plan", "tiny.yaml"), ("store", "ls")], ids=" ".join)
 def test_a_bad_settings_file(command, work, verb, text, expected):
     (work / "cachekit.toml").write_text(text)
     found = the_error(command(*verb, code=2))
@@ -89,7 +89,9 @@ def test_a_bad_variable(command, machine, monkeypatch):
     assert "CACHEKIT_WAIT_SECONDS" in hint
 
 
-@pytest.mark.parametrize("verb", [("plan", "tiny.yaml"), ("warm", "tiny.yaml"), ("train", "tiny.yaml"), ("ls",)])
+@pytest.mark.parametrize(
+    "verb", [("plan", "tiny.yaml"), ("warm", "tiny.yaml"), ("train", "tiny.yaml"), ("store", "ls")]
+)
 def test_a_home_that_is_a_file(command, machine, monkeypatch, verb):
     """It cannot be a store. Nothing of it is damaged, and it is not an empty store either."""
     monkeypatch.setenv("CACHEKIT_HOME", str(command.work / "tiny.yaml"))
@@ -145,7 +147,7 @@ def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, wor
             pytest.skip("this user may write to read-only folders")
         planned = run("plan", "tiny.yaml", "--require-warm")
         assert (planned.code, planned.err) == (0, "")
-        listed = run("ls", "--format", "quiet")
+        listed = run("store", "ls", "--format", "quiet")
         assert (listed.code, listed.err, len(listed.out)) == (0, "", 65)
         trained = run("train", "tiny.yaml", "--require-warm", "--format", "json", "-o", "model")
         assert trained.code == 0, trained.err
@@ -170,9 +172,8 @@ def test_no_cxx_compiler(work, home, tmp_path):
         assert code == "compiler-unavailable"
         assert "no C++ compiler" in message
         assert "apt-get install g++" in hint
-    shown = process("env", "--format", "json", code=1, PATH=str(tmp_path / "bin"), CXX=None)
-    assert shown.json["available"] is False
-    assert "no C++ compiler" in shown.json["problem"]
+    shown = process("doctor", "--format", "json", code=1, PATH=str(tmp_path / "bin"), CXX=None)
+    assert "no C++ compiler" in shown.json["machine"]["problem"]
 
 
 def core_only(site: Path) -> None:
@@ -211,11 +212,11 @@ def test_without_torch(work, home, tmp_path):
         code, message, _, hint = the_error(run(verb, "tiny.yaml", code=1))
         assert (code, message) == ("compiler-unavailable", "torch is not installed")
         assert 'pip install "cachekit-neuron[train]"' in hint
-    assert "Commands:" in run("--help").out
+    assert "Set up:" in run("--help").out
     assert "bert" in run("zoo", "--format", "quiet").out.split()
     assert str(home) in run("config").out
-    assert "has no records" in run("ls").out
-    shown = run("env", code=1)
+    assert "has no records" in run("store", "ls").out
+    shown = run("doctor", code=1)
     assert shown.err == ""
     assert "torch is not installed" in shown.out
     assert 'pip install "cachekit-neuron[train]"' in shown.out
@@ -253,7 +254,7 @@ def test_an_unforeseen_error_in_json(command, machine, monkeypatch):
 
 def test_an_unforeseen_error_has_a_traceback_with_vv(work, home):
     start = (
-        "import sys, cachekit.verbs.prepare as at\n"
+        "import sys, cachekit.compilers.prepare as at\n"
         "def fail(*arguments, **options): raise RuntimeError('the moon is full')\n"
         "at.prepare = fail\n"
         "from cachekit.cli import main\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cachekit.events import Journal
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
 from cachekit.store import Store
-from cachekit.verbs.last import Last, remember
-from cachekit.verbs.push import push
+from cachekit.store.notes import Last, note_last
 from tests.support.cli_session import publish, publish_record, small_record, the_error
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -40,20 +40,20 @@ def several(home, count=3):
 @pytest.mark.feature("S6")
 def test_verify_exits_5_and_names_what_is_bad(command, home):
     made = several(home)
-    assert command("verify").out.startswith("3 records, 3 files, ")
+    assert command("store", "verify").out.startswith("3 records, 3 files, ")
     spoil(blob(home, made[1]))
-    answer = command("verify", code=5)
+    answer = command("store", "verify", code=5)
     assert made[1].key[:12] in answer.out
     assert made[1].files[0].path[:20] in answer.out.replace("\n", "")
     assert made[0].key[:12] not in answer.out
     code, message, _, hint = the_error(answer)
-    assert (code, hint) == ("damaged", "cachekit verify --repair")
+    assert (code, hint) == ("damaged", "cachekit store verify --repair")
     assert "1 of 3 records" in message
-    assert command("verify", "--quick").out.splitlines()[0].endswith("all good")
-    document = command("verify", "--format", "json", code=5).json
+    assert command("store", "verify", "--quick").out.splitlines()[0].endswith("all good")
+    document = command("store", "verify", "--format", "json", code=5).json
     assert [one["keys"] for one in document["problems"]] == [[made[1].key]]
     assert document["error"]["exit_code"] == 5
-    assert command("verify", "--format", "quiet", code=5).out.strip() == made[1].key
+    assert command("store", "verify", "--format", "quiet", code=5).out.strip() == made[1].key
     assert max(map(len, answer.out.splitlines())) <= 120
 
 
@@ -63,17 +63,17 @@ def test_verify_repairs_from_a_shared_folder(command, home, tmp_path):
 
     made = several(home)
     (tmp_path / "team").mkdir()
-    watched = Watched(home, shared=[(FolderTier(tmp_path / "team"), "rw")])
-    push(watched.session, made[:2], watched.session.chain.writable)
+    watched = Watched(home, shared=[(FolderStorage(tmp_path / "team"), "rw")])
+    push(watched.store, watched.session.chain, made[:2])
     for record in made[1:]:
         spoil(blob(home, record))
-    answer = command("verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r", code=5)
+    answer = command("store", "verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r", code=5)
     assert "repaired" in answer.out
-    assert "no shared cache has it" in answer.out.replace("\n", " ").replace("  ", "")
+    assert "no remote has it" in answer.out.replace("\n", " ").replace("  ", "")
     assert the_error(answer, before=len(answer.err.splitlines()) - 3)[0] == "damaged"
-    command("rm", made[2].key)
+    command("store", "rm", made[2].key)
     assert (
-        command("verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r")
+        command("store", "verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r")
         .out.splitlines()[0]
         .endswith("all good")
     )
@@ -82,52 +82,52 @@ def test_verify_repairs_from_a_shared_folder(command, home, tmp_path):
 @pytest.mark.feature("G1", "G4")
 def test_gc_says_what_goes_and_then_removes_that(command, home):
     made = several(home)
-    told = command("gc", "--max-age", "36h", "--dry-run")
+    told = command("store", "gc", "--max-age", "36h", "--dry-run")
     assert told.out.startswith("would remove 1 record and 0 other files, ")
     assert made[2].key[:12] in told.out
-    done = command("gc", "--max-age", "36h")
+    done = command("store", "gc", "--max-age", "36h")
     assert done.out.startswith("removed 1 record and 0 other files, ")
     assert told.out.splitlines()[1:] == done.out.splitlines()[1:]
-    assert set(command("ls", "--format", "quiet").out.split()) == {record.key for record in made[:2]}
-    assert command("gc", "--max-age", "36h").out.startswith("nothing to remove; ")
+    assert set(command("store", "ls", "--format", "quiet").out.split()) == {record.key for record in made[:2]}
+    assert command("store", "gc", "--max-age", "36h").out.startswith("nothing to remove; ")
 
 
 @pytest.mark.feature("G1")
 def test_limits_come_from_the_settings_where_nothing_is_said(command, home, work):
     made = several(home)
     (work / "cachekit.toml").write_text('gc_max_age = "36h"\ngc_max_size = "none"\n')
-    assert command("gc", "--compiler", "neuron*", "--format", "json").json["max_age"] is None
-    assert command("gc", "--max-age", "none", "--format", "json").json["records"] == []
-    assert [one["key"] for one in command("gc", "--format", "json").json["records"]] == [made[2].key]
+    assert command("store", "gc", "--compiler", "neuron*", "--format", "json").json["max_age"] is None
+    assert command("store", "gc", "--max-age", "none", "--format", "json").json["records"] == []
+    assert [one["key"] for one in command("store", "gc", "--format", "json").json["records"]] == [made[2].key]
     (work / "cachekit.toml").write_text('gc_max_size = "much"\n')
-    assert the_error(command("gc", code=2))[0] == "usage"
+    assert the_error(command("store", "gc", code=2))[0] == "usage"
     (work / "cachekit.toml").unlink()
-    assert "--max-size 5XB" in the_error(command("gc", "--max-size", "5XB", code=2))[1]
+    assert "--max-size 5XB" in the_error(command("store", "gc", "--max-size", "5XB", code=2))[1]
 
 
 @pytest.mark.feature("G2")
 def test_a_pinned_recipe_survives_gc_to_0_bytes(command, home, machine):
     record = publish(home)
     several(home)
-    assert command("pin", "tiny.yaml").out.startswith(f"pinned {record.key[:12]} tiny.yaml, ")
-    assert command("pin", record.key[:8]).out.startswith("was pinned already: ")
-    assert record.key[:12] in command("pin", "--list").out
-    answer = command("gc", "--max-size", "0")
+    assert command("store", "pin", "tiny.yaml").out.startswith(f"pinned {record.key[:12]} tiny.yaml, ")
+    assert command("store", "pin", record.key[:8]).out.startswith("was pinned already: ")
+    assert record.key[:12] in command("store", "pin", "--list").out
+    answer = command("store", "gc", "--max-size", "0")
     assert "pinned" in answer.out.splitlines()[0]
-    assert command("ls", "--format", "quiet").out.split() == [record.key]
-    assert the_error(command("rm", "tiny.yaml", code=2))[3].startswith("cachekit unpin ")
-    assert command("unpin", "tiny.yaml").out.startswith("unpinned ")
-    assert command("pin", "--list").out.startswith("nothing is pinned")
-    assert command("rm", "tiny.yaml", "--dry-run").out.startswith("would remove ")
-    assert command("rm", "tiny.yaml").out.startswith("removed ")
-    assert command("ls", "--format", "quiet").out == ""
+    assert command("store", "ls", "--format", "quiet").out.split() == [record.key]
+    assert the_error(command("store", "rm", "tiny.yaml", code=2))[3].startswith("cachekit store unpin ")
+    assert command("store", "unpin", "tiny.yaml").out.startswith("unpinned ")
+    assert command("store", "pin", "--list").out.startswith("nothing is pinned")
+    assert command("store", "rm", "tiny.yaml", "--dry-run").out.startswith("would remove ")
+    assert command("store", "rm", "tiny.yaml").out.startswith("removed ")
+    assert command("store", "ls", "--format", "quiet").out == ""
 
 
 def test_what_is_asked_wrongly(command, home):
-    assert the_error(command("pin", code=2))[0] == "usage"
-    assert the_error(command("pin", "--list", "abcd", code=2))[0] == "usage"
-    assert the_error(command("rm", "abcdef", code=2))[0] == "unknown-name"
-    assert the_error(command("unpin", "abcdef", code=2))[0] == "unknown-name"
+    assert the_error(command("store", "pin", code=2))[0] == "usage"
+    assert the_error(command("store", "pin", "--list", "abcd", code=2))[0] == "usage"
+    assert the_error(command("store", "rm", "abcdef", code=2))[0] == "unknown-name"
+    assert the_error(command("store", "unpin", "abcdef", code=2))[0] == "unknown-name"
     assert not (home / "v1" / "pins").exists()
 
 
@@ -137,9 +137,9 @@ def test_verbs_about_records_take_a_recipe_in_small(command, home, tmp_path):
     key = command("plan", "bert", "--tiny", "--format", "json").json["key"]
     assert key != command("plan", "bert", "--format", "json").json["key"]
     for verb in ("pin", "unpin"):
-        assert [one["key"] for one in command(verb, "bert", "--tiny", "--format", "json").json] == [key]
-    assert key[:16] in command("rm", "bert", "--tiny", code=2).err
-    assert key[:16] in command("export", "bert.tar", "bert", "--tiny", code=3).err
+        assert [one["key"] for one in command("store", verb, "bert", "--tiny", "--format", "json").json] == [key]
+    assert key[:16] in command("store", "rm", "bert", "--tiny", code=2).err
+    assert key[:16] in command("store", "export", "bert.tar", "bert", "--tiny", code=3).err
     (tmp_path / "team").mkdir()
     team = f"local:rw,{tmp_path / 'team'}:rw"
     assert key[:16] in command("push", "bert", "--tiny", "--cache", team, code=2).err
@@ -149,18 +149,18 @@ def test_verbs_about_records_take_a_recipe_in_small(command, home, tmp_path):
 
 def test_a_key_in_capitals(command, home):
     made = several(home, 1)
-    for words in (("export", "one.tar"), ("pin",), ("unpin",), ("rm",)):
+    for words in (("store", "export", "one.tar"), ("store", "pin"), ("store", "unpin"), ("store", "rm")):
         command(*words, made[0].key[:12].upper())
 
 
 def test_notes_that_are_nested_without_end_are_as_good_as_none(command, home, machine):
     """Nothing in the store is a reason for a traceback, whoever wrote it."""
     record, store = publish(home), Store(home, Journal(None, "test"))
-    command("pin", record.key)
-    assert remember(store, Path.cwd(), Last("tiny.yaml", (), "auto"))
+    command("store", "pin", record.key)
+    assert note_last(store.layout, Path.cwd(), Last("tiny.yaml", (), "auto"))
     notes = [*store.layout.pins.iterdir(), *(store.layout.state / "last").iterdir()]
     assert len(notes) == 2
     for path in notes:
         path.write_bytes(b"[" * 100_000)
-    assert record.key[:12] in command("pin", "--list").out
+    assert record.key[:12] in command("store", "pin", "--list").out
     assert "none was warmed in this directory" in the_error(command("train", code=2))[1]

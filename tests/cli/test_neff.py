@@ -1,4 +1,4 @@
-"""`cachekit neff`: the screen, the JSON and the exit codes, on made files.
+"""`cachekit store neff`: the screen, the JSON and the exit codes, on made files.
 
 Golden files as in test_cli.py: `UPDATE_GOLDEN=1 pytest tests/cli/test_neff.py` writes them anew.
 """
@@ -18,13 +18,13 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture
 def command(capsys, tmp_path, monkeypatch):
-    """Runs `cachekit neff` in a folder of its own; gives exit code, stdout and stderr."""
+    """Runs `cachekit store neff` in a folder of its own; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(out, "_style", out._Style())
 
     def _command(*arguments: object, code: int = 0) -> str:
-        assert app.run(["neff", *map(str, arguments)]) == code
+        assert app.run(["store", "neff", *map(str, arguments)]) == code
         printed, said = capsys.readouterr()
         assert said == ""
         return printed

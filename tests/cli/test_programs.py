@@ -32,10 +32,10 @@ DATA_COMMANDS = [
     ("warm", "tiny.yaml"),
     ("warm", "tiny.yaml", "--dry-run"),
     ("train", "tiny.yaml", "--dry-run"),
-    ("ls",),
+    ("store", "ls"),
     ("zoo",),
-    ("zoo", "models"),
-    ("zoo", "instances"),
+    ("zoo", "ls", "models"),
+    ("zoo", "ls", "instances"),
     ("zoo", "ls", "--task", "token-classification"),
     ("zoo", "show", "bert"),
     ("zoo", "show", "roberta-base"),
@@ -44,7 +44,6 @@ DATA_COMMANDS = [
     ("zoo", "check", "tiny.yaml"),
     ("zoo", "schema"),
     ("config",),
-    ("env",),
 ]
 
 
@@ -76,8 +75,8 @@ def test_json_says_what_people_are_told(command, filled):
     assert (missed["status"], missed["nearest"]["key"]) == ("miss", filled.key)
     assert missed["nearest"]["changes"] == [{"name": "training.max_seq_length", "old": 8, "new": 16}]
     assert missed["compile_seconds"] == missed["expected_seconds"] == pytest.approx(29.7, rel=0.05)
-    assert {row["key"] for row in command("ls", "--format", "json").json} == {filled.key, small_record().key}
-    shown = command("show", filled.key[:10], "--format", "json").json
+    assert {row["key"] for row in command("store", "ls", "--format", "json").json} == {filled.key, small_record().key}
+    shown = command("store", "show", filled.key[:10], "--format", "json").json
     assert shown["key"] == shown["key_of_ingredients"] == filled.key
     assert shown["whole"] is True
     assert shown["hard"] == planned["ingredients"]["hard"]
@@ -108,17 +107,17 @@ def test_quiet_gives_the_one_value(command, filled, work, worker):
     assert quiet("plan", "tiny.yaml", "--set", "training.max_seq_length=16") == "miss\n"
     assert quiet("warm", "tiny.yaml", "--dry-run") == "hit\n", "as plan"
     assert quiet("train", "tiny.yaml", "--dry-run") == "hit\n", "as plan"
-    assert quiet("show", filled.key[:8]) == f"{filled.key}\n"
-    assert sorted(quiet("ls").split()) == sorted([filled.key, small_record().key])
+    assert quiet("store", "show", filled.key[:8]) == f"{filled.key}\n"
+    assert sorted(quiet("store", "ls").split()) == sorted([filled.key, small_record().key])
     assert quiet("zoo").split() == list(zoo.recipes())
     assert f"home={work.parent / 'store'}\n" in quiet("config")
     key = quiet("warm", "tiny.yaml", "--set", "training.max_seq_length=16").strip()
-    assert quiet("show", key) == f"{key}\n"
+    assert quiet("store", "show", key) == f"{key}\n"
     assert quiet("train", "-o", "model") == f"{work / 'model'}\n"
 
 
 def test_quiet_of_an_empty_store_is_nothing(command):
-    assert command("ls", "--format", "quiet").out == ""
+    assert command("store", "ls", "--format", "quiet").out == ""
 
 
 def test_q_silences_progress_and_keeps_the_answer(command, machine, worker):

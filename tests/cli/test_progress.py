@@ -178,9 +178,9 @@ def test_a_wait_is_told_at_once_and_then_rarely(clock):
     lines = []
     shown = Progress(lines.append, live=False, quiet=False)
     holder = "process 4711 of ann@trn-7, for 100 s"
-    shown.event({"event": "flight.wait", "key": "0", "holder": holder})
+    shown.event({"event": "lock.wait", "key": "0", "holder": holder})
     for second in range(61):
-        shown.event({"event": "flight.waiting", "holder": holder, "waited": float(second)})
+        shown.event({"event": "lock.waiting", "holder": holder, "waited": float(second)})
         clock.now += 1
     assert lines[0] == f"waiting: the same key is being compiled by {holder}"
     assert lines[1:] == [f"  still waiting for {holder}"] * 2
@@ -204,8 +204,8 @@ def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
 
 
 def test_quiet_says_nothing_else(clock, capsys):
-    wait = {"event": "flight.wait", "key": "0", "holder": "process 1"}
-    waiting = {"event": "flight.waiting", "holder": "process 1", "waited": 99.0}
+    wait = {"event": "lock.wait", "key": "0", "holder": "process 1"}
+    waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}
     assert plain([*WARM, *TRAIN, wait, waiting], quiet=True) == []
     assert capsys.readouterr().err == ""
 
@@ -322,7 +322,7 @@ def test_nothing_to_show_starts_no_live_line(screen):
 
 def test_names_with_brackets_are_shown_as_they_are(screen):
     """To rich they would be markup, and unbalanced ones an error."""
-    screen.progress.event({"event": "flight.waiting", "holder": "process 1 of [b]ann[/x]@trn", "waited": 3.0})
+    screen.progress.event({"event": "lock.waiting", "holder": "process 1 of [b]ann[/x]@trn", "waited": 3.0})
     assert "process 1 of [b]ann[/x]@trn" in screen.now
 
 

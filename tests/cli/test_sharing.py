@@ -41,13 +41,13 @@ def test_a_team_compiles_once(join, repo, hub):
     warmed = ann("warm", "tiny.yaml")
     assert "compiled 3 graphs" in warmed.out
     planned = bob("plan", "tiny.yaml", "--format", "json").json
-    assert (planned["status"], planned["tier"]) == ("hit", f"hf://{repo.name}")
+    assert (planned["status"], planned["remote"]) == ("hit", f"hf://{repo.name}")
     assert planned["fetch_bytes"] == planned["bytes"] > 0
     trained = bob("train", "tiny.yaml", "--require-warm", "--format", "json").json
     assert trained["compiled"] == 0
     # And without the network from now on.
     hub.log.clear()
-    assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["tier"] == "local"
+    assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["remote"] == "local"
     assert hub.log.entries() == []
 
 
@@ -167,19 +167,19 @@ def test_a_chain_that_cannot_be(join, chain):
 @pytest.mark.parametrize(
     ("chain", "tables", "told"),
     [
-        ("local:rw,hub:x", '[tiers.hub]\nurl = "hf://team/cache"', "'x' allows"),
+        ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' allows"),
         ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
         ("local:ro", "", "'ro' allows"),
         ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
         (
             "local:rw,hub:r",
-            '[tiers.hub]\nurl = "ftp://host/cache"',
-            "[tiers.hub]: ftp://host/cache leads to no cache",
+            '[remotes.hub]\nurl = "ftp://host/cache"',
+            "[remotes.hub]: ftp://host/cache leads to no cache",
         ),
-        ("local:rw,a:r,b:rw", '[tiers]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
+        ("local:rw,a:r,b:rw", '[remotes]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
         ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
-        ("local:rw,hub:r", '[tiers.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
-        ("local:rw,hub:r", '[tiers.hub]\nurl = "below"', "project/below"),
+        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
+        ("local:rw,hub:r", '[remotes.hub]\nurl = "below"', "project/below"),
     ],
 )
 def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables, told):
@@ -285,9 +285,9 @@ def test_no_token_is_written_anywhere(join, repo, hub):
     for name, secret in (("ann", hub.token), ("bob", token)):
         member = join(name, secret)
         member.work.joinpath("cachekit.toml").write_text(
-            f'cache = "local:rw,hub:rw"\n[tiers.hub]\nurl = "hf://{repo.name}"\n'
+            f'cache = "local:rw,hub:rw"\n[remotes.hub]\nurl = "hf://{repo.name}"\n'
         )
-        answers = [member("warm", "tiny.yaml", "-vv"), member("config"), member("env")]
+        answers = [member("warm", "tiny.yaml", "-vv"), member("config")]
         answers.append(member("push", "-vv", code=0 if secret == hub.token else 4))
         said = "".join(answer.out + answer.err for answer in answers)
         files = [path.read_bytes() for path in (member.home).rglob("*") if path.is_file()]

@@ -118,7 +118,7 @@ class Machine:
         return sorted(path.relative_to(self.work).as_posix() for path in self.work.rglob("*"))
 
     def unfinished(self) -> list[str]:
-        """Live roots, unpublished files and the trial's own folder: all of it ends with the run."""
+        """Compiler cache dirs, unpublished files and the trial's own folder: all of it ends with the run."""
         folders = [self.home / "v1" / "live", self.home / "v1" / "tmp"]
         left = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
         # Where torch builds its header, once for a user, and what belongs to nobody's run.
@@ -342,6 +342,6 @@ def test_kill_9_while_a_warm_compiles(machine):
     assert machine.files() == before
     planned = machine("plan", "tiny.yaml", "--format", "json")
     assert (planned.code, planned.err, json.loads(planned.out)["status"]) == (0, "", "miss")
-    # The next run that makes a live root; it finds its own bad input, and ends.
+    # The next run that makes a compiler cache dir; it finds its own bad input, and ends.
     assert machine("warm", "tiny.yaml", "--set", "training.max_seq_length=600").code == 2
     assert machine.unfinished() == []

@@ -116,9 +116,11 @@ def test_one_live_line_on_a_terminal(work, home, worker, tmp_path, no_color):
 # Odd places to print to
 
 
-@pytest.mark.parametrize("arguments", [["ls"], ["zoo", "models"], ["plan", "bert", "--format", "json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["store", "ls"], ["zoo", "ls", "models"], ["plan", "bert", "--format", "json"]], ids=" ".join
+)
 def test_a_reader_that_goes_away_is_no_failure(work, home, arguments):
-    """`cachekit ls | head -0`."""
+    """`cachekit store ls | head -0`."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -253,13 +255,13 @@ def test_a_full_disk_behind_stdout_is_no_bug(work, home, words):
 @pytest.mark.parametrize(
     "words, closed",
     [
-        ("ls", ">&-"),
+        ("store ls", ">&-"),
         ("zoo -f json", ">&-"),
-        ("gc", "2>&-"),
-        ("export - tiny.yaml", ">&-"),
+        ("store gc", "2>&-"),
+        ("store export - tiny.yaml", ">&-"),
         ("zoo show bert", "2>&-"),
         ("run -- true", "<&- >&- 2>&-"),
-        ("ls", "<&- >&- 2>&-"),
+        ("store ls", "<&- >&- 2>&-"),
     ],
 )
 def test_what_a_process_is_started_without(work, home, words, closed):

@@ -17,8 +17,8 @@ pytest_plugins = ["tests.support.cli_session"]
 
 WALKED = dict(command_words.walk())
 GROUPS = {path for path, parser in WALKED.items() if hasattr(parser, "commands")}
-# Verbs that give no data of ours: a topic's text, and groups, which only lead to their verbs.
-NO_DATA = {("help",), ("hub",), *(path for path in WALKED if path[-1] == "schema")}
+# Verbs that give no data of ours: groups, which only lead to their verbs.
+NO_DATA = {("hub",), ("store",), *(path for path in WALKED if path[-1] == "schema")}
 DATA = [path for path in WALKED if path not in NO_DATA]
 # Options whose value is a narrower, or a wider, one of the same meaning in some verbs.
 NARROWER = {
@@ -35,7 +35,7 @@ def named(path: tuple[str, ...]) -> str:
 
 def test_the_walk_finds_verbs_and_their_verbs():
     assert {path[0] for path in WALKED} == set(VERBS)
-    assert {("zoo", "ls"), ("hub", "use"), ("plan",)} <= set(WALKED)
+    assert {("zoo", "ls"), ("hub", "use"), ("store", "gc"), ("plan",)} <= set(WALKED)
 
 
 @pytest.mark.feature("U2")
@@ -161,4 +161,4 @@ main()
 @pytest.mark.feature("U2")
 def test_no_verb_takes_the_place_of_what_the_program_needs(home):
     assert process(program=("-c", EACH_VERB)).err == ""
-    assert process("gc").err == ""
+    assert process("store", "gc").err == ""

@@ -217,7 +217,7 @@ def test_a_model_that_only_the_hub_knows_is_a_note(command, work, monkeypatch):
     def never(*_):
         raise AssertionError("offline")
 
-    monkeypatch.setattr("cachekit.recipe.architecture._download", never)
+    monkeypatch.setattr("cachekit.recipe.hub.download_config", never)
     (work / "own.yaml").write_text("name: own\nmodel: {id: someone/something}\ndata: {id: x, labels: [a, b]}\n")
     found = command("zoo", "check", "own.yaml", "-f", "json").json
     assert (found["status"], found["findings"][0]["note"]) == ("ok", True)
@@ -286,9 +286,9 @@ def test_a_price_without_its_source_or_date_or_place_is_refused(command, copy, m
     ],
 )
 def test_a_price_that_nobody_could_look_up_again_is_refused(name, value):
-    msgspec.convert(WHOLE, zoo.Price)
+    msgspec.convert(WHOLE, zoo.QuotedPrice)
     with pytest.raises(msgspec.ValidationError, match=rf"\$\.{name}"):
-        msgspec.convert({**WHOLE, name: value}, zoo.Price)
+        msgspec.convert({**WHOLE, name: value}, zoo.QuotedPrice)
 
 
 def test_a_name_of_two_models(command, copy):

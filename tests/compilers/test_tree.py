@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.compilers import tree_watch
+from cachekit.compilers.port import Run
 from cachekit.compilers.tree import TreeCompiler, check_archive
 from cachekit.compilers.tree_watch import TreeWatch, keeps_access_times
 from cachekit.errors import MissError
@@ -85,7 +87,7 @@ def test_two_compiles_are_compared_unit_by_unit(tree, tmp_path):
 def test_a_run_is_told_by_what_it_read_and_what_is_new(tree):
     add(tree, "read")
     add(tree, "unread")
-    watch = TreeWatch(Pairs(), tree, {}, found=True, strict=False)
+    watch = TreeWatch(Pairs(), Run(None, tree, "train", found=True), {})
     watch.begin(print)
     watch.event({"event": "at", "phase": "train"})
     (tree / "read-cache").read_bytes()
@@ -96,8 +98,27 @@ def test_a_run_is_told_by_what_it_read_and_what_is_new(tree):
         assert (seen.found, seen.exact, watch.used()) == (1, True, {"read"})
 
 
+def test_where_reads_leave_no_trace_nothing_is_said_to_be_found_and_a_note_says_why(tree, monkeypatch):
+    monkeypatch.setattr(tree_watch, "keeps_access_times", lambda _: False)
+    add(tree, "read")
+    watch = TreeWatch(Pairs(), Run(None, tree, "command", found=True), {})
+    watch.begin(print)
+    (tree / "read-cache").read_bytes()
+    seen = watch.observed()
+    assert (seen.found, seen.exact, seen.notes) == (0, False, (tree_watch.UNCOUNTED,))
+
+
+def test_a_file_that_tells_nothing_uses_no_unit(tree, monkeypatch):
+    monkeypatch.setattr(Pairs, "tells", lambda _, path: path.endswith("-cache"))
+    add(tree, "one")
+    watch = TreeWatch(Pairs(), Run(None, tree, "command", found=True), {})
+    watch.begin(print)
+    (tree / "one-note").read_bytes()
+    assert watch.observed().found == 0
+
+
 def test_under_strict_the_first_new_unit_stops_the_run(tree):
-    watch = TreeWatch(Pairs(), tree, {}, found=True, strict=True)
+    watch = TreeWatch(Pairs(), Run(None, tree, "train", found=True, strict=True), {})
     watch.begin(print)
     add(tree, "made")
     with pytest.raises(MissError):

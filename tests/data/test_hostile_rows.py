@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cachekit.errors import DataError
-from tests.training.task_jobs import Watched, job_of
+from cachekit.training import tasks
+from tests.training.language_models import ready
+from tests.training.task_jobs import job_of
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 LONG = "the sea is very calm and the wind is very loud over the old town today " * 3
@@ -25,25 +27,27 @@ ROWS = {
 LABELS = {"text-classification": ("no", "yes"), "token-classification": ("B-X", "O")}
 
 
-def watched(folder, monkeypatch, task, rows):
-    return Watched(
-        job_of(folder, task, {"train": rows, "validation": rows[:2]}, labels=LABELS.get(task, ())), monkeypatch
-    )
+def job(folder, task, rows):
+    return job_of(folder, task, {"train": rows, "validation": rows[:2]}, labels=LABELS.get(task, ()))
+
+
+def notes_of(folder, task, rows):
+    work, _ = ready(job(folder, task, rows))
+    return [note for note in work.notes if "are cut" in note]
 
 
 @pytest.mark.parametrize("task", ROWS)
-def test_texts_that_are_cut_are_told(tmp_path, monkeypatch, task):
+def test_texts_that_are_cut_are_told(tmp_path, task):
     each = 2 if task == "multiple-choice" else 1
-    notes = [note for note in watched(tmp_path / "long", monkeypatch, task, ROWS[task]).notes if "are cut" in note]
+    notes = notes_of(tmp_path / "long", task, ROWS[task])
     start = (
         f"{4 * each} of the first {8 * each} train texts are longer than training.max_seq_length 16 and are cut; the "
     )
     assert len(notes) == 2, "train and validation"
     assert notes[0].startswith(start + "longest has ")
-    monkeypatch.undo()
     short = [row for row in ROWS[task] if LONG not in str(row) and len(row.get("tokens", ())) < 9] * 3
     other = {**short[0], **({"label": "yes"} if task == "text-classification" else {})}
-    assert not any("are cut" in note for note in watched(tmp_path / "short", monkeypatch, task, [*short, other]).notes)
+    assert notes_of(tmp_path / "short", task, [*short, other]) == []
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ def test_texts_that_are_cut_are_told(tmp_path, monkeypatch, task):
         ("multiple-choice", [{"question": "", "choices": ["sea", "wind"], "label": 0}] * 8, "question_column"),
     ],
 )
-def test_texts_that_are_all_empty_name_the_field(tmp_path, monkeypatch, task, rows, field):
+def test_texts_that_are_all_empty_name_the_field(tmp_path, task, rows, field):
     with pytest.raises(DataError, match="of the train data is empty") as refused:
-        watched(tmp_path, monkeypatch, task, rows)
+        tasks.select(task).rows(job(tmp_path, task, rows), print)
     assert f"data.{field}" in refused.value.hint

@@ -50,7 +50,7 @@ os.listdir = Shuffling(os.listdir, lambda names: order.sample(names, len(names))
 
 from cachekit import recipe
 from cachekit.recipe import zoo
-from cachekit.verbs.prepare import prepare
+from cachekit.compilers.prepare import prepare
 from cachekit.compilers.inductor.compiler import Inductor
 print(prepare(recipe.load(zoo.recipe_path(sys.argv[1])), Inductor()).key)
 """

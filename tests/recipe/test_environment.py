@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import load_text
-from cachekit.verbs.prepare import prepare
-from cachekit.verbs.run_job import LAUNCHERS
+from cachekit.training.run import LAUNCHERS
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, Watched, recipe

@@ -15,7 +15,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import command, examples
 from cachekit.recipe.convert.tables import tables
-from cachekit.verbs.new_recipe import new_recipe
+from cachekit.verbs.zoo import new_recipe
 from tests.recipe.importing_cases import made, whats
 
 CALL = "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"

@@ -15,8 +15,8 @@ from cachekit.key.canonical import (
 )
 from cachekit.recipe import load, load_text, tasks, zoo
 from cachekit.recipe.architecture import ELSEWHERE, GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields, resolve
-from cachekit.recipe.ingredients import SOFT_VARIABLES, Shapes, build
-from cachekit.recipe.schema import SOFT_TRAINING, Lora, Parallel, Training
+from cachekit.recipe.ingredients import SOFT_TRAINING, SOFT_VARIABLES, Shapes, build
+from cachekit.recipe.schema import Lora, Parallel, Training
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT, ingredients
 
 BASE = ingredients()

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import CachekitError, RecipeError
 from cachekit.events import Journal
 from cachekit.recipe import architecture, load_text, model_config, zoo
 from cachekit.store import Store
 from cachekit.verbs.plan import plan
-from cachekit.verbs.prepare import prepare
 
 pytestmark = pytest.mark.versions
 
@@ -203,4 +203,4 @@ def test_a_config_that_is_no_ordinary_file_is_refused_unread(tmp_path, kind):
         os.mkfifo(path)
     with pytest.raises(RecipeError, match="cannot be read") as refused:
         model_config.read(path)
-    assert "no ordinary file" in refused.value.cause
+    assert "no regular file" in refused.value.cause

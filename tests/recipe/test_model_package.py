@@ -69,7 +69,7 @@ def test_random_weights_and_another_tokenizer_need_no_package(command, machine, 
 @pytest.mark.parametrize("named", ["nobody/no-such-model", "null"])
 def test_nobody_is_asked_for_a_config_that_only_the_package_has(command, machine, install, named, monkeypatch):
     """The Hub's might be another, and so would be the key."""
-    monkeypatch.setattr("cachekit.recipe.architecture._download", None)
+    monkeypatch.setattr("cachekit.recipe.hub.download_config", None)
     asked = ["plan", "tiny.yaml", *PACKAGE, "--set", f"model.id={named}"]
     _, said, cause, hint = the_error(command(*asked, code=2))
     assert "my_weights is not installed" in said

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from cachekit.compilers import select
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import RecipeError
 from cachekit.recipe import load, load_text, tiny, zoo
-from cachekit.verbs.prepare import prepare
 
 START = "name: toy\ntask: text-classification\nmodel: {id: bert-base-uncased}\n"
 HUB = "data: {id: someone/rows}\n"

@@ -350,26 +350,26 @@ def answered(text, *overrides):
         assert isinstance(outcome, Recipe)
 
 
-@settings(max_examples=800)
+@settings(max_examples=200)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(FRAGMENTS), max_size=15).map("".join))
 def test_any_text_is_read_or_refused(text):
     answered(text)
     answered(MINIMAL + text)
 
 
-@settings(max_examples=250)
+@settings(max_examples=80)
 @given(DOCUMENTS)
 def test_any_document_is_read_or_refused(document):
     answered(json.dumps(document))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(PLAUSIBLE)
 def test_any_nearly_right_document_is_read_or_refused(document):
     answered(json.dumps(document, indent=1))
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from([*WORDS, ".", "..", " "]), max_size=4).map(".".join)
     | st.sampled_from([f"{section}.{field}" for section, field in FIELDS]),
@@ -379,7 +379,7 @@ def test_any_override_is_read_or_refused(name, value):
     answered(MINIMAL, f"{name}={value}")
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.binary(max_size=40))
 def test_any_file_is_read_or_refused(tmp_path_factory, raw):
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"

@@ -22,7 +22,7 @@ class User:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("CACHEKIT_")},
             "CACHEKIT_HOME": str(self.home),
-            "CACHEKIT_TIERS": f"fleet={fleet}",
+            "CACHEKIT_REMOTES": f"fleet={fleet}",
             "CACHEKIT_CACHE": "local:rw,fleet:rw",
             "HF_HUB_OFFLINE": "1",
         }

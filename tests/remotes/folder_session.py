@@ -5,7 +5,7 @@ PYTEST_DONT_REWRITE: tests also import helpers from here, before pytest would re
 
 import pytest
 
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 
 
 @pytest.fixture
@@ -16,16 +16,16 @@ def shared(tmp_path):
 
 
 @pytest.fixture
-def tier(shared):
-    return FolderTier(shared)
+def storage(shared):
+    return FolderStorage(shared)
 
 
-def read(tier, path):
-    return tier.read(path, "", 1 << 20)
+def read(storage, path):
+    return storage.read(path, "", 1 << 20)
 
 
-def listed(tier, folder=""):
-    return sorted(entry.path for entry in tier.list(folder, ""))
+def listed(storage, folder=""):
+    return sorted(entry.path for entry in storage.list(folder, ""))
 
 
 def own(shared):

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cachekit.remotes.lease import here, lease
-from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
-from tests.remotes.tier_processes import title
+from cachekit import process
+from cachekit.remotes.lease import lease
+from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
+from tests.remotes.storage_processes import title
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,19 @@ class Job:
         return [int(line.split()[1]) for line in lines if line.split()[0] == what]
 
 
-def is_published(tier, job):
-    return tier.read(job.record, tier.revision(), 1 << 16) is not None
+def is_published(storage, job):
+    return storage.read(job.record, storage.revision(), 1 << 16) is not None
 
 
-def publish(tier, job, mine):
+def publish(storage, job, mine):
     """Record and release in one commit."""
     while True:
         try:
-            revision = tier.revision()
-            there = tier.read(job.record, revision, 1 << 16)
+            revision = storage.revision()
+            there = storage.read(job.record, revision, 1 << 16)
             removal = mine.give_back()
             writes = [Write(job.record, b"%d" % os.getpid(), there.token if there else ABSENT)]
-            tier.commit(Change(title(), writes=[*writes, *([removal] if removal else [])]), revision)
+            storage.commit(Commit(title(), writes=[*writes, *([removal] if removal else [])]), revision)
         except (ConflictError, BusyError, UncertainError):
             time.sleep(0.05)
         else:
@@ -62,33 +63,33 @@ def publish(tier, job, mine):
 
 def warm(make, job):
     """Compile the key, or wait until it is published."""
-    here.place = lambda: f"of {os.getpid()}"  # another machine, whose processes nobody here can see
-    tier = make()
-    found = partial(is_published, tier, job)
+    process.namespace = lambda: f"of {os.getpid()}"  # another machine, whose processes nobody here can see
+    storage = make()
+    found = partial(is_published, storage, job)
     with lease(
-        tier, job.key, "recipes/bert.yaml", job.seconds,
+        storage, job.key, "recipes/bert.yaml", job.seconds,
         wait=120.0, told=lambda *_: None, done=lambda: found() or None, poll=0.1, settle=0.5,
     ) as mine:  # fmt: skip
         if mine.state != "finished":
             job.note("compiles")
             time.sleep(job.compile)
-            publish(tier, job, mine)
-    assert is_published(tier, job)
+            publish(storage, job, mine)
+    assert is_published(storage, job)
     job.note("done")
 
 
 class Cut:
-    """A tier whose line can be cut, or that refuses to be written to."""
+    """A remote whose line can be cut, or that refuses to be written to."""
 
-    def __init__(self, tier):
-        self._tier = tier
+    def __init__(self, storage):
+        self._storage = storage
         self.error = None  # raised by every call
         self.refusal = None  # raised by commits
         self.commits = 0
         self.refused = 0
 
     def __getattr__(self, name):
-        value = getattr(self._tier, name)
+        value = getattr(self._storage, name)
         if self.error is not None and callable(value):
             self.refused += 1
             raise self.error
@@ -98,4 +99,4 @@ class Cut:
         if self.error or self.refusal:
             raise self.error or self.refusal
         self.commits += 1
-        return self._tier.commit(change, revision)
+        return self._storage.commit(change, revision)

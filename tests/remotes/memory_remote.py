@@ -7,7 +7,7 @@ import itertools
 import threading
 
 from cachekit.errors import ConflictError, TooLargeError
-from cachekit.remotes.paths import check
+from cachekit.remotes.layout import check
 from cachekit.remotes.port import ABSENT, Document, Entry
 
 

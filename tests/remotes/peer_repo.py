@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.pull_modules import pull_modules
-from cachekit.verbs.push_records import chosen, push_records
+from cachekit.verbs.pull import pull_modules
+from cachekit.verbs.push import chosen, push_records
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER
 from tests.compilers.neuron.neuron_trees import make as make_entry
-from tests.remotes.tier_makers import hub as hub_maker
+from tests.remotes.storage_makers import hub as hub_maker
 from tests.support.standins import Watched
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def get(member, *names, folder="", dry_run=False):
 
 
 def held(member) -> dict[str, bytes]:
-    """Files of modules in a store, by their paths on a tier."""
+    """Files of modules in a store, by their paths on a remote."""
     found = {}
     for record in member.store.records():
         assert member.store.lookup(record.key, record.directory, record.model_type)
@@ -133,5 +133,5 @@ class Member:
         return done
 
     def push(self, root: Path):
-        self("import", root)
+        self("store", "import", root)
         self("push", "--cache", self.cache)

@@ -1,4 +1,4 @@
-"""Members of a team with one shared cache: on a real folder, and on each sort of remote in memory.
+"""Members of a team with one remote: on a real folder, and on each sort of remote in memory.
 
 What differs by kind is the port's contract, which `test_port` has; what it takes processes for, the campaigns have.
 """
@@ -7,11 +7,21 @@ from functools import partial
 
 import pytest
 
+from cachekit.remotes.budget import Retry
 from cachekit.remotes.lease import lease
 from tests.remotes.lease_cases import SORTS
 from tests.remotes.memory_remote import MemoryRemote
-from tests.remotes.tier_processes import serve
+from tests.remotes.storage_processes import serve
 from tests.support.standins import Watched
+
+# For what the kind of remote makes no difference to.
+ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """What a remote could not give is asked for again without a pause."""
+    monkeypatch.setattr("cachekit.remotes.fetch_files.RETRY", Retry(seconds=60.0, first=0.001, factor=1.0, most=0.001))
 
 
 @pytest.fixture
@@ -34,7 +44,7 @@ def make(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def member(tmp_path, make):
-    """A member of the team: a home of its own, and the shared cache."""
+    """A member of the team: a home of its own, and the remote."""
 
     def join(name, may="rw", **options):
         return Watched(tmp_path / name, shared=[(make(), may)], **options)

@@ -1,4 +1,4 @@
-"""What the machines of a team do with a shared cache, each in a process and a home of its own.
+"""What the machines of a team do with a remote, each in a process and a home of its own.
 
 A machine tells what came of it in a file beside its home, so that a test that killed some of them reads the others'.
 """
@@ -16,10 +16,9 @@ from msgspec import structs
 
 from cachekit.errors import CachekitError, RemoteError
 from cachekit.remotes import layout
-from cachekit.verbs.obtain import obtain
-from cachekit.verbs.push import push
+from cachekit.remotes.push import push
 from cachekit.verbs.warm import warm
-from tests.remotes.tier_processes import serve
+from tests.remotes.storage_processes import serve
 from tests.support.standins import StandIn, Watched, find, make_record, publish, recipe, served
 
 LEASE = 2.0
@@ -71,7 +70,7 @@ def push_entries(make, home, numbers, together, size=6000):
     errors = []
     for start in range(0, len(records), together):
         some = records[start : start + together]
-        while (pushed := push(ann.session, some, ann.session.chain.writable)[0]).error is not None:
+        while (pushed := push(ann.store, ann.session.chain, some)[0]).error is not None:
             errors.append(f"{pushed.error.message}: {pushed.error.cause}")
             if len(errors) > 50:
                 raise pushed.error
@@ -89,7 +88,7 @@ def pull_entries(make, home, numbers, size=6000):
         found = bob.session.chain.find(record.directory, record.model_type, record.key, anew=True)
         if found is None:
             absent.append(number)
-        elif (got := obtain(bob.session, found)) is None or served(bob.store, got) != {
+        elif (got := bob.session.fetch(found)) is None or served(bob.store, got) != {
             file.path: contents[file.sha256] for file in record.files
         }:
             wrong.append(number)
@@ -110,19 +109,19 @@ def whole_or_absent(home, numbers, size=6000):
 
 
 def visible(make):
-    """Keys of the records that lie on a tier."""
-    tier = make()
-    return {Path(found.path).stem for found in tier.list(layout.RECORDS, tier.revision())}
+    """Keys of the records that lie on a remote."""
+    storage = make()
+    return {Path(found.path).stem for found in storage.list(layout.RECORDS, storage.revision())}
 
 
 class Cuttable:
-    """A tier whose line is cut as soon as a file is there."""
+    """A remote whose line is cut as soon as a file is there."""
 
-    def __init__(self, tier, cut):
-        self._tier, self._cut = tier, cut
+    def __init__(self, storage, cut):
+        self._storage, self._cut = storage, cut
 
     def __getattr__(self, name):
-        value = getattr(self._tier, name)
+        value = getattr(self._storage, name)
         if callable(value) and self._cut.exists():
             raise RemoteError("it is away", cause="the cable is cut")
         return value
@@ -140,8 +139,8 @@ def warm_one(make, home, log, how=()):
     if how["clock"]:
         right = time.time
         time.time = lambda: right() + how["clock"]
-    tier = Cuttable(make(), Path(f"{log}.cut-{os.getpid()}"))
-    one = Watched(home, shared=[(tier, "rw")], compiler=StandIn(graphs=2), lease=how["lease"], wait=300)
+    storage = Cuttable(make(), Path(f"{log}.cut-{os.getpid()}"))
+    one = Watched(home, shared=[(storage, "rw")], compiler=StandIn(graphs=2), lease=how["lease"], wait=300)
     ready(home)
     prepared = one.prepare(recipe())
     try:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.calls import CallProgress, Calls
 from cachekit.errors import BusyError, RemoteError, UncertainError
-from cachekit.remotes.budget import Calls, Progress, Retry, each
+from cachekit.remotes.budget import Retry, each
 
 NEVER = threading.Event()
 CALLS = Calls("s3://team")
@@ -51,7 +52,7 @@ def test_a_call_that_hangs_is_left_behind():
 
 
 def test_progress_moves_the_deadline():
-    progress = Progress()
+    progress = CallProgress()
 
     def work() -> str:
         for _ in range(8):
@@ -118,7 +119,7 @@ def test_a_process_ends_whatever_is_still_under_way():
     code = """
 import threading, sys
 from cachekit.errors import RemoteError
-from cachekit.remotes.budget import Calls
+from cachekit.calls import Calls
 calls = Calls("s3://team")
 for call in (lambda: calls.run(threading.Event().wait, 0.05, "look"),
              lambda: list(calls.stream(lambda: iter(threading.Event().wait, None), 0.05, "read"))):

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError
-from cachekit.remotes.folder import FolderTier
-from cachekit.remotes.port import ABSENT, Change, Limits, UncertainError, Write
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.port import ABSENT, Commit, Limits, UncertainError, Write
 from tests.remotes.folder_session import listed, own, read
-from tests.remotes.tier_processes import put, title, upload, write
+from tests.remotes.storage_processes import put, title, upload, write
 from tests.support.places import ROOT
 
 pytest_plugins = ["tests.remotes.folder_session"]
@@ -23,16 +23,16 @@ pytest_plugins = ["tests.remotes.folder_session"]
 
 class TestTrouble:
     def test_a_folder_that_is_not_there(self, tmp_path):
-        tier = FolderTier(tmp_path / "mount" / "cache")
+        storage = FolderStorage(tmp_path / "mount" / "cache")
         attempts = [
-            tier.revision,
-            lambda: tier.stat(["a"], ""),
-            lambda: read(tier, "a"),
-            lambda: listed(tier),
-            lambda: list(tier.chunks("a", "")),
-            lambda: put(tier, {"a": b"a"}),
-            lambda: write(tier, "a", b"a", ABSENT),
-            lambda: tier.happened("a"),
+            storage.revision,
+            lambda: storage.stat(["a"], ""),
+            lambda: read(storage, "a"),
+            lambda: listed(storage),
+            lambda: list(storage.chunks("a", "")),
+            lambda: put(storage, {"a": b"a"}),
+            lambda: write(storage, "a", b"a", ABSENT),
+            lambda: storage.happened("a"),
         ]
         for attempt in attempts:
             with pytest.raises(RemoteError) as caught:
@@ -40,34 +40,34 @@ class TestTrouble:
             assert "mount" in caught.value.hint
         assert list(tmp_path.iterdir()) == []
 
-    def test_one_that_vanishes(self, tier, shared):
-        put(tier, {"a": b"x" * 10})
+    def test_one_that_vanishes(self, storage, shared):
+        put(storage, {"a": b"x" * 10})
         shared.rename(shared.parent / "gone")
         with pytest.raises(RemoteError):
-            put(tier, {"b": b"b"})
+            put(storage, {"b": b"b"})
         with pytest.raises(RemoteError):
-            read(tier, "a")
+            read(storage, "a")
 
-    def test_one_that_may_not_be_written_to(self, tier, shared, tmp_path):
+    def test_one_that_may_not_be_written_to(self, storage, shared, tmp_path):
         """In a process without root's rights."""
-        put(tier, {"a": b"a"})
-        write(tier, "x.json", b"x", ABSENT)
+        put(storage, {"a": b"a"})
+        write(storage, "x.json", b"x", ABSENT)
         code = """
 import os, sys
-from cachekit.remotes.folder import FolderTier
-from tests.remotes.tier_processes import put, write
+from cachekit.remotes.folder import FolderStorage
+from tests.remotes.storage_processes import put, write
 from cachekit.errors import AuthError
 from pathlib import Path
-tier = FolderTier(Path(sys.argv[2]))  # what is imported late is imported now
-put(tier, {"a": b"a"})
-write(tier, "x.json", b"x", "")
-tier = FolderTier(Path(sys.argv[1]))
+remote = FolderStorage(Path(sys.argv[2]))  # what is imported late is imported now
+put(remote, {"a": b"a"})
+write(remote, "x.json", b"x", "")
+remote = FolderStorage(Path(sys.argv[1]))
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
-assert tier.read("x.json", "", 10).data == b"x"
-assert b"".join(tier.chunks("a", "")) == b"a"
-token = tier.read("x.json", "", 10).token
-for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"y", token)):
+assert remote.read("x.json", "", 10).data == b"x"
+assert b"".join(remote.chunks("a", "")) == b"a"
+token = remote.read("x.json", "", 10).token
+for attempt in (lambda: put(remote, {"b": b"b"}), lambda: write(remote, "x.json", b"y", token)):
     try:
         attempt()
     except AuthError as error:
@@ -92,28 +92,28 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             if path.is_dir():
                 path.chmod(0o755)
         assert ended.returncode == 0, ended.stderr
-        assert listed(tier) == ["a", "x.json"]
+        assert listed(storage) == ["a", "x.json"]
 
     @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE])
-    def test_a_disk_that_fails(self, tier, shared, monkeypatch, number):
-        write(tier, "x.json", b"x", ABSENT)
-        token = read(tier, "x.json").token
+    def test_a_disk_that_fails(self, storage, shared, monkeypatch, number):
+        write(storage, "x.json", b"x", ABSENT)
+        token = read(storage, "x.json").token
 
         def fail(*args, **kwargs):
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
             patch.setattr("cachekit.remotes.folder.confined.os.write", fail)
-            for attempt in (lambda: put(tier, {"a": b"a"}), lambda: write(tier, "x.json", b"y" * 100, token)):
+            for attempt in (lambda: put(storage, {"a": b"a"}), lambda: write(storage, "x.json", b"y" * 100, token)):
                 with pytest.raises((RemoteError, AuthError)) as caught:
                     attempt()
                 assert caught.value.hint
                 assert caught.value.cause == os.strerror(number)
-        assert listed(tier) == ["x.json"]
-        assert read(tier, "x.json").data == b"x"
+        assert listed(storage) == ["x.json"]
+        assert read(storage, "x.json").data == b"x"
         assert not [path for path in own(shared) if "-new-" in path.name]
 
-    def test_an_answer_to_the_link_that_is_lost(self, tier, monkeypatch):
+    def test_an_answer_to_the_link_that_is_lost(self, storage, monkeypatch):
         """The link is made, and the file system says EIO."""
         real = os.link
 
@@ -123,10 +123,10 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
 
         monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", lose)
         with pytest.raises(UncertainError):
-            write(tier, "x.json", b"x", ABSENT)
-        assert read(tier, "x.json").data == b"x"
+            write(storage, "x.json", b"x", ABSENT)
+        assert read(storage, "x.json").data == b"x"
 
-    def test_a_link_that_nfs_asked_for_twice(self, tier, monkeypatch):
+    def test_a_link_that_nfs_asked_for_twice(self, storage, monkeypatch):
         real = os.link
 
         def twice(source, target, **kwargs):
@@ -134,17 +134,17 @@ for attempt in (lambda: put(tier, {"b": b"b"}), lambda: write(tier, "x.json", b"
             real(source, target, **kwargs)
 
         monkeypatch.setattr("cachekit.remotes.folder.confined.os.link", twice)
-        write(tier, "x.json", b"x", ABSENT)
-        put(tier, {"a": b"a"})
-        assert listed(tier) == ["a", "x.json"]
+        write(storage, "x.json", b"x", ABSENT)
+        put(storage, {"a": b"a"})
+        assert listed(storage) == ["a", "x.json"]
 
-    def test_wrong_bytes_are_not_published(self, tier, tmp_path):
+    def test_wrong_bytes_are_not_published(self, storage, tmp_path):
         (tmp_path / "source").write_bytes(b"other")
         file = upload("a", b"bytes")
         for source in (b"other", b"short", tmp_path / "source"):
             with pytest.raises(IntegrityError):
-                tier.upload([type(file)("a", 5, file.sha256, source)], "", lambda _: None)
-        assert listed(tier) == []
+                storage.upload([type(file)("a", 5, file.sha256, source)], "", lambda _: None)
+        assert listed(storage) == []
 
 
 @contextmanager
@@ -172,24 +172,24 @@ def workers():
 
 class TestDeadMounts:
     @pytest.fixture
-    def tier(self, shared):
-        put(FolderTier(shared), {"a": b"a"})
-        return FolderTier(shared, Limits(read=0.2, commit=0.4))
+    def storage(self, shared):
+        put(FolderStorage(shared), {"a": b"a"})
+        return FolderStorage(shared, Limits(read=0.2, commit=0.4))
 
     @pytest.mark.feature("R4")
-    def test_every_call_ends(self, tier, monkeypatch):
+    def test_every_call_ends(self, storage, monkeypatch):
         before = workers()
         with hanging(monkeypatch, "open"):
             for attempt in (
-                tier.revision,
-                lambda: tier.stat(["a"], ""),
-                lambda: read(tier, "a"),
-                lambda: listed(tier),
-                lambda: list(tier.chunks("a", "")),
-                lambda: tier.upload([upload("b", b"b")], "", lambda _: None),
-                lambda: tier.happened("x"),
-                lambda: tier.commit(Change(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
-                *[tier.revision] * 20,  # by then nothing more is tried
+                storage.revision,
+                lambda: storage.stat(["a"], ""),
+                lambda: read(storage, "a"),
+                lambda: listed(storage),
+                lambda: list(storage.chunks("a", "")),
+                lambda: storage.upload([upload("b", b"b")], "", lambda _: None),
+                lambda: storage.happened("x"),
+                lambda: storage.commit(Commit(title(), writes=[Write("x.json", b"x", ABSENT)]), ""),
+                *[storage.revision] * 20,  # by then nothing more is tried
             ):
                 with pytest.raises(RemoteError, match="no answer") as caught:
                     attempt()
@@ -197,50 +197,50 @@ class TestDeadMounts:
             assert workers() - before <= 10
         while True:  # and comes back when the mount does
             with suppress(RemoteError):
-                assert read(tier, "a").data == b"a"
+                assert read(storage, "a").data == b"a"
                 break
             time.sleep(0.02)
 
-    def test_reading_that_hangs_in_the_middle(self, tier, shared, monkeypatch):
-        put(FolderTier(shared), {"large": b"x" * (9 << 20)})
-        pieces = tier.chunks("large", "")
+    def test_reading_that_hangs_in_the_middle(self, storage, shared, monkeypatch):
+        put(FolderStorage(shared), {"large": b"x" * (9 << 20)})
+        pieces = storage.chunks("large", "")
         first = next(pieces)
         with hanging(monkeypatch, "pread"), pytest.raises(RemoteError):
             next(pieces)
-        assert b"".join(tier.chunks("large", "", len(first))) == b"x" * ((9 << 20) - len(first))
+        assert b"".join(storage.chunks("large", "", len(first))) == b"x" * ((9 << 20) - len(first))
 
-    def test_a_commit_that_hangs_before_it_decides(self, tier, monkeypatch):
+    def test_a_commit_that_hangs_before_it_decides(self, storage, monkeypatch):
         """It may happen later: then as a swap, which fails where somebody else was faster."""
         with hanging(monkeypatch, "fsync"), pytest.raises(UncertainError):
-            tier.commit(Change(title(), writes=[Write("x.json", b"late", ABSENT)]), "")
+            storage.commit(Commit(title(), writes=[Write("x.json", b"late", ABSENT)]), "")
         with suppress(ConflictError):
-            write(tier, "x.json", b"mine", ABSENT)
-        there = read(tier, "x.json")
-        write(tier, "x.json", there.data + b", mine", there.token)
+            write(storage, "x.json", b"mine", ABSENT)
+        there = read(storage, "x.json")
+        write(storage, "x.json", there.data + b", mine", there.token)
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
-            assert read(tier, "x.json").data == there.data + b", mine"
+            assert read(storage, "x.json").data == there.data + b", mine"
             time.sleep(0.05)
 
-    def test_a_commit_that_hangs_while_it_decides(self, tier, monkeypatch):
+    def test_a_commit_that_hangs_while_it_decides(self, storage, monkeypatch):
         what = title()
         with (
             hanging(monkeypatch, "link", lambda source, target: target.isdecimal()),
             pytest.raises(UncertainError),
         ):
-            tier.commit(Change(what, writes=[Write("x.json", b"x", ABSENT)]), "")
-        while not tier.happened(what):
+            storage.commit(Commit(what, writes=[Write("x.json", b"x", ABSENT)]), "")
+        while not storage.happened(what):
             time.sleep(0.02)
-        assert read(tier, "x.json").data == b"x"
+        assert read(storage, "x.json").data == b"x"
 
-    def test_threads_end_with_the_tier(self, shared):
+    def test_threads_end_with_the_storage(self, shared):
         before = set(threading.enumerate())
-        tiers = [FolderTier(shared) for _ in range(20)]
-        for tier in tiers:
-            tier.revision()
+        storages = [FolderStorage(shared) for _ in range(20)]
+        for storage in storages:
+            storage.revision()
         new = set(threading.enumerate()) - before
         assert len(new) == 20
-        del tier, tiers
+        del storage, storages
         for thread in new:
             thread.join()
 
@@ -248,12 +248,12 @@ class TestDeadMounts:
         code = """
 import os, sys, threading
 from pathlib import Path
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import Limits
 from cachekit.errors import RemoteError
 os.open = lambda *args, **kwargs: threading.Event().wait()
 try:
-    FolderTier(Path(sys.argv[1]), Limits(read=0.1)).revision()
+    FolderStorage(Path(sys.argv[1]), Limits(read=0.1)).revision()
 except RemoteError:
     print("ended")
 """
@@ -263,11 +263,11 @@ except RemoteError:
         assert ended.stdout == "ended\n"
 
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-    def test_a_fork_has_workers_of_its_own(self, tier):
-        assert read(tier, "a").data == b"a"
+    def test_a_fork_has_workers_of_its_own(self, storage):
+        assert read(storage, "a").data == b"a"
         child = os.fork()
         if child == 0:
             with suppress(BaseException):
-                os._exit(0 if read(tier, "a").data == b"a" else 1)
+                os._exit(0 if read(storage, "a").data == b"a" else 1)
             os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

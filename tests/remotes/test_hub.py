@@ -1,4 +1,4 @@
-"""The tier of a Hub repo against the test Hub, with the real client in this process: what it costs."""
+"""The remote of a Hub repo against the test Hub, with the real client in this process: what it costs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import huggingface_hub.constants
 import pytest
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.remotes.hub import HubTier, reading
-from cachekit.remotes.port import ABSENT, Change, ConflictError, Tier, Write
-from tests.remotes.hub_tier import (  # noqa: F401 - fixtures
+from cachekit.remotes.hub import HubStorage, reading
+from cachekit.remotes.port import ABSENT, Commit, ConflictError, Storage, Write
+from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
     DOC,
     QUICK,
@@ -22,18 +22,17 @@ from tests.remotes.hub_tier import (  # noqa: F401 - fixtures
     hub,
     make,
     repo,
-    shared_hub,
     some_bytes,
-    tier,
+    storage,
     told_nothing,
     upload_of,
     way,
 )
-from tests.remotes.tier_makers.hub import LIMITS
+from tests.remotes.storage_makers.hub import LIMITS
 
 
-def test_it_is_a_tier(tier, repo):
-    checked: Tier = tier
+def test_it_is_a_storage(storage, repo):
+    checked: Storage = storage
     assert (checked.name, checked.compares, checked.scarce) == (f"hf://{repo.name}", True, True)
 
 
@@ -41,79 +40,79 @@ def test_it_is_a_tier(tier, repo):
 
 
 @pytest.mark.feature("R2")
-def test_questions_cost_a_request_each(tier, hub, repo):
-    revision = tier.revision()
+def test_questions_cost_a_request_each(storage, hub, repo):
+    revision = storage.revision()
     assert (revision, asked(hub)) == (repo.head, ["GET api 200"])
     paths = [f"none/{number}" for number in range(997)] + [DOC, "m/model.neff", "m"]
-    found = tier.stat(paths, revision)
+    found = storage.stat(paths, revision)
     assert set(found) == {DOC, "m/model.neff"}  # a folder is no file
     assert asked(hub) == ["POST api 200"]
-    assert tier.stat([*paths, "one/more"], revision) == found
+    assert storage.stat([*paths, "one/more"], revision) == found
     assert asked(hub) == ["POST api 200"] * 2
-    assert tier.stat([], revision) == {}
+    assert storage.stat([], revision) == {}
     assert asked(hub) == []
     assert found[DOC].equals(b'{"a": 1}')
     assert found["m/model.neff"].equals(bytes(range(256)) * 1000)
-    assert tier.read(DOC, revision, 100).data == b'{"a": 1}'
+    assert storage.read(DOC, revision, 100).data == b'{"a": 1}'
     assert asked(hub) == ["GET resolve 200"]
-    assert tier.read("m/doc.json", revision, 100).data == b"{}"
+    assert storage.read("m/doc.json", revision, 100).data == b"{}"
     assert asked(hub) == ["GET resolve 302", "GET cdn 200"]  # the CDN refuses a request that has a token
-    assert tier.read("none.json", revision, 100) is None
+    assert storage.read("none.json", revision, 100) is None
     assert asked(hub) == ["GET resolve 404"]
-    assert b"".join(tier.chunks("m/model.neff", revision, 255_000)) == (bytes(range(256)) * 1000)[255_000:]
+    assert b"".join(storage.chunks("m/model.neff", revision, 255_000)) == (bytes(range(256)) * 1000)[255_000:]
     assert asked(hub) == ["GET resolve 302", "GET cdn 206"]
 
 
-def test_a_folder_is_listed_by_pages_without_the_rest(tier, hub, repo):
+def test_a_folder_is_listed_by_pages_without_the_rest(storage, hub, repo):
     repo.plant({f"n/{number}": b"x" for number in range(25)} | {"m/deep/er/x": b"1"})
-    revision = tier.revision()
+    revision = storage.revision()
     hub.tree_page = 10
     hub.log.clear()
-    assert {entry.path for entry in tier.list("n", revision)} == {f"n/{number}" for number in range(25)}
+    assert {entry.path for entry in storage.list("n", revision)} == {f"n/{number}" for number in range(25)}
     assert asked(hub) == ["GET api 200"] * 3
-    assert {e.path for e in tier.list("m", revision)} == {
+    assert {e.path for e in storage.list("m", revision)} == {
         "m/model.done", "m/flags.json", "m/model.neff", "m/doc.json", "m/deep/er/x",
     }  # fmt: skip
-    assert list(tier.list("none", revision)) == []
-    assert len(list(tier.list("", revision))) == len(repo.files())
+    assert list(storage.list("none", revision)) == []
+    assert len(list(storage.list("", revision))) == len(repo.files())
 
 
-def test_every_start_of_a_file(tier, hub, repo):
-    data, revision = bytes(range(256)) * 1000, tier.revision()
+def test_every_start_of_a_file(storage, hub, repo):
+    data, revision = bytes(range(256)) * 1000, storage.revision()
     for path, whole in (("m/model.neff", data), (DOC, b'{"a": 1}'), ("m/model.done", b"")):
         for start in {0, 1, len(whole) // 2, max(0, len(whole) - 1), len(whole)}:
             if start <= len(whole):
-                assert b"".join(tier.chunks(path, revision, start)) == whole[start:]
+                assert b"".join(storage.chunks(path, revision, start)) == whole[start:]
         with pytest.raises(RemoteError):
-            list(tier.chunks(path, revision, len(whole) + 1))
+            list(storage.chunks(path, revision, len(whole) + 1))
     with pytest.raises(FileNotFoundError):
-        list(tier.chunks("none", revision))
+        list(storage.chunks("none", revision))
 
 
-def test_a_server_without_ranges(tier, hub, repo):
-    revision = tier.revision()
+def test_a_server_without_ranges(storage, hub, repo):
+    revision = storage.revision()
     path = hub.repos.objects.path(hashlib.sha256(bytes(range(256)) * 1000).hexdigest())
     hub.fault(
         "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
     )
-    assert b"".join(tier.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
+    assert b"".join(storage.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
 
 
 @pytest.mark.parametrize("large", [1, 1 << 40], ids=["round httpx", "through httpx"])
-def test_a_large_body_that_is_cut_goes_on_where_it_ended(tier, hub, repo, large, monkeypatch):
+def test_a_large_body_that_is_cut_goes_on_where_it_ended(storage, hub, repo, large, monkeypatch):
     monkeypatch.setattr(reading, "LARGE", large)
     data = random.Random(1).randbytes(5_000_000)
     repo.plant({"m/large": data}, lfs=True)
-    revision = tier.revision()
+    revision = storage.revision()
     hub.fault("cut", "GET /cdn/*", at=3_000_000)
     came = []
     with pytest.raises(RemoteError):
-        came.extend(tier.chunks("m/large", revision))  # what came before an error stays
+        came.extend(storage.chunks("m/large", revision))  # what came before an error stays
     assert b"".join(came) == data[:3_000_000]
     hub.faults.clear()
-    came.extend(tier.chunks("m/large", revision, 3_000_000))
+    came.extend(storage.chunks("m/large", revision, 3_000_000))
     assert b"".join(came) == data
-    assert b"".join(tier.chunks("m/large", revision)) == data  # over whatever connection is there now
+    assert b"".join(storage.chunks("m/large", revision)) == data  # over whatever connection is there now
 
 
 def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
@@ -121,35 +120,35 @@ def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
     repo.tags = {"v1": old}
     repo.plant({DOC: b"2"})
     for name in ("v1", old):
-        tier = make(branch=name)
-        assert (tier.revision(), tier.name) == (old, f"hf://{repo.name}@{name}")
-        document = tier.read(DOC, old, 100)
+        storage = make(branch=name)
+        assert (storage.revision(), storage.name) == (old, f"hf://{repo.name}@{name}")
+        document = storage.read(DOC, old, 100)
         assert document.data == b'{"a": 1}'
         with pytest.raises(AuthError, match="can only be read"):
-            tier.commit(Change("x", (), [Write(DOC, b"3", document.token)]), old)
+            storage.commit(Commit("x", (), [Write(DOC, b"3", document.token)]), old)
         with pytest.raises(AuthError, match="can only be read"):
-            tier.upload([upload_of("x", b"x")], old, told_nothing)
+            storage.upload([upload_of("x", b"x")], old, told_nothing)
     assert hub.count("POST */commit/*") == 0
 
 
 def test_a_branch(make, hub, repo):
     repo.branches = {**repo.branches, "exp/x": repo.head}
-    tier = make(branch="exp/x")
-    revision = tier.revision()
-    new = tier.commit(Change("on a branch", (), [Write("x.json", b"1", ABSENT)]), revision)
+    storage = make(branch="exp/x")
+    revision = storage.revision()
+    new = storage.commit(Commit("on a branch", (), [Write("x.json", b"1", ABSENT)]), revision)
     assert (repo.branches["exp/x"], repo.head) == (new, revision)
 
 
 def test_a_dataset(hub):
     repo = hub.repo(f"team/data-{next(COUNTER)}", "dataset")
-    tier = HubTier(repo.name, kind="dataset", endpoint=hub.endpoint, token=hub.token, limits=LIMITS)
-    assert tier.name == f"hf://datasets/{repo.name}"
-    revision = tier.revision()
+    storage = HubStorage(repo.name, kind="dataset", endpoint=hub.endpoint, token=hub.token, limits=LIMITS)
+    assert storage.name == f"hf://datasets/{repo.name}"
+    revision = storage.revision()
     data = some_bytes()
-    tier.upload([upload_of("x.neff", data)], revision, lambda _: None)
-    new = tier.commit(Change("t", [upload_of("x.neff", data)], [Write(DOC, b"1", ABSENT)]), revision)
-    assert tier.read(DOC, new, 10).data == b"1"
-    assert b"".join(tier.chunks("x.neff", new)) == data
+    storage.upload([upload_of("x.neff", data)], revision, lambda _: None)
+    new = storage.commit(Commit("t", [upload_of("x.neff", data)], [Write(DOC, b"1", ABSENT)]), revision)
+    assert storage.read(DOC, new, 10).data == b"1"
+    assert b"".join(storage.chunks("x.neff", new)) == data
 
 
 # Writing
@@ -157,23 +156,23 @@ def test_a_dataset(hub):
 
 @pytest.mark.feature("R1")
 def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path):
-    tier, large, small = make(), some_bytes(3_000_000), b"[1]"
+    storage, large, small = make(), some_bytes(3_000_000), b"[1]"
     (tmp_path / "f").write_bytes(large)
     files = [upload_of("n/a.neff", large, tmp_path / "f"), upload_of("n/flags.json", small), upload_of("n/done", b"")]
-    revision, sent = tier.revision(), []
-    tier.upload(files, revision, sent.append)
+    revision, sent = storage.revision(), []
+    storage.upload(files, revision, sent.append)
     assert sum(sent) > 0 or way == "xet"
     assert repo.head == revision
     hub.log.clear()
-    document = tier.read(DOC, revision, 100)
-    new = tier.commit(Change("record 17", files, [Write(DOC, b"new", document.token)]), revision)
+    document = storage.read(DOC, revision, 100)
+    new = storage.commit(Commit("record 17", files, [Write(DOC, b"new", document.token)]), revision)
     assert asked(hub) == ["GET resolve 200", "POST api 200"]  # nothing is asked or sent twice
     assert (repo.head, repo.read(DOC)) == (new, b"new")
-    found = tier.stat([file.path for file in files], new)
+    found = storage.stat([file.path for file in files], new)
     assert [found[file.path].equals(data) for file, data in zip(files, (large, small, b""), strict=True)] == [True] * 3
     assert b"".join(make().chunks("n/a.neff", new)) == large
-    assert tier.happened("record 17") == new
-    assert tier.happened("record 18") == ""
+    assert storage.happened("record 17") == new
+    assert storage.happened("record 18") == ""
 
 
 def test_a_digest_that_is_known_is_not_computed_again(make, hub, repo, tmp_path, monkeypatch):
@@ -184,64 +183,64 @@ def test_a_digest_that_is_known_is_not_computed_again(make, hub, repo, tmp_path,
     from huggingface_hub import lfs
 
     monkeypatch.setattr(lfs, "sha_fileobj", lambda *_: pytest.fail("hashed"))
-    tier = make()
-    tier.upload([file], repo.head, lambda _: None)
-    assert tier.commit(Change("x", [file]), repo.head) == repo.head
+    storage = make()
+    storage.upload([file], repo.head, lambda _: None)
+    assert storage.commit(Commit("x", [file]), repo.head) == repo.head
 
 
 @pytest.mark.feature("R1")
 def test_what_is_there_is_not_sent_again(make, hub, repo, way):
     data, revision = bytes(range(256)) * 1000, repo.head
     files = [upload_of("m/model.neff", data), upload_of("m/flags.json", b"[]"), upload_of("m/model.done", b"")]
-    tier = make()
-    tier.upload(files, revision, told_nothing)
+    storage = make()
+    storage.upload(files, revision, told_nothing)
     assert asked(hub) == ["POST api 200"]
-    assert tier.commit(Change("nothing", files), revision) == revision
+    assert storage.commit(Commit("nothing", files), revision) == revision
     assert asked(hub) == ["GET api 200"]  # nothing to change: which is so only if this is the head
     for path in ("m/model.neff", "m/flags.json"):
         with pytest.raises(ConflictError):
-            tier.upload([upload_of(path, b"{}")], revision, told_nothing)
+            storage.upload([upload_of(path, b"{}")], revision, told_nothing)
         with pytest.raises(ConflictError):
-            make().commit(Change("other", [upload_of(path, b"{}")]), revision)
+            make().commit(Commit("other", [upload_of(path, b"{}")]), revision)
     assert repo.head == revision
 
 
 def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
-    tier, file, revision = make(), upload_of("n/a.neff", some_bytes()), repo.head
-    tier.upload([file], revision, lambda _: None)
+    storage, file, revision = make(), upload_of("n/a.neff", some_bytes()), repo.head
+    storage.upload([file], revision, lambda _: None)
     repo.plant({"other": b"1"})
     with pytest.raises(ConflictError):
-        tier.commit(Change("one", [file]), revision)
-    head = tier.revision()
+        storage.commit(Commit("one", [file]), revision)
+    head = storage.revision()
     hub.log.clear()
-    tier.upload([file], head, told_nothing)
-    assert tier.commit(Change("two", [file]), head) == repo.head
+    storage.upload([file], head, told_nothing)
+    assert storage.commit(Commit("two", [file]), head) == repo.head
     assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
 
 
 def test_a_commit_sends_what_was_not_uploaded(make, hub, repo, way):
     data = some_bytes()
-    new = make().commit(Change("at once", [upload_of("n/a.neff", data)], [Write("x", b"1", ABSENT)]), repo.head)
+    new = make().commit(Commit("at once", [upload_of("n/a.neff", data)], [Write("x", b"1", ABSENT)]), repo.head)
     assert b"".join(make().chunks("n/a.neff", new)) == data
 
 
 def test_tokens_of_documents_are_compared(make, hub, repo):
-    tier, revision = make(), repo.head
-    document = tier.read(DOC, revision, 100)
-    new = make().commit(Change("a", (), [Write(DOC, b"2", document.token)]), revision)
+    storage, revision = make(), repo.head
+    document = storage.read(DOC, revision, 100)
+    new = make().commit(Commit("a", (), [Write(DOC, b"2", document.token)]), revision)
     with pytest.raises(ConflictError):  # by the Hub: another parent
-        tier.commit(Change("b", (), [Write(DOC, b"3", document.token)]), revision)
+        storage.commit(Commit("b", (), [Write(DOC, b"3", document.token)]), revision)
     for write in (Write(DOC, b"3", document.token), Write(DOC, b"3", ABSENT), Write("none", b"3", document.token)):
         with pytest.raises(ConflictError):  # by us, at the new parent
-            make().commit(Change("c", (), [write]), new)
+            make().commit(Commit("c", (), [write]), new)
     with pytest.raises(ConflictError):
-        make().commit(Change("d", (), [Write(DOC, None, document.token)]), new)
+        make().commit(Commit("d", (), [Write(DOC, None, document.token)]), new)
     assert (repo.head, repo.read(DOC)) == (new, b"2")
-    token = tier.read(DOC, new, 100).token
-    gone = tier.commit(Change("e", (), [Write(DOC, None, token)]), new)
-    assert tier.read(DOC, gone, 100) is None
-    linked = tier.read("m/doc.json", gone, 100)
-    assert make().commit(Change("f", (), [Write("m/doc.json", b"{1}", linked.token)]), gone) == repo.head
+    token = storage.read(DOC, new, 100).token
+    gone = storage.commit(Commit("e", (), [Write(DOC, None, token)]), new)
+    assert storage.read(DOC, gone, 100) is None
+    linked = storage.read("m/doc.json", gone, 100)
+    assert make().commit(Commit("f", (), [Write("m/doc.json", b"{1}", linked.token)]), gone) == repo.head
 
 
 @pytest.mark.feature("R2")
@@ -251,13 +250,13 @@ def test_a_swap_for_the_same_bytes_needs_the_right_parent(make, hub, repo):
     repo.plant({DOC: b"same"})
     hub.log.clear()
     with pytest.raises(ConflictError):  # the client alone would say that it is done
-        make().commit(Change("x", (), [Write(DOC, b"same", token)]), revision)
+        make().commit(Commit("x", (), [Write(DOC, b"same", token)]), revision)
     assert hub.count("POST */commit/*") == 1
 
 
 def test_documents_stay_in_git_whatever_gitattributes_says(make, hub, repo):
     repo.plant({".gitattributes": b"*.json filter=lfs diff=lfs merge=lfs -text\n"})
-    make().commit(Change("x", (), [Write("lease.json", b"{}", ABSENT)]), repo.head)
+    make().commit(Commit("x", (), [Write("lease.json", b"{}", ABSENT)]), repo.head)
     assert not repo.tree(repo.head)["lease.json"]["lfs"]
 
 
@@ -279,12 +278,12 @@ def test_a_source_that_changed_or_is_gone(make, hub, repo, tmp_path):
 def test_many_writers_one_winner(make, hub, repo):
     from concurrent.futures import ThreadPoolExecutor
 
-    revision, tiers = repo.head, [make() for _ in range(6)]
-    token = tiers[0].read(DOC, revision, 100).token
+    revision, storages = repo.head, [make() for _ in range(6)]
+    token = storages[0].read(DOC, revision, 100).token
 
     def swap(number):
         try:
-            return tiers[number].commit(Change(f"w{number}", (), [Write(DOC, b"%d" % number, token)]), revision)
+            return storages[number].commit(Commit(f"w{number}", (), [Write(DOC, b"%d" % number, token)]), revision)
         except ConflictError:
             return ""
 
@@ -314,10 +313,10 @@ def run_python(code, hub, tmp_path, **environment):
 def test_the_environment_is_honoured_and_the_client_is_imported_late(hub, repo, tmp_path):
     code = f"""
         import sys
-        from cachekit.remotes.hub import HubTier, reading
-        tier = HubTier({repo.name!r})
+        from cachekit.remotes.hub import HubStorage, reading
+        remote = HubStorage({repo.name!r})
         assert not [name for name in sys.modules if name.startswith(("huggingface_hub", "httpx", "requests"))]
-        print(tier.revision())
+        print(remote.revision())
     """
     assert run_python(code, hub, tmp_path).stdout.strip() == repo.head
     hub.log.clear()
@@ -333,11 +332,11 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     code = f"""
         import hashlib, os
         from cachekit.errors import AuthError, RemoteError
-        from cachekit.remotes.hub import HubTier, reading
+        from cachekit.remotes.hub import HubStorage, reading
         from cachekit.remotes.port import Limits, Upload
         data = os.urandom(200_000)
         try:
-            HubTier({repo.name!r}, limits=Limits(2, 2, 1)).upload(
+            HubStorage({repo.name!r}, limits=Limits(2, 2, 1)).upload(
                 [Upload("x.neff", len(data), hashlib.sha256(data).hexdigest(), data)], {repo.head!r}, print)
         except RemoteError as error:
             print("gave up", flush=True)
@@ -346,9 +345,9 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     assert (ended.returncode, ended.stdout.strip().splitlines()[-1]) == (0, "gave up"), ended.stderr
 
 
-def test_requests_of_others_pass_as_they_are(tier, hub, repo):
+def test_requests_of_others_pass_as_they_are(storage, hub, repo):
     """The library's own calls in this process keep their retries, their errors, and a factory of the user's."""
-    tier.revision()
+    storage.revision()
     hub.fault("500", "GET /api/models/*", times=1)
     api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
     with pytest.raises(huggingface_hub.errors.HfHubHTTPError):

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 import pytest
 
 from cachekit.remotes.hub import reading
+from cachekit.remotes.hub.call import LostError
 from cachekit.remotes.hub.reading import WIDE, pieces
-from cachekit.remotes.hub_client.call import LostError
 
 library = pytest.importorskip("httpx2" if find_spec("httpx2") else "httpx")
 DATA = os.urandom(3 * WIDE + 12345)

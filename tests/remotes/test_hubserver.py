@@ -22,6 +22,8 @@ from tests.support.hub_session import COUNTER, PUSH, ask, both_ways, failure, un
 from tests.support.hubserver import Client, HubServer
 from tests.support.places import ROOT
 
+# The server itself, which every other test of the Hub believes: `make test-hub`, with each version of the client.
+pytestmark = pytest.mark.slow
 pytest_plugins = ["tests.support.hub_session"]
 OLAH = os.environ.get("CACHEKIT_OLAH") or shutil.which("olah-cli")
 

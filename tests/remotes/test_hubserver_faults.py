@@ -12,6 +12,8 @@ import pytest
 from tests.support.hub_session import COUNTER, PUSH, ask, both_ways, failure, until
 from tests.support.hubserver import Client
 
+# The server itself, which every other test of the Hub believes: `make test-hub`, with each version of the client.
+pytestmark = pytest.mark.slow
 pytest_plugins = ["tests.support.hub_session"]
 
 # Faults

@@ -15,7 +15,6 @@ import pytest
 
 from cachekit.errors import IntegrityError
 from cachekit.verbs.plan import plan
-from cachekit.verbs.pull import pull
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, tree
 from tests.remotes.peer_repo import (  # noqa: F401 - some are fixtures
@@ -99,10 +98,10 @@ def test_what_the_peer_overwrote_is_mended_by_the_next_push(join, repo, hub, tmp
     place = next((record.directory, record.model_type, record.key) for record in ann.store.records())
     (remote,) = eve.session.chain.readable
     with pytest.raises(IntegrityError):
-        pull(eve.session, remote.find(*place))
+        eve.pull(remote.find(*place))
     assert put(bob, tmp_path / "second").records
     remote.refresh()
-    pull(eve.session, remote.find(*place))
+    eve.pull(remote.find(*place))
     assert held(eve) == tree(tmp_path / "second")
     assert lying(hub, repo) == tree(tmp_path / "theirs")
     assert f"{name}/model.neff" in held(eve)
@@ -184,7 +183,7 @@ def test_what_the_peer_pushed_we_pull(make, peer, repo, tmp_path):
     names = ["MODULE_61+e30acd3a", "MODULE_62+e30acd3a"]
     assert done["modules"] == [f"{COMPILER}/{name}" for name in names]
     assert len(done["left"]) == len(BAD)
-    bob("export", tmp_path / "out", "--all")
+    bob("store", "export", tmp_path / "out", "--all")
     assert tree(tmp_path / "out") == {
         path: data for path, data in tree(host.root).items() if path.split("/")[1] in names
     }

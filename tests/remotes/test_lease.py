@@ -12,12 +12,12 @@ from functools import partial
 
 import pytest
 
+from cachekit import process
 from cachekit.errors import InterruptedRunError, RemoteError, WaitedTooLongError
-from cachekit.remotes.lease import here
-from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
 from tests.remotes.lease_cases import clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
 from tests.remotes.lease_worker import Cut
-from tests.remotes.tier_processes import title, write
+from tests.remotes.storage_processes import title, write
 from tests.support.jumping_clock import OfMachine
 
 
@@ -71,7 +71,7 @@ def publish(fleet, lease, clock):
             there = fleet.remote.read(fleet.record, revision, 1 << 16)
             removal = lease.give_back(revision)
             writes = [Write(fleet.record, b"record", there.token if there else ABSENT)]
-            fleet.remote.commit(Change(title(), writes=[*writes, *([removal] if removal else [])]), revision)
+            fleet.remote.commit(Commit(title(), writes=[*writes, *([removal] if removal else [])]), revision)
         except (ConflictError, BusyError, UncertainError):
             lease.settled(removed=False)
             clock.sleep(0.05)
@@ -83,7 +83,7 @@ def publish(fleet, lease, clock):
 @pytest.fixture
 def fleet(remote, key, clock, wanting, monkeypatch):
     # Each is another machine, whose processes nobody here can see.
-    monkeypatch.setattr(here, "place", lambda: threading.current_thread().name)
+    monkeypatch.setattr(process, "namespace", lambda: threading.current_thread().name)
     return Fleet(remote, key, clock, wanting)
 
 
@@ -188,9 +188,9 @@ class TestHolder:
             assert lease.give_back() is None
         assert remote.commits == 0
 
+    # Where commits are scarce, taking fails if anything was published since.
+    @pytest.mark.parametrize("remote", ["compares", "claims"], indirect=True)
     def test_published_between_question_and_taking(self, remote, key, wanting):
-        if remote.scarce:
-            pytest.skip("there, taking fails if anything was published since")
         answers = iter([None, "the record"])
         with wanting(remote, done=lambda: next(answers)) as lease:
             assert lease.state == "finished"

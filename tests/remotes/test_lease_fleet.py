@@ -9,12 +9,12 @@ import pytest
 
 from tests.remotes.lease_cases import holders
 from tests.remotes.lease_worker import Job, is_published, warm
-from tests.remotes.tier_processes import KINDS, ending, serve, started
+from tests.remotes.storage_processes import KINDS, ending, serve, started
 
 _numbers = itertools.count()
 
 
-SLOW = {"bucket"}  # whose processes take a second each to import its client
+SLOW = {"bucket", "hub"}  # whose processes take a second each to import its client
 
 
 @pytest.fixture(

@@ -10,7 +10,7 @@ from cachekit.remotes.port import ABSENT
 from tests.remotes.lease_cases import clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
 from tests.remotes.lease_worker import Cut
 from tests.remotes.memory_remote import MemoryRemote
-from tests.remotes.tier_processes import write
+from tests.remotes.storage_processes import write
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ import threading
 import pytest
 
 from cachekit.errors import AuthError, ConflictError, UsageError
+from cachekit.remotes import address
 from cachekit.remotes.address import make, parse
 from cachekit.remotes.objectstore.azure import Azure
 from cachekit.remotes.objectstore.connect import translated
 from cachekit.remotes.objectstore.gcs import GCS
 from cachekit.remotes.port import ABSENT
-from tests.remotes.tier_makers.memory_store import InMemory, LikeAzure, serve
-from tests.remotes.tier_processes import put, write
+from tests.remotes.storage_makers.memory_store import InMemory, LikeAzure, serve
+from tests.remotes.storage_processes import put, write
 
 
 @pytest.fixture(params=[InMemory, LikeAzure])
@@ -64,6 +65,18 @@ def test_addresses_lead_to_their_services(monkeypatch):
     assert linked("az://cache/team", account="ours").name == "az://cache/team"
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "ours")
     assert linked("az://cache").name == "az://cache"
+
+
+def test_an_option_that_a_kind_needs_is_asked_for(monkeypatch):
+    kind = address.Kind(("r2://",), "nowhere", ("endpoint",), "r2://BUCKET/PREFIX", needs=("endpoint",))
+    monkeypatch.setattr(address, "KINDS", (*address.KINDS, kind))
+    for chain, tables, table in (
+        (["local", "far"], {"far": {"url": "r2://team"}}, "far"),
+        (["local", "r2://team"], {}, "NAME"),
+    ):
+        with pytest.raises(UsageError, match="no endpoint is named") as raised:
+            make(parse(chain, tables)[1])
+        assert raised.value.hint == f'add endpoint = "…" beside url in [remotes.{table}] of cachekit.toml'
 
 
 @pytest.mark.parametrize(

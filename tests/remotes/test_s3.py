@@ -1,18 +1,18 @@
-"""The S3 tier beyond the common contract: requests, artifacts, documents."""
+"""The S3 remote beyond the common contract: requests, artifacts, documents."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import threading
 
 import pytest
 
 from cachekit.errors import IntegrityError, RemoteError
-from cachekit.remotes.objectstore.remote import REMOVED, SINGLE
-from cachekit.remotes.port import ABSENT, BusyError, Change, ConflictError, UncertainError, Write
+from cachekit.remotes.objectstore.objects import REMOVED
+from cachekit.remotes.objectstore.remote import SINGLE
+from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
 from tests.remotes.s3_server import refusal
-from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_storage import QUIET, SHORT, name, open_s3, server, shared_server, storage, upload_of, write  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.servers
 
@@ -30,95 +30,95 @@ def collect(chunks, got: bytearray) -> None:
 
 
 @pytest.mark.feature("R2")
-def test_a_thousand_records_are_asked_for_in_a_few_requests(server, tier):
+def test_a_thousand_records_are_asked_for_in_a_few_requests(server, storage):
     paths = [f"{RECORDS}/{n:04}.json" for n in range(1000)]
-    tier.upload([upload_of(path, b"{}") for path in paths[::2]], "", QUIET)
-    tier.upload([upload_of(f"{RECORDS}/{n:04}.other", b"{}") for n in range(0, 1000, 3)], "", QUIET)
+    storage.upload([upload_of(path, b"{}") for path in paths[::2]], "", QUIET)
+    storage.upload([upload_of(f"{RECORDS}/{n:04}.other", b"{}") for n in range(0, 1000, 3)], "", QUIET)
     server.requests.clear()
-    assert set(tier.stat(paths, "")) == set(paths[::2])
+    assert set(storage.stat(paths, "")) == set(paths[::2])
     assert server.count() <= 10
     assert server.count() == server.count("GET")
 
 
 @pytest.mark.feature("R2")
-def test_few_files_cost_a_request_each_and_say_their_digest(server, tier):
-    tier.upload([upload_of("m/a", b"a"), upload_of("m/empty", b"")], "", QUIET)
+def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
+    storage.upload([upload_of("m/a", b"a"), upload_of("m/empty", b"")], "", QUIET)
     server.requests.clear()
-    found = tier.stat(["m/a", "m/empty", "m/none"], "")
+    found = storage.stat(["m/a", "m/empty", "m/none"], "")
     assert server.count("HEAD") == server.count() == 3
     assert found["m/a"].holds(1, hashlib.sha256(b"a").hexdigest()) is True
     assert found["m/empty"].size == 0
 
 
-def test_files_far_apart_are_found_without_listing_what_is_between(server, tier):
+def test_files_far_apart_are_found_without_listing_what_is_between(server, storage):
     from moto.s3.models import s3_backends
 
-    backend, prefix = s3_backends["123456789012"]["aws"], tier.name.split("/", 3)[3]
+    backend, prefix = s3_backends["123456789012"]["aws"], storage.name.split("/", 3)[3]
     for folder in range(12):  # a thousand and some between each wanted two
         for n in range(1100):
             backend.put_object(server.bucket, f"{prefix}/m/{folder:02}/{n:04}", b"x")
     wanted = [f"m/{folder:02}/0000" for folder in range(12)]
-    assert set(tier.stat([*wanted, "m/zz"], "")) == set(wanted)
+    assert set(storage.stat([*wanted, "m/zz"], "")) == set(wanted)
     assert server.count() <= 13
     server.requests.clear()
-    assert sum(1 for _ in tier.list("m/03", "")) == 1100
+    assert sum(1 for _ in storage.list("m/03", "")) == 1100
     assert server.count() == 2
 
 
 @pytest.mark.feature("R3")
-def test_what_is_there_is_not_sent_again(server, tier, name, tmp_path):
+def test_what_is_there_is_not_sent_again(server, storage, name, tmp_path):
     large = tmp_path / "large"
     large.write_bytes(os.urandom(SINGLE + 5))
     files = [upload_of(f"m/{n}", b"%d" % n) for n in range(300)] + [upload_of("m/large", large)]
     told: list[int] = []
-    tier.upload(files, "", told.append)
+    storage.upload(files, "", told.append)
     assert sum(told) == sum(file.size for file in files)
     server.requests.clear()
     open_s3(name).upload(files, "", told.append)
     assert server.count() == server.count("GET") == 1
 
 
-def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, tier):
+def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, storage):
     files = [upload_of("m/1", b"1")]
-    tier.commit(Change("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
+    storage.commit(Commit("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
     puts = [request for request in server.requests if request.startswith("PUT")]
     assert [put.rsplit("/", 1)[1] for put in puts] == ["1", "aa.json"]
     server.requests.clear()
-    tier.commit(Change("t", files, [Write(f"{RECORDS}/bb.json", b"{}", ABSENT)]), "")
+    storage.commit(Commit("t", files, [Write(f"{RECORDS}/bb.json", b"{}", ABSENT)]), "")
     assert server.count() == server.count("PUT") == 1
 
 
 # Artifacts.
 
 
-def test_keys_are_the_paths(server, tier):
+def test_keys_are_the_paths(server, storage):
     from moto.s3.models import s3_backends
 
     path = "neuronxcc-2.26.6360.0+6f180f47/MODULE_123+f7f529f3/a b~é=%2B.neff"
-    tier.upload([upload_of(path, b"x")], "", QUIET)
+    storage.upload([upload_of(path, b"x")], "", QUIET)
     keys = s3_backends["123456789012"]["aws"].buckets[server.bucket].keys
-    assert f"{tier.name.split('/', 3)[3]}/{path}" in list(keys.keys())
-    assert [entry.path for entry in tier.list("neuronxcc-2.26.6360.0+6f180f47", "")] == [path]
+    assert f"{storage.name.split('/', 3)[3]}/{path}" in list(keys.keys())
+    assert [entry.path for entry in storage.list("neuronxcc-2.26.6360.0+6f180f47", "")] == [path]
 
 
-def test_other_bytes_of_the_same_size_are_a_conflict(tier, tmp_path):
+def test_other_bytes_of_the_same_size_are_a_conflict(storage, tmp_path):
     large, other = tmp_path / "large", tmp_path / "other"
     large.write_bytes(b"a" * (SINGLE + 1))
     other.write_bytes(b"b" * (SINGLE + 1))
-    tier.upload([upload_of("m/s", b"abc"), upload_of("m/l", large)], "", QUIET)
+    storage.upload([upload_of("m/s", b"abc"), upload_of("m/l", large)], "", QUIET)
     for file in (upload_of("m/s", b"abd"), upload_of("m/l", other), upload_of("m/s", b"abcd")):
         with pytest.raises(ConflictError, match=file.path):
-            tier.upload([file, upload_of("m/new", b"n")], "", QUIET)
-    assert b"".join(tier.chunks("m/s", "")) == b"abc"
-    assert tier.stat(["m/new"], "") == {}
+            storage.upload([file, upload_of("m/new", b"n")], "", QUIET)
+    assert b"".join(storage.chunks("m/s", "")) == b"abc"
+    assert storage.stat(["m/new"], "") == {}
 
 
-def test_what_another_tool_put_there_is_compared_by_reading(server, tier):
+def test_what_another_tool_put_there_is_compared_by_reading(server, storage):
     import boto3
 
     data = os.urandom(6 << 20)
     client = boto3.client("s3")
-    key = f"{tier.name.split('/', 3)[3]}/m/theirs"
+    key = f"{storage.name.split('/', 3)[3]}/m/theirs"
     begun = client.create_multipart_upload(Bucket=server.bucket, Key=key)["UploadId"]
     parts = [
         {"PartNumber": n, "ETag": client.upload_part(
@@ -127,71 +127,71 @@ def test_what_another_tool_put_there_is_compared_by_reading(server, tier):
     ]  # fmt: skip
     client.complete_multipart_upload(Bucket=server.bucket, Key=key, UploadId=begun, MultipartUpload={"Parts": parts})
     client.close()
-    tier.upload([upload_of("m/theirs", data)], "", QUIET)
+    storage.upload([upload_of("m/theirs", data)], "", QUIET)
     with pytest.raises(ConflictError):
-        tier.upload([upload_of("m/theirs", data[:-1] + bytes([data[-1] ^ 1]))], "", QUIET)
+        storage.upload([upload_of("m/theirs", data[:-1] + bytes([data[-1] ^ 1]))], "", QUIET)
 
 
-def test_a_lost_answer_to_an_artifact_is_no_conflict(server, tier):
+def test_a_lost_answer_to_an_artifact_is_no_conflict(server, storage):
     lost = iter([True])
     server.lost = lambda request: request.startswith("PUT") and next(lost, False)
-    tier.upload([upload_of("m/a", b"a")], "", QUIET)
+    storage.upload([upload_of("m/a", b"a")], "", QUIET)
     assert server.count("PUT") == 2  # tried again, and found its own
-    assert b"".join(tier.chunks("m/a", "")) == b"a"
+    assert b"".join(storage.chunks("m/a", "")) == b"a"
 
 
-def test_a_source_that_changed_or_went_is_told_as_such(tier, tmp_path):
+def test_a_source_that_changed_or_went_is_told_as_such(storage, tmp_path):
     for size in (10, SINGLE + 10):
         source = tmp_path / f"source-{size}"
         source.write_bytes(b"x" * size)
         file = upload_of(f"m/{size}", source)
         source.write_bytes(b"x" * (size - 1))
         with pytest.raises(OSError, match="bytes, and had") as caught:
-            tier.upload([file], "", QUIET)
+            storage.upload([file], "", QUIET)
         assert not isinstance(caught.value, FileNotFoundError)
         source.unlink()
         with pytest.raises(FileNotFoundError, match="source-"):
-            tier.upload([file], "", QUIET)
-        assert tier.stat([file.path], "") == {}
+            storage.upload([file], "", QUIET)
+        assert storage.stat([file.path], "") == {}
 
 
-def test_a_body_that_is_cut_is_an_error_and_can_be_gone_on_with(server, tier):
+def test_a_body_that_is_cut_is_an_error_and_can_be_gone_on_with(server, storage):
     data = os.urandom(300_000)
-    tier.upload([upload_of("m/a", data)], "", QUIET)
+    storage.upload([upload_of("m/a", data)], "", QUIET)
     headers = [("Content-Length", str(len(data))), ("ETag", '"x"'), ("Connection", "close"),
                ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")]  # fmt: skip
     answers = iter([("200 OK", headers, [data[:200_000]])])
     server.fault = lambda request: next(answers, refusal(500, "InternalError")) if request.startswith("GET") else None
     got = bytearray()
     with pytest.raises(RemoteError) as caught:
-        collect(open_s3(tier.name, limits=SHORT).chunks("m/a", ""), got)
+        collect(open_s3(storage.name, limits=SHORT).chunks("m/a", ""), got)
     assert not isinstance(caught.value, ConflictError | BusyError)
     assert data.startswith(bytes(got))
     with pytest.raises(RemoteError):
-        open_s3(tier.name, limits=SHORT).read("m/a", "", 1 << 20)
+        open_s3(storage.name, limits=SHORT).read("m/a", "", 1 << 20)
     server.fault = lambda _: None
-    got += b"".join(tier.chunks("m/a", "", len(got)))
+    got += b"".join(storage.chunks("m/a", "", len(got)))
     assert bytes(got) == data
-    assert list(tier.chunks("m/a", "", len(data))) == []
+    assert list(storage.chunks("m/a", "", len(data))) == []
 
 
 # Documents.
 
 
-def test_a_change_whose_second_document_moved_on_writes_none(tier):
-    write(tier, DOCUMENT, b"one")
-    token = tier.read(DOCUMENT, "", 100).token
-    write(tier, DOCUMENT, b"two", token)
+def test_a_change_whose_second_document_moved_on_writes_none(storage):
+    write(storage, DOCUMENT, b"one")
+    token = storage.read(DOCUMENT, "", 100).token
+    write(storage, DOCUMENT, b"two", token)
     with pytest.raises(ConflictError, match="changed meanwhile"):
-        tier.commit(Change("t", (), [Write("README.md", b"card", ABSENT), Write(DOCUMENT, b"three", token)]), "")
-    assert tier.read("README.md", "", 100) is None
-    assert tier.read(DOCUMENT, "", 100).data == b"two"
+        storage.commit(Commit("t", (), [Write("README.md", b"card", ABSENT), Write(DOCUMENT, b"three", token)]), "")
+    assert storage.read("README.md", "", 100) is None
+    assert storage.read(DOCUMENT, "", 100).data == b"two"
 
 
-def test_a_removed_document_is_absent_for_all_and_its_place_is_free(server, tier, name):
-    write(tier, DOCUMENT, b"one")
-    token = tier.read(DOCUMENT, "", 100).token
-    write(tier, DOCUMENT, None, token)
+def test_a_removed_document_is_absent_for_all_and_its_place_is_free(server, storage, name):
+    write(storage, DOCUMENT, b"one")
+    token = storage.read(DOCUMENT, "", 100).token
+    write(storage, DOCUMENT, None, token)
     other = open_s3(name)
     assert other.read(DOCUMENT, "", 100) is None
     assert other.read(DOCUMENT, "", 1000) is None
@@ -202,61 +202,31 @@ def test_a_removed_document_is_absent_for_all_and_its_place_is_free(server, tier
         write(other, DOCUMENT, b"late", token)
     write(other, DOCUMENT, b"again")
     with pytest.raises(ConflictError):
-        write(tier, DOCUMENT, b"too late")
-    assert tier.read(DOCUMENT, "", 100).data == b"again"
+        write(storage, DOCUMENT, b"too late")
+    assert storage.read(DOCUMENT, "", 100).data == b"again"
 
 
-def test_a_file_as_long_as_the_marker_is_no_marker(tier):
+def test_a_file_as_long_as_the_marker_is_no_marker(storage):
     data = b"x" * len(REMOVED)
-    tier.upload([upload_of("m/a", data)], "", QUIET)
-    assert tier.stat(["m/a"], "")["m/a"].size == len(data)
-    assert [entry.path for entry in tier.list("m", "")] == ["m/a"]
+    storage.upload([upload_of("m/a", data)], "", QUIET)
+    assert storage.stat(["m/a"], "")["m/a"].size == len(data)
+    assert [entry.path for entry in storage.list("m", "")] == ["m/a"]
 
 
-def test_a_large_document_is_not_read(server, tier):
-    write(tier, DOCUMENT, b"x" * 1001)
+def test_a_large_document_is_not_read(server, storage):
+    write(storage, DOCUMENT, b"x" * 1001)
     with pytest.raises(IntegrityError, match="too large"):
-        tier.read(DOCUMENT, "", 1000)
-    assert len(tier.read(DOCUMENT, "", 1001).data) == 1001
+        storage.read(DOCUMENT, "", 1000)
+    assert len(storage.read(DOCUMENT, "", 1001).data) == 1001
 
 
-@pytest.mark.feature("R1")
-@pytest.mark.parametrize("removed", [False, True])
-def test_of_sixteen_writers_one_wins_each_round(tier, name, removed):
-    token, wins, tiers = ABSENT, [], [open_s3(name) for _ in range(16)]
-    for turn in range(20):
-        start, won = threading.Barrier(16), []
-
-        def one(number, turn=turn, token=token, start=start, won=won):
-            start.wait()
-            try:
-                write(tiers[number], DOCUMENT, b"%d %d" % (turn, number), token)
-                won.append(number)
-            except ConflictError:
-                pass
-
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        document = tier.read(DOCUMENT, "", 100)
-        assert [b"%d %d" % (turn, number) for number in won] == [document.data]
-        wins += won
-        token = document.token
-        if removed:
-            write(tier, DOCUMENT, None, token)
-            token = ABSENT
-    assert len(wins) == 20
-
-
-def test_an_answer_that_was_lost_is_looked_for(server, tier):
+def test_an_answer_that_was_lost_is_looked_for(server, storage):
     server.lost = lambda request: request.startswith("PUT")
-    write(tier, DOCUMENT, b"one")  # it is there, so it happened
-    assert tier.read(DOCUMENT, "", 100).data == b"one"
+    write(storage, DOCUMENT, b"one")  # it is there, so it happened
+    assert storage.read(DOCUMENT, "", 100).data == b"one"
     assert server.count("PUT") == 1
     server.lost = lambda _: False
     server.fault = lambda request: refusal(500, "InternalError") if request.startswith("PUT") else None
     with pytest.raises(UncertainError):
-        write(tier, DOCUMENT, b"two", tier.read(DOCUMENT, "", 100).token)
-    assert tier.read(DOCUMENT, "", 100).data == b"one"
+        write(storage, DOCUMENT, b"two", storage.read(DOCUMENT, "", 100).token)
+    assert storage.read(DOCUMENT, "", 100).data == b"one"

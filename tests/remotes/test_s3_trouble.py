@@ -1,4 +1,4 @@
-"""The S3 tier in trouble: dead servers, wrong credentials, names and settings that are none."""
+"""The S3 remote in trouble: dead servers, wrong credentials, names and settings that are none."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.remotes.port import BusyError, Change, Limits, UncertainError, Write
+from cachekit.remotes.port import BusyError, Commit, Limits, UncertainError, Write
 from tests.remotes.s3_server import KEY, SECRET, refusal
-from tests.remotes.s3_tier import QUIET, SHORT, name, open_s3, server, shared_server, tier, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_storage import QUIET, SHORT, name, open_s3, server, shared_server, storage, upload_of, write  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.servers
 
@@ -23,17 +23,17 @@ def shown(error: CachekitError) -> str:
     return "\n".join([*traceback.format_exception(error), *error.lines(), repr(error), repr(error.as_dict())])
 
 
-def every_call(tier):
+def every_call(storage):
     """Each way to ask it for something."""
     return {
-        "stat": lambda: tier.stat(["a/b"], ""),
-        "stat of many": lambda: tier.stat([f"a/{n}" for n in range(20)], ""),
-        "list": lambda: list(tier.list("a", "")),
-        "read": lambda: tier.read("a/b", "", 100),
-        "chunks": lambda: list(tier.chunks("a/b", "")),
-        "upload": lambda: tier.upload([upload_of("a/b", b"x")], "", QUIET),
-        "commit": lambda: write(tier, "a/b", b"x"),
-        "commit of two": lambda: tier.commit(Change("t", (), [Write("a", b"x", ""), Write("b", b"x", "")]), ""),
+        "stat": lambda: storage.stat(["a/b"], ""),
+        "stat of many": lambda: storage.stat([f"a/{n}" for n in range(20)], ""),
+        "list": lambda: list(storage.list("a", "")),
+        "read": lambda: storage.read("a/b", "", 100),
+        "chunks": lambda: list(storage.chunks("a/b", "")),
+        "upload": lambda: storage.upload([upload_of("a/b", b"x")], "", QUIET),
+        "commit": lambda: write(storage, "a/b", b"x"),
+        "commit of two": lambda: storage.commit(Commit("t", (), [Write("a", b"x", ""), Write("b", b"x", "")]), ""),
     }
 
 
@@ -44,8 +44,8 @@ def every_call(tier):
 def test_a_dead_endpoint_is_told(server, name):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        tier = open_s3(name, limits=Limits(2, 20, 20), endpoint=f"http://127.0.0.1:{closed.getsockname()[1]}")
-        for call in every_call(tier).values():
+        storage = open_s3(name, limits=Limits(2, 20, 20), endpoint=f"http://127.0.0.1:{closed.getsockname()[1]}")
+        for call in every_call(storage).values():
             with pytest.raises(RemoteError) as caught:
                 call()
             assert caught.value.cause == "it cannot be reached"
@@ -57,8 +57,8 @@ def test_a_server_that_never_answers_is_given_up(server, name):
     with socket.socket() as hole:
         hole.bind(("127.0.0.1", 0))
         hole.listen(64)
-        tier = open_s3(name, limits=SHORT, endpoint=f"http://127.0.0.1:{hole.getsockname()[1]}")
-        calls = every_call(tier)
+        storage = open_s3(name, limits=SHORT, endpoint=f"http://127.0.0.1:{hole.getsockname()[1]}")
+        calls = every_call(storage)
         for what, call in calls.items():
             with pytest.raises(RemoteError) as caught:
                 call()
@@ -73,12 +73,12 @@ def test_a_process_that_waits_for_a_dead_server_ends(server, name):
         code = f"""
 from cachekit.errors import RemoteError
 from cachekit.remotes.port import Limits
-from cachekit.remotes.objectstore import ObjectTier
+from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.s3 import S3
-tier = ObjectTier(S3(), {name!r}, limits=Limits(0.2, 0.2, 0.2),
+remote = ObjectStorage(S3(), {name!r}, limits=Limits(0.2, 0.2, 0.2),
                   options=dict(endpoint="http://127.0.0.1:{hole.getsockname()[1]}"))
 try:
-    list(tier.chunks("a", ""))
+    list(remote.chunks("a", ""))
 except RemoteError:
     print("late")
 """
@@ -93,10 +93,10 @@ except RemoteError:
 @pytest.mark.parametrize(
     ("status", "code"), [(403, "SignatureDoesNotMatch"), (403, "InvalidAccessKeyId"), (403, "AccessDenied"), (401, "X")]
 )
-def test_wrong_credentials_are_told_and_never_shown(server, tier, status, code):
+def test_wrong_credentials_are_told_and_never_shown(server, storage, status, code):
     quoted = f"<AWSAccessKeyId>{KEY}</AWSAccessKeyId><StringToSign>{SECRET}</StringToSign>"
     server.fault = lambda _: refusal(status, code, quoted)
-    for call in every_call(tier).values():
+    for call in every_call(storage).values():
         with pytest.raises(AuthError) as caught:
             call()
         assert str(status) in caught.value.cause
@@ -117,10 +117,10 @@ def test_a_server_that_asks_for_patience_is_busy(server, name):
             call()
 
 
-def test_another_region_is_named(server, tier):
+def test_another_region_is_named(server, storage):
     server.fault = lambda _: refusal(400, "AuthorizationHeaderMalformed", "<Region>eu-north-1</Region>")
     with pytest.raises(RemoteError) as caught:
-        list(tier.list("a", ""))
+        list(storage.list("a", ""))
     assert caught.value.hint == "export AWS_REGION=eu-north-1"
 
 

@@ -1,4 +1,4 @@
-"""The S3 tier on a real server with real signatures and real concurrency. Run by `make test-s3`."""
+"""The S3 remote on a real server with real signatures and real concurrency. Run by `make test-s3`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from cachekit.errors import AuthError, CachekitError
 from cachekit.remotes.objectstore.remote import SINGLE
-from cachekit.remotes.port import ABSENT, Change, ConflictError, Upload, Write
-from tests.remotes.s3_tier import open_s3
-from tests.remotes.tier_makers.seaweedfs import serve
+from cachekit.remotes.port import ABSENT, Commit, ConflictError, Upload, Write
+from tests.remotes.s3_storage import open_s3
+from tests.remotes.storage_makers.seaweedfs import serve
 
 pytestmark = pytest.mark.servers
 WRITERS, ROUNDS = 16, 20
@@ -30,8 +30,8 @@ def upload_of(path: str, data: bytes) -> Upload:
     return Upload(path, len(data), hashlib.sha256(data).hexdigest(), data)
 
 
-def write(tier, path, data, token=ABSENT):
-    tier.commit(Change("t", (), [Write(path, data, token)]), "")
+def write(storage, path, data, token=ABSENT):
+    storage.commit(Commit("t", (), [Write(path, data, token)]), "")
 
 
 def together(calls):
@@ -51,24 +51,24 @@ def together(calls):
 
 @pytest.mark.feature("R1")
 def test_of_sixteen_writers_one_wins_each_round(make):
-    tiers, token = [make() for _ in range(WRITERS)], ABSENT
+    storages, token = [make() for _ in range(WRITERS)], ABSENT
     for turn in range(ROUNDS):
         won = []
 
         def one(number, turn=turn, token=token, won=won):
             try:
-                write(tiers[number], DOCUMENT, b"%d %d" % (turn, number), token)
+                write(storages[number], DOCUMENT, b"%d %d" % (turn, number), token)
                 won.append(number)
             except ConflictError:
                 pass
 
         together([lambda number=number: one(number) for number in range(WRITERS)])
-        document = tiers[0].read(DOCUMENT, "", 100)
+        document = storages[0].read(DOCUMENT, "", 100)
         assert [b"%d %d" % (turn, number) for number in won] == [document.data]
         token = document.token
         if turn % 5 == 4:
-            write(tiers[turn % WRITERS], DOCUMENT, None, token)
-            assert tiers[0].read(DOCUMENT, "", 100) is None
+            write(storages[turn % WRITERS], DOCUMENT, None, token)
+            assert storages[0].read(DOCUMENT, "", 100) is None
             token = ABSENT
 
 
@@ -85,13 +85,13 @@ def test_pushers_of_the_same_files_are_harmless(make):
 
     together([push] * 8)
     assert errors == []
-    tier = make()
+    storage = make()
     for file in files:
-        assert b"".join(tier.chunks(file.path, "")) == file.source
+        assert b"".join(storage.chunks(file.path, "")) == file.source
 
 
 def test_of_two_files_at_one_path_the_first_stays(make):
-    tier = make()
+    storage = make()
     won = []
 
     def one(number):
@@ -102,28 +102,28 @@ def test_of_two_files_at_one_path_the_first_stays(make):
             pass
 
     together([lambda number=number: one(number) for number in range(WRITERS)])
-    assert [b"%04d" % number for number in won] == [b"".join(tier.chunks("race", ""))]
+    assert [b"%04d" % number for number in won] == [b"".join(storage.chunks("race", ""))]
 
 
 @pytest.mark.feature("R2")
 def test_a_thousand_records_are_found(make):
-    tier = make()
+    storage = make()
     paths = [f"cachekit/v1/records/many/bert/{n:04}.json" for n in range(1000)]
-    tier.upload([upload_of(path, b"{}") for path in paths[::2]], "", QUIET)
-    assert set(tier.stat(paths, "")) == set(paths[::2])
-    assert {entry.path for entry in tier.list("cachekit/v1/records/many", "")} == set(paths[::2])
+    storage.upload([upload_of(path, b"{}") for path in paths[::2]], "", QUIET)
+    assert set(storage.stat(paths, "")) == set(paths[::2])
+    assert {entry.path for entry in storage.list("cachekit/v1/records/many", "")} == set(paths[::2])
     sparse = [*paths[::100], "a/first", "cachekit/v1/records/many/bert/zz.json", "zz/last"]
-    assert set(tier.stat(sparse, "")) == set(paths[::100])
+    assert set(storage.stat(sparse, "")) == set(paths[::100])
 
 
 @pytest.mark.feature("S5")
 def test_wrong_credentials_are_refused(make, monkeypatch):
     name = make().name
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    tier = open_s3(name)
+    storage = open_s3(name)
     for call in (
-        lambda: tier.stat(["a"], ""), lambda: list(tier.list("", "")), lambda: tier.read("a", "", 10),
-        lambda: tier.upload([upload_of("a", b"a")], "", QUIET), lambda: write(tier, "a", b"a"),
+        lambda: storage.stat(["a"], ""), lambda: list(storage.list("", "")), lambda: storage.read("a", "", 10),
+        lambda: storage.upload([upload_of("a", b"a")], "", QUIET), lambda: write(storage, "a", b"a"),
     ):  # fmt: skip
         with pytest.raises(AuthError):
             call()
@@ -131,7 +131,11 @@ def test_wrong_credentials_are_refused(make, monkeypatch):
 
 def test_a_missing_bucket_is_told(make):
     make()
-    tier = open_s3("s3://not-there/x")
-    for call in (lambda: tier.stat(["a"], ""), lambda: list(tier.list("", "")), lambda: tier.read("a", "", 10)):
+    storage = open_s3("s3://not-there/x")
+    for call in (
+        lambda: storage.stat(["a"], ""),
+        lambda: list(storage.list("", "")),
+        lambda: storage.read("a", "", 10),
+    ):
         with pytest.raises(AuthError):
             call()

@@ -1,14 +1,14 @@
-"""A team shares a cache: what one member warmed the others find, on every kind of tier, at little cost."""
+"""A team shares a cache: what one member warmed the others find, on every kind of remote, at little cost."""
 
 import pytest
 
+from cachekit.remotes.push import push
 from cachekit.verbs.plan import plan
-from cachekit.verbs.push import push
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.sharing_cases import log, make, member  # noqa: F401 - fixtures
-from tests.remotes.tier_processes import serve
-from tests.remotes.watched_tiers import Counted
+from tests.remotes.sharing_cases import ANY_KIND, log, make, member  # noqa: F401 - fixtures
+from tests.remotes.storage_processes import serve
+from tests.remotes.watched_storages import Counted
 from tests.support.standins import StandIn, Watched, compiles, expected, find, make_record, publish, recipe, served
 
 # One warms, the others find
@@ -20,7 +20,7 @@ def test_what_one_member_warmed_the_others_find(member, log):
     made = warm(ann.session, ann.prepare())
     planned = plan(bob.prepare(), bob.store, bob.session.chain)
     assert planned.hit
-    assert planned.tier == bob.session.chain.readable[0].name
+    assert planned.remote == bob.session.chain.readable[0].name
     assert planned.fetch == made.record.size
     done = warm(bob.session, bob.prepare())
     assert (made.compiled, done.compiled) == (3, 0)
@@ -32,6 +32,7 @@ def test_what_one_member_warmed_the_others_find(member, log):
     assert plan(alone.prepare(), alone.store).record == made.record
 
 
+@ANY_KIND
 def test_a_training_takes_what_a_member_warmed(member, log, tmp_path):
     ann, bob = member("ann"), member("bob")
     warm(ann.session, ann.prepare())
@@ -41,6 +42,7 @@ def test_a_training_takes_what_a_member_warmed(member, log, tmp_path):
     assert len(compiles(log)) == 1
 
 
+@ANY_KIND
 def test_what_compiles_in_a_training_is_shared_too(member, tmp_path, log):
     ann = member("ann", compiler=StandIn(extra=1))
     warm(ann.session, ann.prepare())
@@ -51,17 +53,19 @@ def test_what_compiles_in_a_training_is_shared_too(member, tmp_path, log):
     assert again.compiled == 0
 
 
+@ANY_KIND
 @pytest.mark.feature("M1")
 def test_who_may_only_read_writes_nothing(tmp_path, make, log):
-    tier = Counted(make())
-    bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
+    storage = Counted(make())
+    bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
     assert warm(bob.session, bob.prepare()).compiled == 3
     train(bob.session, bob.prepare(), output_dir=tmp_path / "out")
-    assert not {"upload", "commit"} & set(tier.calls)
+    assert not {"upload", "commit"} & set(storage.calls)
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     assert not plan(ann.prepare(), ann.store, ann.session.chain).hit
 
 
+@ANY_KIND
 def test_who_may_only_write_takes_no_hits(tmp_path, make, log):
     for name in ("ann", "bob"):
         one = Watched(tmp_path / name, shared=[(make(), "w")])
@@ -69,6 +73,7 @@ def test_who_may_only_write_takes_no_hits(tmp_path, make, log):
     assert len(compiles(log)) == 2
 
 
+@ANY_KIND
 @pytest.mark.feature("R1")
 def test_a_hit_fills_the_nearer_caches(tmp_path, make, log):
     far = make()
@@ -82,6 +87,7 @@ def test_a_hit_fills_the_nearer_caches(tmp_path, make, log):
     assert len(compiles(log)) == 1
 
 
+@ANY_KIND
 def test_a_store_that_was_warm_before_there_was_a_shared_cache_is_offered(tmp_path, member, log):
     alone = Watched(tmp_path / "ann")
     warm(alone.session, alone.prepare())
@@ -91,6 +97,7 @@ def test_a_store_that_was_warm_before_there_was_a_shared_cache_is_offered(tmp_pa
     assert len(compiles(log)) == 1
 
 
+@ANY_KIND
 def test_recache_replaces_what_is_shared(member):
     ann, bob = member("ann", compiler=StandIn(salt="old")), member("bob", compiler=StandIn(salt="new"))
     old = warm(ann.session, ann.prepare()).record
@@ -107,57 +114,58 @@ def test_recache_replaces_what_is_shared(member):
 def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     record = publish(ann.store, make_record())
-    push(ann.session, [record], ann.session.chain.writable)
-    tier = Counted(make())
-    again = Watched(tmp_path / "ann", shared=[(tier, "rw")])
-    (pushed,) = push(again.session, [record], again.session.chain.writable)
-    if tier.calls != ["stat"]:  # where a tier knows no digests, it must read
-        assert not {"upload", "commit"} & set(tier.calls)
-        assert tier.calls[:4] == ["stat", "revision", "stat", "read"]
-        assert again.session.chain.writable[0].tier.name.startswith(("hf://buckets", "/"))
+    push(ann.store, ann.session.chain, [record])
+    storage = Counted(make())
+    again = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+    (pushed,) = push(again.store, again.session.chain, [record])
+    if storage.calls != ["stat"]:  # where a remote knows no digests, it must read
+        assert not {"upload", "commit"} & set(storage.calls)
+        assert storage.calls[:4] == ["stat", "revision", "stat", "read"]
+        assert again.session.chain.writable[0].storage.name.startswith(("hf://buckets", "/"))
     assert pushed.published.unchanged == 1
     assert pushed.published.files == ()
 
 
+@ANY_KIND
 def test_only_what_is_missing_is_fetched(member, tmp_path):
     ann, bob = member("ann"), member("bob")
     for watched, made in ((ann, make_record(1, ("a", "b"), size=9000)), (bob, make_record(2, ("a", "c"), size=9000))):
         publish(watched.store, made)
     first = make_record(1, ("a", "b"), size=9000)
-    push(ann.session, [first[0]], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [first[0]])
     found = bob.session.chain.find(first[0].directory, first[0].model_type, first[0].key)
-    from cachekit.verbs.pull import pull
 
-    done = pull(bob.session, found)
+    done = bob.pull(found)
     assert (done.files, done.size, done.present) == (1, 9000, 9000)
     assert served(bob.store, find(bob.store, first[0])) == expected(first)
 
 
+@ANY_KIND
 def test_tiny_files_come_with_the_record(member):
     ann, bob = member("ann"), member("bob")
     made = make_record(size=100)
     publish(ann.store, made)
-    push(ann.session, [made[0]], ann.session.chain.writable)
-    tier = Counted(bob.session.chain.readable[0].tier)
-    bob.session.chain.readable[0].tier = tier
-    from cachekit.verbs.pull import pull
+    push(ann.store, ann.session.chain, [made[0]])
+    storage = Counted(bob.session.chain.readable[0].storage)
+    bob.session.chain.readable[0].storage = storage
 
-    pull(bob.session, bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
-    assert "chunks" not in tier.calls
+    bob.pull(bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    assert "chunks" not in storage.calls
     assert served(bob.store, find(bob.store, made[0])) == expected(made)
 
 
+@ANY_KIND
 @pytest.mark.feature("N1")
 def test_what_is_not_there_is_remembered_for_a_while(tmp_path, make):
     for _ in range(3):
-        tier = Counted(make())
-        bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
+        storage = Counted(make())
+        bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
         for batch in range(1, 6):
             assert not plan(bob.prepare(recipe(batch)), bob.store, bob.session.chain).hit
-        assert tier.calls.count("read") in {0, 5}
-    assert tier.calls == []
+        assert storage.calls.count("read") in {0, 5}
+    assert storage.calls == []
     # Whoever asks for it gets a fresh answer.
     prepared = bob.prepare(recipe(1))
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
     assert bob.session.chain.find(*place, anew=True) is None
-    assert "read" in tier.calls
+    assert "read" in storage.calls

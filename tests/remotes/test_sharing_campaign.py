@@ -11,11 +11,11 @@ import pytest
 from cachekit.remotes import layout
 from cachekit.remotes.card import COLUMNS
 from tests.remotes.sharing_worker import entry, pull_entries, push_entries, serving, told_by, visible, warm_one
-from tests.remotes.tier_processes import KINDS, ending, started
+from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.standins import StandIn, Watched, compiles, module_files, until
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
-# On the other tiers each process is a fresh one, with a client to load: that takes its time.
+# On the other remotes each process is a fresh one, with a client to load: that takes its time.
 # In a process of their own (`make test-slow`): each forks many, and a process with PyTorch in it forks slowly.
 pytestmark = pytest.mark.slow
 FAST = [pytest.param(kind, marks=[] if kind in {"hub", "folder"} else pytest.mark.slow) for kind in ALL]
@@ -52,8 +52,8 @@ def all_there(make, folder, numbers):
     assert visible(make) == {entry(number)[0].key for number in numbers}
     assert run([started(make, pull_entries, folder / "fresh", numbers)]) == [0]
     assert told_by(folder / "fresh") == {"absent": [], "wrong": [], "events": []}
-    tier = make()
-    return tier.read(layout.CARD, tier.revision(), 4 << 20).data.decode()
+    storage = make()
+    return storage.read(layout.CARD, storage.revision(), 4 << 20).data.decode()
 
 
 def said(card):
@@ -67,10 +67,10 @@ def said(card):
 @pytest.mark.parametrize(("count", "share"), [(6, 8), pytest.param(16, SHARE, marks=pytest.mark.slow)])
 def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     numbers = pushers(make, tmp_path, count, share, share=share)
-    tier = make()
-    if tier.scarce:  # one commit of each, and a card that knows of all
+    storage = make()
+    if storage.scarce:  # one commit of each, and a card that knows of all
         assert len(list(make.repo.history(make.repo.head))) <= 1 + count
-        assert said(tier.read(layout.CARD, tier.revision(), 4 << 20).data.decode()) == (
+        assert said(storage.read(layout.CARD, storage.revision(), 4 << 20).data.decode()) == (
             count * share,
             min(count * share, 200),
         )
@@ -79,7 +79,7 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     assert said(all_there(make, tmp_path, [*numbers, 9000]))[0] == count * share + 1
 
 
-# Not the quota of commits: after that one a push waits ten minutes (`test_tier_hub_trouble` has its answer).
+# Not the quota of commits: after that one a push waits ten minutes (`test_hub_trouble` has its answer).
 FAULTS = {
     "busy": {},
     "window": {"kind": "429-window", "on": "* /api/*", "times": 20, "seconds": 1, "chance": 0.2},

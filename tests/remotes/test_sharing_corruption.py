@@ -1,4 +1,4 @@
-"""Whatever a shared cache serves, nothing bad enters the store or leaves its folder: it is told, and compiled anew."""
+"""Whatever a remote serves, nothing bad enters the store or leaves its folder: it is told, and compiled anew."""
 
 import copy
 import hashlib
@@ -11,7 +11,7 @@ import pytest
 from cachekit.errors import IntegrityError
 from cachekit.key.canonical import canonical_json
 from cachekit.remotes import layout
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import Document, Entry
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.verbs.train import train
@@ -32,36 +32,36 @@ NAME, PREY = "canary", "never touched"
 
 
 class Evil:
-    """A tier that serves what a stranger or a broken disk makes of it.
+    """A remote that serves what a stranger or a broken disk makes of it.
 
     Args:
-        tier: What is right.
+        storage: What is right.
         records: Changes the bytes of records.
         files: Changes the bytes of other files.
         facts: Changes what is said of files.
         sealed: The records have digests that fit.
     """
 
-    def __init__(self, tier, records=None, files=None, facts=None, *, sealed=False):
+    def __init__(self, storage, records=None, files=None, facts=None, *, sealed=False):
         self.sealed = sealed
-        self._tier, self._records, self._files, self._facts = tier, records, files, facts
+        self._storage, self._records, self._files, self._facts = storage, records, files, facts
 
     def __getattr__(self, name):
-        return getattr(self._tier, name)
+        return getattr(self._storage, name)
 
     def read(self, path, revision, limit):
-        found = self._tier.read(path, revision, limit)
+        found = self._storage.read(path, revision, limit)
         if found is None or not self._records or not path.startswith(layout.RECORDS):
             return found
         return Document(self._records(found.data), found.token)
 
     def chunks(self, path, revision, start=0):
-        data = b"".join(self._tier.chunks(path, revision))
+        data = b"".join(self._storage.chunks(path, revision))
         data = self._files(data) if self._files else data
         return iter([data[start:]] if data[start:] else [])
 
     def stat(self, paths, revision):
-        found = self._tier.stat(paths, revision)
+        found = self._storage.stat(paths, revision)
         return {path: self._facts(entry) for path, entry in found.items()} if self._facts else found
 
 
@@ -177,20 +177,20 @@ def sealed(rng, data):
 
 
 def lied(rng, entry):
-    """What a tier may say of a file that is not so."""
+    """What a remote may say of a file that is not so."""
     size = rng.choice([entry.size, 0, entry.size + 1, 1 << 62])
     return Entry(entry.path, size, rng.choice([{}, {"sha256": "0" * 64}, {"git": "0" * 40}, {"md5": ""}]))
 
 
-def evil(rng, tier):
-    """A tier with one corruption."""
+def evil(rng, storage):
+    """A remote with one corruption."""
     return rng.choice([
-        lambda: Evil(tier, files=lambda data: spoilt(rng, data)),
-        lambda: Evil(tier, records=lambda data: spoilt(rng, data)),
-        lambda: Evil(tier, records=lambda data: monstrous(rng, data)),
-        lambda: Evil(tier, records=lambda data: sealed(rng, data), sealed=True),
-        lambda: Evil(tier, records=lambda data: sealed(rng, data), sealed=True),
-        lambda: Evil(tier, facts=lambda entry: lied(rng, entry)),
+        lambda: Evil(storage, files=lambda data: spoilt(rng, data)),
+        lambda: Evil(storage, records=lambda data: spoilt(rng, data)),
+        lambda: Evil(storage, records=lambda data: monstrous(rng, data)),
+        lambda: Evil(storage, records=lambda data: sealed(rng, data), sealed=True),
+        lambda: Evil(storage, records=lambda data: sealed(rng, data), sealed=True),
+        lambda: Evil(storage, facts=lambda entry: lied(rng, entry)),
     ])()  # fmt: skip
 
 
@@ -223,12 +223,12 @@ class Place:
         assert not watched.damage()
 
 
-def survives(folder, tier, right):
+def survives(folder, storage, right):
     """A machine that uses such a cache has what it needs in the end, and says what was wrong."""
     place = Place(folder)
-    bob = Watched(place.home, shared=[(tier, "r")])
+    bob = Watched(place.home, shared=[(storage, "r")])
     done = warm(bob.session, bob.prepare())
-    if getattr(tier, "sealed", False):
+    if getattr(storage, "sealed", False):
         # Whoever may write to the cache can say that there are fewer modules, or others; each is whole all the same.
         with suppress(UnsafeArchiveError, IntegrityError):
             assert set(bob.restored("check", done.record).values()) <= set(right.values())
@@ -246,20 +246,20 @@ def survives(folder, tier, right):
 def filled(folder):
     """A shared folder with one warm."""
     (folder / "shared").mkdir(parents=True)
-    ann = Watched(folder / "ann", shared=[(FolderTier(folder / "shared"), "rw")])
+    ann = Watched(folder / "ann", shared=[(FolderStorage(folder / "shared"), "rw")])
     warm(ann.session, ann.prepare())
-    return FolderTier(folder / "shared"), module_files(ann.prepare(), ann.compiler)
+    return FolderStorage(folder / "shared"), module_files(ann.prepare(), ann.compiler)
 
 
 def campaign(seeds):
     """So many corruptions; how many of them mattered."""
     mattered = 0
     with memory_folder() as folder:
-        tier, right = filled(folder / "team")
+        storage, right = filled(folder / "team")
         for seed in seeds:
             with memory_folder() as own:
                 try:
-                    mattered += survives(own / "x", evil(random.Random(seed), tier), right)
+                    mattered += survives(own / "x", evil(random.Random(seed), storage), right)
                 except BaseException as error:
                     error.add_note(f"seed {seed}") if hasattr(error, "add_note") else None
                     raise
@@ -268,7 +268,7 @@ def campaign(seeds):
 
 @pytest.mark.feature("S5", "S7")
 def test_corruptions_of_all_kinds():
-    assert campaign(range(200)) > 100
+    assert campaign(range(60)) > 30
 
 
 @pytest.mark.slow
@@ -278,10 +278,13 @@ def test_ten_thousand_corruptions(part):
     assert campaign(range(1000 + part * 500, 1500 + part * 500)) > 250
 
 
+SERVED_BADLY = {("wrong-bytes", "GET /cdn/*"), ("cut", "GET */resolve/*")}
+
+
 @pytest.mark.feature("S5", "S7")
 @pytest.mark.parametrize("what", ["record", "file", "folder", "root"])
 def test_links_on_a_shared_folder_are_not_followed(tmp_path, what):
-    tier, _ = filled(tmp_path / "team")
+    storage, _ = filled(tmp_path / "team")
     shared = tmp_path / "team" / "shared"
     secret = tmp_path / "secret"
     target = {
@@ -293,16 +296,20 @@ def test_links_on_a_shared_folder_are_not_followed(tmp_path, what):
     target.rename(secret)  # the same bytes, by a link
     target.symlink_to(secret)
     place = Place(tmp_path / "x")
-    bob = Watched(place.home, shared=[(tier, "r")])
+    bob = Watched(place.home, shared=[(storage, "r")])
     assert warm(bob.session, bob.prepare()).compiled == 3  # a link is as good as nothing
     place.intact()
     place.sound(bob)
 
 
 @pytest.mark.feature("S5")
-@pytest.mark.parametrize("kind", ["wrong-bytes", "wrong-size", "cut", "404", "endless"])
 @pytest.mark.parametrize(
-    "on", ["GET */resolve/*", *(pytest.param(f"GET /{host}/*", marks=pytest.mark.slow) for host in ("cdn", "xet"))]
+    ("kind", "on"),
+    [
+        pytest.param(kind, on, marks=[] if (kind, on) in SERVED_BADLY else [pytest.mark.slow])
+        for kind in ("wrong-bytes", "wrong-size", "cut", "404", "endless")
+        for on in ("GET */resolve/*", "GET /cdn/*", "GET /xet/*")
+    ],
 )
 def test_a_hub_that_serves_other_bytes(tmp_path, kind, on):
     with serving("hub", tmp_path / "server") as make:

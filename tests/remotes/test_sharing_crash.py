@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from cachekit.remotes import document
-from cachekit.verbs.obtain import obtain
 from tests.remotes.sharing_worker import (
     entry,
     note,
@@ -25,7 +24,7 @@ from tests.remotes.sharing_worker import (
     visible,
     whole_or_absent,
 )
-from tests.remotes.tier_processes import KINDS, ending, started
+from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.hubserver.accounts import Account
 from tests.support.places import ROOT
 from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, ended, leftovers_of, until
@@ -59,14 +58,14 @@ def ended_well(process):
         assert process.exitcode == 0
 
 
-def all_whole_on(tier):
+def all_whole_on(storage):
     """Each file that lies at a module's place is whole, whether a record names it yet or not."""
     files = {}
     for number in NUMBERS:
         record, _ = entry(number, SIZE)
         files |= {path: file for file, path in document.Shared(record).paths().values()}
-    for path, found in tier.stat(sorted(files), "").items():
-        data = b"".join(tier.chunks(path, ""))
+    for path, found in storage.stat(sorted(files), "").items():
+        data = b"".join(storage.chunks(path, ""))
         assert found.holds(len(data), files[path].sha256) is not False
         assert len(data) == files[path].size
         assert hashlib.sha256(data).hexdigest() == files[path].sha256
@@ -143,7 +142,7 @@ def pull_on_a_full_disk(make, home):
     found = bob.session.chain.find(record.directory, record.model_type, record.key)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, SIZE // 2))
     try:
-        obtain(bob.session, found)
+        bob.session.fetch(found)
     except Exception as error:  # noqa: BLE001 - what it is is the question
         note(home, kind=type(error).__name__, message=str(error), code=getattr(error, "exit_code", None))
 

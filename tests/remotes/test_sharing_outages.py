@@ -1,4 +1,4 @@
-"""A shared cache that is away, late or slow: it stops no run, and what could not be pushed or pulled is done later."""
+"""A remote that is away, late or slow: it stops no run, and what could not be pushed or pulled is done later."""
 
 import json
 import os
@@ -7,28 +7,29 @@ import time
 import pytest
 
 from cachekit.errors import ConflictError, MissError
+from cachekit.files import hold
 from cachekit.remotes import layout
-from cachekit.remotes.folder import FolderTier
-from cachekit.store.scratch import hold
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
 from cachekit.verbs.plan import plan
-from cachekit.verbs.pull import pull
-from cachekit.verbs.push import push
-from cachekit.verbs.push_records import chosen
+from cachekit.verbs.push import chosen
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.sharing_cases import log, make, member, shared  # noqa: F401 - fixtures
-from tests.remotes.tier_processes import serve
-from tests.remotes.watched_tiers import Broken, Busy, Counted, Long
+from tests.remotes.sharing_cases import ANY_KIND, at_once, log, make, member, shared  # noqa: F401 - fixtures
+from tests.remotes.storage_processes import serve
+from tests.remotes.watched_storages import Broken, Busy, Counted, Long
 from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
 
 
+@ANY_KIND
 @pytest.mark.feature("R4")
 @pytest.mark.parametrize("failing", ["revision", "read", "chunks", "upload", "commit", "stat", "all"])
+@pytest.mark.usefixtures("at_once")
 def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     warm(ann.session, ann.prepare())
-    tier = Broken(make(), failing)
-    bob = Watched(tmp_path / "bob", shared=[(tier, "rw")])
+    storage = Broken(make(), failing)
+    bob = Watched(tmp_path / "bob", shared=[(storage, "rw")])
     done = train(bob.session, bob.prepare(recipe(4)), output_dir=tmp_path / "out")
     assert done.result.steps
     assert plan(bob.prepare(recipe(4)), bob.store).hit
@@ -39,35 +40,39 @@ def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
     assert "the cable is cut" in json.dumps(told)
 
 
+@ANY_KIND
 @pytest.mark.feature("R4")
 def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
-    tier = Broken(make(), "all")
+    storage = Broken(make(), "all")
     for _ in range(3):
-        bob = Watched(tmp_path / "bob", shared=[(tier, "rw")])
+        bob = Watched(tmp_path / "bob", shared=[(storage, "rw")])
         assert not plan(bob.prepare(), bob.store, bob.session.chain).hit
         assert len(bob.told("remote.failed")) == 1
-    assert len(tier.calls) == 1
+    assert len(storage.calls) == 1
 
 
 def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(Broken(FolderTier(shared), "commit", error=ConflictError), "rw")], push=0)
+    ann = Watched(
+        tmp_path / "ann", shared=[(Broken(FolderStorage(shared), "commit", error=ConflictError), "rw")], push=0
+    )
     record = publish(ann.store, make_record())
-    (pushed,) = push(ann.session, [record], ann.session.chain.writable)
+    (pushed,) = push(ann.store, ann.session.chain, [record])
     assert "could not take the push" in pushed.error.message
     assert ann.session.chain.writable[0].usable()
 
 
+@ANY_KIND
 def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log):
-    tier = Broken(make(), "commit")
-    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], push=0)
+    storage = Broken(make(), "commit")
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")], push=0)
     record = warm(ann.session, ann.prepare()).record
     remote = ann.session.chain.writable[0]
-    assert remote.pending() == {record.key: (record.directory, record.model_type)}
-    tier.failing.clear()
+    assert remote.pending() == {record.key}
+    storage.failing.clear()
     later = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     later.session.chain.writable[0].retry()
-    push(later.session, [record], later.session.chain.writable)
-    assert later.session.chain.writable[0].pending() == {}
+    push(later.store, later.session.chain, [record])
+    assert later.session.chain.writable[0].pending() == set()
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     assert plan(bob.prepare(), bob.store, bob.session.chain).hit
 
@@ -78,51 +83,52 @@ def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    tier = Broken(FolderTier(shared), "commit", error=stop)
-    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")])
+    storage = Broken(FolderStorage(shared), "commit", error=stop)
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
     record = publish(ann.store, make_record())
     with pytest.raises(KeyboardInterrupt):
-        push(ann.session, [record], ann.session.chain.writable)
+        push(ann.store, ann.session.chain, [record])
     assert chosen(ann.session, [], pending=True) == [record]
     other = publish(ann.store, make_record(2))
     assert chosen(ann.session, [other.key], pending=True) == []
-    tier.failing.clear()
-    push(ann.session, [record], ann.session.chain.writable)
+    storage.failing.clear()
+    push(ann.store, ann.session.chain, [record])
     assert chosen(ann.session, [], pending=True) == []
 
 
 @pytest.mark.feature("C2")
-@pytest.mark.parametrize("trouble", [lambda tier, key: Long(tier, "upload", key), Busy], ids=["large files", "busy"])
+@pytest.mark.parametrize(
+    "trouble", [lambda storage, key: Long(storage, "upload", key), Busy], ids=["large files", "busy"]
+)
 def test_who_pushes_for_long_still_holds_the_lease(tmp_path, shared, trouble):
     """Others would take it for dead, and compile what is on its way."""
     prepared = Watched(tmp_path / "ann").prepare()
-    tier = trouble(FolderTier(shared), prepared.key)
-    ann = Watched(tmp_path / "ann", shared=[(tier, "rw")], lease=1)
+    storage = trouble(FolderStorage(shared), prepared.key)
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")], lease=1)
     assert warm(ann.session, prepared).compiled
-    assert tier.signs
+    assert storage.signs
     assert not ann.told("push.failed")
-    assert tier.read(layout.lease_path(prepared.key), tier.revision(), 1 << 20) is None
+    assert storage.read(layout.lease_path(prepared.key), storage.revision(), 1 << 20) is None
 
 
 def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")], push=3)
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")], push=3)
     record = publish(ann.store, make_record())
-    (pushed,) = push(
-        ann.session, chosen(ann.session, [record.key, record.key[:8]], pending=False), ann.session.chain.writable
-    )
+    (pushed,) = push(ann.store, ann.session.chain, chosen(ann.session, [record.key, record.key[:8]], pending=False))
     assert pushed.error is None
     assert len(pushed.published.records) == 1
 
 
+@ANY_KIND
 def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     ann = member("ann")
     made = make_record(artifacts=("a",), size=5_000_000)
     publish(ann.store, made)
-    push(ann.session, [made[0]], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [made[0]])
 
     class Cut(Counted):
         def chunks(self, path, revision, start=0):
-            for number, data in enumerate(self._tier.chunks(path, revision, start)):
+            for number, data in enumerate(self._storage.chunks(path, revision, start)):
                 yield data[:1000]
                 if number == 0:
                     raise KeyboardInterrupt
@@ -130,23 +136,23 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
     place = made[0].directory, made[0].model_type, made[0].key
     with pytest.raises(KeyboardInterrupt):
-        pull(bob.session, bob.session.chain.find(*place))
-    tier = make()
-    again = Watched(tmp_path / "bob", shared=[(tier, "r")])
+        bob.pull(bob.session.chain.find(*place))
+    storage = make()
+    again = Watched(tmp_path / "bob", shared=[(storage, "r")])
     starts = []
-    whole = tier.chunks
-    tier.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
-    pull(again.session, again.session.chain.find(*place))
+    whole = storage.chunks
+    storage.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
+    again.pull(again.session.chain.find(*place))
     assert starts == [1000]
     assert served(again.store, find(again.store, made[0])) == expected(made)
 
 
 def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     made = make_record(artifacts=("a", "b"), size=50_000)
     first, second = made[0].files
     publish(ann.store, made)
-    push(ann.session, [made[0]], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [made[0]])
     place = made[0].directory, made[0].model_type, made[0].key
 
     class Overtaken(Counted):
@@ -160,17 +166,18 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
                         os.close(handle)
                     time.sleep(0.01)
                 os.close(handle)
-                pull(other.session, other.session.chain.find(*place))
-            yield from self._tier.chunks(path, revision, start)
+                other.pull(other.session.chain.find(*place))
+            yield from self._storage.chunks(path, revision, start)
 
-    other = Watched(tmp_path / "bob", shared=[(FolderTier(shared), "r")])
-    bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderTier(shared)), "r")])
-    assert pull(bob.session, bob.session.chain.find(*place)).files == 2
+    other = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
+    bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderStorage(shared)), "r")])
+    assert bob.pull(bob.session.chain.find(*place)).files == 2
     for one in (bob, other):
         assert served(one.store, find(one.store, made[0])) == expected(made)
     assert not list(bob.store.layout.partial.iterdir())
 
 
+@ANY_KIND
 def test_require_warm_fails_where_the_cache_has_it_not(member):
     bob = member("bob")
     with pytest.raises(MissError):
@@ -178,17 +185,16 @@ def test_require_warm_fails_where_the_cache_has_it_not(member):
 
 
 def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeypatch):
-    from cachekit.verbs.pull import pull
 
-    monkeypatch.setattr("cachekit.verbs.push.INLINE", 7000)
+    monkeypatch.setattr("cachekit.remotes.push.INLINE", 7000)
     with serve("folder", tmp_path / "server") as opened:
         ann = Watched(tmp_path / "ann", shared=[(opened(), "rw")])
         made = make_record(1, [f"a{number}" for number in range(10)], size=3000)
         record = publish(ann.store, made)
-        (done,) = push(ann.session, [record], ann.session.chain.writable)
+        (done,) = push(ann.store, ann.session.chain, [record])
         assert done.error is None
         bob = Watched(tmp_path / "bob", shared=[(opened(), "r")])
         found = bob.session.chain.find(record.directory, record.model_type, record.key)
         assert len(found.shared.inline) == 2
-        pull(bob.session, found)
+        bob.pull(found)
         assert served(bob.store, record) == expected(made)

@@ -11,17 +11,17 @@ import pytest
 
 from cachekit.errors import AuthError, MissError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, trust
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.plan import Searching, miss_error, plan
-from cachekit.verbs.pull_recipes import pull_recipe
+from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.tier_makers.bucket import bucket_hub, make_tier
-from tests.remotes.tier_processes import serve
+from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
+from tests.remotes.storage_processes import serve
 from tests.store.bundle_files import whole  # noqa: F401 - a fixture
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.cli_session import the_error
@@ -33,8 +33,8 @@ pytest_plugins = ["tests.support.cli_session"]
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
-def remote(tier, memory, **options):
-    return Remote(tier, memory, readable=True, writable=True, **options)
+def remote(storage, memory, **options):
+    return Remote(storage, memory, readable=True, writable=True, **options)
 
 
 # Folders
@@ -48,7 +48,7 @@ def shared(tmp_path):
 
 
 def why(folder):
-    return FolderTier(folder).stranger()
+    return FolderStorage(folder).stranger()
 
 
 def test_a_folder_of_ones_own_is_trusted(shared):
@@ -97,7 +97,7 @@ def test_a_folder_that_is_gone_could_not_be_asked(tmp_path):
 
 
 @pytest.fixture
-def hub_tier(tmp_path):
+def hub_storage(tmp_path):
     """Opens the same private repo of the organisation `team` anew."""
     with serve("hub", tmp_path / "server") as make:
         yield make
@@ -113,78 +113,78 @@ def says(hub, **document):
 
 
 @pytest.mark.feature("M1")
-def test_a_private_repo_of_ones_organisation_is_trusted_and_asked_about_once(hub_tier, tmp_path):
-    hub = hub_tier.hub
+def test_a_private_repo_of_ones_organisation_is_trusted_and_asked_about_once(hub_storage, tmp_path):
+    hub = hub_storage.hub
     hub.log.clear()
     for _ in range(3):
-        assert remote(hub_tier(), tmp_path).revision() == hub_tier.repo.head
+        assert remote(hub_storage(), tmp_path).revision() == hub_storage.repo.head
     assert asked(hub) == 1, "whose token it is, is remembered in the store"
-    one = remote(hub_tier(), tmp_path)
+    one = remote(hub_storage(), tmp_path)
     hub.log.clear()
     for _ in range(3):
         one.revision()
     assert len(hub.requests) == 1
 
 
-def test_a_public_repo_is_not_used_and_nobody_is_asked_whose_it_is(hub_tier, tmp_path):
-    hub_tier.repo.private = False
-    hub_tier.hub.log.clear()
-    one = remote(hub_tier(), tmp_path)
+def test_a_public_repo_is_not_used_and_nobody_is_asked_whose_it_is(hub_storage, tmp_path):
+    hub_storage.repo.private = False
+    hub_storage.hub.log.clear()
+    one = remote(hub_storage(), tmp_path)
     with pytest.raises(UntrustedError, match="is not used") as raised:
         one.revision()
     assert (raised.value.exit_code, raised.value.code, raised.value.cause) == (5, "untrusted", "it is public")
     assert "a compiler cache is code" in raised.value.hint
     assert 'trust = "all"' in raised.value.hint
     assert "--trust-all" in raised.value.hint
-    assert asked(hub_tier.hub) == 0
-    assert one.state() == hub_tier.repo.head, "it can be written to all the same"
-    assert remote(hub_tier(), tmp_path, trusted=True).revision() == hub_tier.repo.head
+    assert asked(hub_storage.hub) == 0
+    assert one.state() == hub_storage.repo.head, "it can be written to all the same"
+    assert remote(hub_storage(), tmp_path, trusted=True).revision() == hub_storage.repo.head
 
 
-def test_a_private_repo_of_somebody_else_is_not_used(hub_tier, tmp_path):
-    says(hub_tier.hub, name="ann", orgs=[{"name": "others"}])
+def test_a_private_repo_of_somebody_else_is_not_used(hub_storage, tmp_path):
+    says(hub_storage.hub, name="ann", orgs=[{"name": "others"}])
     with pytest.raises(UntrustedError) as raised:
-        remote(hub_tier(), tmp_path).revision()
+        remote(hub_storage(), tmp_path).revision()
     assert raised.value.cause.startswith("it belongs to team, which is neither this token's user nor an organisation")
-    hub_tier.hub.faults.clear()
-    remote(hub_tier(), tmp_path).revision()  # distrust is not remembered
+    hub_storage.hub.faults.clear()
+    remote(hub_storage(), tmp_path).revision()  # distrust is not remembered
 
 
 @pytest.mark.parametrize("answer", [{}, {"name": 7, "orgs": "team"}, {"orgs": [{"fullname": "team"}, "team", None]}])
-def test_an_answer_that_names_nobody_trusts_nobody(hub_tier, tmp_path, answer):
-    says(hub_tier.hub, **answer)
+def test_an_answer_that_names_nobody_trusts_nobody(hub_storage, tmp_path, answer):
+    says(hub_storage.hub, **answer)
     with pytest.raises(UntrustedError):
-        remote(hub_tier(), tmp_path).revision()
+        remote(hub_storage(), tmp_path).revision()
 
 
-def test_what_the_hub_cannot_say_is_not_known_and_what_it_said_once_is(hub_tier, tmp_path):
+def test_what_the_hub_cannot_say_is_not_known_and_what_it_said_once_is(hub_storage, tmp_path):
     fault = Fault("503", on="GET /api/whoami-v2", times=None)
-    hub_tier.hub.faults.add(fault)
+    hub_storage.hub.faults.add(fault)
     with pytest.raises(RemoteError) as raised:  # it could not be asked, which is another exit code
-        remote(hub_tier(), tmp_path / "new").revision()
+        remote(hub_storage(), tmp_path / "new").revision()
     assert not isinstance(raised.value, UntrustedError)
-    hub_tier.hub.faults.remove(fault)
-    known = remote(hub_tier(), tmp_path / "known")
+    hub_storage.hub.faults.remove(fault)
+    known = remote(hub_storage(), tmp_path / "known")
     known.revision()
     (note,) = (tmp_path / "known").glob("accounts-*.json")
     note.write_text(json.dumps(json.loads(note.read_text()) | {"asked": time.time() - 7 * 86400}))
-    hub_tier.hub.faults.add(fault)
-    hub_tier.hub.log.clear()
-    remote(hub_tier(), tmp_path / "known").revision()
-    assert asked(hub_tier.hub) >= 1, "what is old is asked again, and holds where nobody answers"
+    hub_storage.hub.faults.add(fault)
+    hub_storage.hub.log.clear()
+    remote(hub_storage(), tmp_path / "known").revision()
+    assert asked(hub_storage.hub) >= 1, "what is old is asked again, and holds where nobody answers"
 
 
-def test_a_public_repo_that_was_once_private_is_used_no_longer(hub_tier, tmp_path):
-    remote(hub_tier(), tmp_path).revision()
-    hub_tier.repo.private = False
+def test_a_public_repo_that_was_once_private_is_used_no_longer(hub_storage, tmp_path):
+    remote(hub_storage(), tmp_path).revision()
+    hub_storage.repo.private = False
     with pytest.raises(UntrustedError):
-        remote(hub_tier(), tmp_path).revision()
+        remote(hub_storage(), tmp_path).revision()
 
 
-def test_no_token_is_written_down(hub_tier, tmp_path):
-    remote(hub_tier(), tmp_path).revision()
+def test_no_token_is_written_down(hub_storage, tmp_path):
+    remote(hub_storage(), tmp_path).revision()
     written = b"".join(path.read_bytes() + path.name.encode() for path in tmp_path.rglob("*") if path.is_file())
-    assert hub_tier.hub.token.encode() not in written
+    assert hub_storage.hub.token.encode() not in written
 
 
 @pytest.mark.parametrize("note", [b"", b"[]", b"{", b'{"names": 7, "asked": "x"}', b"[" * 100_000, b"\xff"])
@@ -207,15 +207,15 @@ def test_buckets_are_judged_as_repos_are(tmp_path):
     import huggingface_hub
 
     with bucket_hub(tmp_path / "server") as hub:
-        remote(make_tier(hub), tmp_path / "memory").revision()
+        remote(make_storage(hub), tmp_path / "memory").revision()
         says(hub, name="ann", orgs=[])
         with pytest.raises(UntrustedError, match="is not used"):
-            remote(make_tier(hub), tmp_path / "other").revision()
+            remote(make_storage(hub), tmp_path / "other").revision()
         api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
         api.delete_bucket("team/cache")
         api.create_bucket("team/cache", private=False)
         with pytest.raises(UntrustedError) as raised:
-            remote(make_tier(hub), tmp_path / "memory").revision()
+            remote(make_storage(hub), tmp_path / "memory").revision()
         assert raised.value.cause == "it is public"
 
 
@@ -250,7 +250,7 @@ def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, 
 @pytest.fixture
 def strange(tmp_path, shared):
     """A folder with the toy recipe's record that everybody can write to."""
-    ann = Watched(tmp_path / "ann", shared=[(FolderTier(shared), "rw")])
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     warm(ann.session, ann.prepare())
     shared.chmod(0o777)
     return shared
@@ -259,7 +259,7 @@ def strange(tmp_path, shared):
 @pytest.fixture
 def bob(tmp_path, strange):
     def join(**options):
-        return Watched(tmp_path / "bob", shared=[(FolderTier(strange), "rw")], **options)
+        return Watched(tmp_path / "bob", shared=[(FolderStorage(strange), "rw")], **options)
 
     return join
 
@@ -273,7 +273,7 @@ def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
     assert planned.as_dict()["untrusted"] == [sentence]
     assert miss_error(planned).cause == sentence
     (told,) = me.told("remote.failed")
-    assert (told["code"], told["tier"]) == ("untrusted", str(strange))
+    assert (told["code"], told["remote"]) == ("untrusted", str(strange))
     assert "a compiler cache is code" in told["hint"]
     trusting = bob(trust_all=True)
     planned = plan(trusting.prepare(), trusting.store, trusting.session.chain)
@@ -313,7 +313,7 @@ def test_it_is_not_the_nearest_record(bob):
 
 
 def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):
-    ann = Watched(tmp_path / "ann", shared=[(FolderTier(strange), "rw")], trust_all=True)
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(strange), "rw")], trust_all=True)
     locked = lock(ann.session, ann.prepare(), "toy")
     me = bob()
     for act in (
@@ -332,11 +332,11 @@ def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):
 def test_a_trusted_remote_behind_it_serves_the_hit(bob, tmp_path, strange):
     own = tmp_path / "own"
     own.mkdir()
-    cat = Watched(tmp_path / "cat", shared=[(FolderTier(own), "rw")])
+    cat = Watched(tmp_path / "cat", shared=[(FolderStorage(own), "rw")])
     warm(cat.session, cat.prepare())
-    me = Watched(tmp_path / "me", shared=[(FolderTier(strange), "r"), (FolderTier(own), "r")])
+    me = Watched(tmp_path / "me", shared=[(FolderStorage(strange), "r"), (FolderStorage(own), "r")])
     planned = plan(me.prepare(), me.store, me.session.chain)
-    assert (planned.tier, planned.untrusted) == (str(own), ())
+    assert (planned.remote, planned.untrusted) == (str(own), ())
 
 
 # Imports
@@ -375,7 +375,7 @@ def test_a_table_says_whom_to_trust():
 
     assert (link().trusted, link(trust="all").trusted) == (False, True)
     assert dict(link(trust="all").options) == {}
-    with pytest.raises(UsageError, match=r"\[tiers\.team\]: trust = 'some' means nothing"):
+    with pytest.raises(UsageError, match=r"\[remotes\.team\]: trust = 'some' means nothing"):
         link(trust="some")
 
 
@@ -395,7 +395,7 @@ def test_the_command_line_says_it(command, machine, work, tmp_path, shared):
     trusting = command("plan", "tiny.yaml", "--cache", cache, "--trust-all")
     assert trusting.out.startswith("tiny: hit")
     assert "a compiler cache is code, which runs on this machine" in " ".join(trusting.err.split())
-    (work / "cachekit.toml").write_text(f'cache = "local:rw,t:r"\n[tiers.t]\nurl = "{shared}"\ntrust = "all"\n')
+    (work / "cachekit.toml").write_text(f'cache = "local:rw,t:r"\n[remotes.t]\nurl = "{shared}"\ntrust = "all"\n')
     answer = command("plan", "tiny.yaml")
     assert answer.out.startswith("tiny: hit")
     assert answer.err == ""
@@ -408,11 +408,11 @@ def test_doctor_says_it(tmp_path, shared):
     shared.chmod(0o777)
     found = the_problem("caches", cache=f"local:rw,{shared}:r")
     assert "it is not used: every user of this machine" in found["said"]
-    assert fine("caches", cache="local:rw,t:r", tiers={"t": {"url": str(shared), "trust": "all"}})
+    assert fine("caches", cache="local:rw,t:r", remotes={"t": {"url": str(shared), "trust": "all"}})
 
 
-def test_a_token_that_is_refused_is_no_question_of_trust(hub_tier, tmp_path):
-    hub_tier.hub.faults.add(Fault("403", on="GET /api/whoami-v2", times=None))
+def test_a_token_that_is_refused_is_no_question_of_trust(hub_storage, tmp_path):
+    hub_storage.hub.faults.add(Fault("403", on="GET /api/whoami-v2", times=None))
     with pytest.raises(AuthError) as raised:
-        remote(hub_tier(), tmp_path).revision()
+        remote(hub_storage(), tmp_path).revision()
     assert raised.value.exit_code == 4

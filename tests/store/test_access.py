@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cachekit.errors import StoreError
-from cachekit.store import gate
+from cachekit.store import rwlock
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish, publish_record, small_record, the_error
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
@@ -14,7 +14,15 @@ from tests.support.standins import publish as publish_made
 
 pytest_plugins = ["tests.support.cli_session"]
 
-VERBS = ["ls", "plan tiny.yaml", "warm tiny.yaml", "stats", "verify --quick", "gc --max-size 0", "pin --list"]
+VERBS = [
+    "store ls",
+    "plan tiny.yaml",
+    "warm tiny.yaml",
+    "stats",
+    "store verify --quick",
+    "store gc --max-size 0",
+    "store pin --list",
+]
 
 
 @pytest.fixture
@@ -53,7 +61,7 @@ def test_a_store_that_is_closed_says_so_and_what_mends_it(command, theirs, words
 def test_a_store_that_is_only_read_is_looked_into_and_refused_before_anything_compiles(command, theirs, worker):
     home = theirs(0o022)
     with another_user():
-        assert command("ls", "--format", "quiet").out
+        assert command("store", "ls", "--format", "quiet").out
         assert "miss" in command("plan", "tiny.yaml").out
         _, message, cause, hint = the_error(command("warm", "tiny.yaml", code=1))
     assert message == f"the store at {home} cannot be written"
@@ -92,11 +100,11 @@ def test_a_folder_in_the_place_of_the_record_is_told_before_compiling(tmp_path, 
 
 
 def test_who_removes_is_named_while_one_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(gate, "TELL", 0.0)
-    monkeypatch.setattr(gate, "PATIENCE", 0.3)
+    monkeypatch.setattr(rwlock, "TELL", 0.0)
+    monkeypatch.setattr(rwlock, "PATIENCE", 0.3)
     first, second = Watched(tmp_path), Watched(tmp_path)
     publish_made(first.store, make_record(1))
-    with first.store.gate.exclusive(1.0):
+    with first.store.rwlock.exclusive(1.0):
         publish_made(second.store, make_record(2))
         (waiting, *_), (unguarded,) = second.told("store.waiting"), second.told("store.unguarded")
     assert waiting["holder"].startswith(f"process {os.getpid()} (")
@@ -107,11 +115,11 @@ def test_who_removes_is_named_while_one_waits(tmp_path, monkeypatch):
 
 
 def test_people_are_told_whom_they_wait_for(command, home, machine, monkeypatch):
-    monkeypatch.setattr(gate, "TELL", 0.0)
-    monkeypatch.setattr(gate, "PATIENCE", 0.3)
+    monkeypatch.setattr(rwlock, "TELL", 0.0)
+    monkeypatch.setattr(rwlock, "PATIENCE", 0.3)
     record = publish(home)
     watched = Watched(home)
-    with watched.store.gate.exclusive(1.0):
-        told = command("pin", record.key[:12]).err.splitlines()
+    with watched.store.rwlock.exclusive(1.0):
+        told = command("store", "pin", record.key[:12]).err.splitlines()
     assert any("waiting: process " in line and "removes from the store" in line for line in told)
     assert any(line.startswith("warning: process ") and "going on without waiting" in line for line in told)

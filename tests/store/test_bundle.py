@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.store.bundle import INDEX, Member, Reader, Writer, header, index
 from cachekit.store.record import File, Module, RelativePath
 from cachekit.verbs.export_bundle import export_bundle
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.plan import plan
-from cachekit.verbs.pull import pull
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.store.bundle_files import crafted, sealed, taken
@@ -213,7 +212,7 @@ def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
 
 @pytest.mark.feature("F4")
 def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
-    """The later one's files lie under their digests, as on a shared cache."""
+    """The later one's files lie under their digests, as on a remote."""
     watched = Watched(tmp_path / "maker", trust_all=True)
     made = [make_record(number, artifacts) for number, artifacts in ((1, ("a", "b")), (2, ("a", "c")))]
     other = structs.replace(made[1][0].modules[0].files[1], path="model-b.code")
@@ -251,12 +250,12 @@ def test_files_that_many_modules_share_come_to_each(tmp_path):
 @pytest.mark.feature("F4")
 def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
     path, _ = whole
-    (tmp_path / "tier").mkdir()
-    subprocess.run(["tar", "xf", path, "-C", tmp_path / "tier"], check=True)
-    watched = Watched(tmp_path / "home", shared=[(FolderTier(tmp_path / "tier"), "rw")])
+    (tmp_path / "remote").mkdir()
+    subprocess.run(["tar", "xf", path, "-C", tmp_path / "remote"], check=True)
+    watched = Watched(tmp_path / "home", shared=[(FolderStorage(tmp_path / "remote"), "rw")])
     record, _ = made = make_record(size=200)
     found = watched.session.chain.find(record.directory, record.model_type, record.key)
-    assert pull(watched.session, found).record == record
+    assert watched.pull(found).record == record
     assert served(watched.store, record) == expected(made)
 
 

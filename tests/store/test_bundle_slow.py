@@ -17,13 +17,13 @@ def test_a_real_compile_travels_in_a_bundle(tmp_path):
     warmed = maker("warm", "tiny.yaml", "--format", "json")
     assert warmed.code == 0, warmed.err
     assert json.loads(warmed.out)["compiled"] > 0
-    assert maker("export", "tiny.tar", "tiny.yaml").code == 0
-    assert maker("lock", "tiny.yaml").code == 0
+    assert maker("store", "export", "tiny.tar", "tiny.yaml").code == 0
+    assert maker("store", "lock", "tiny.yaml").code == 0
     for name in ("tiny.tar", "cachekit.lock"):
         (maker.work / name).rename(box.work / name)
 
     assert json.loads(box("plan", "tiny.yaml", "--format", "json").out)["status"] == "miss"
-    imported = box("import", "tiny.tar", "--trust-all", "--format", "json")
+    imported = box("store", "import", "tiny.tar", "--trust-all", "--format", "json")
     assert imported.code == 0, imported.err
     planned = json.loads(box("plan", "tiny.yaml", "--format", "json").out)
     assert (planned["status"], planned["fetch_bytes"]) == ("hit", 0)

@@ -12,7 +12,7 @@ from cachekit.verbs.pins import Named, pin
 from cachekit.verbs.verify import verify
 from tests.store.aged_store import age
 from tests.store.crash.server import calls
-from tests.store.crash_session import crashes, tmp_path  # noqa: F401 - fixtures
+from tests.store.crash_session import crashes  # noqa: F401 - a fixture
 from tests.support.standins import Watched, expected, find, make_record, publish, served, tree
 
 MADE = [make_record(number, (f"own {number}", f"also {number}", "same"), size=400) for number in range(5)]
@@ -80,8 +80,8 @@ CASES = {
 @pytest.mark.parametrize(
     "case, every",
     [
-        pytest.param("gc", 4, id="gc-some"),
-        pytest.param("rm", 4, id="rm-some"),
+        pytest.param("gc", 13, id="gc-some"),
+        pytest.param("rm", 13, id="rm-some"),
         *(pytest.param(case, 1, id=f"{case}-all", marks=pytest.mark.slow) for case in CASES),
     ],
 )
@@ -108,10 +108,11 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
 
 
 @pytest.mark.feature("G2")
-def test_a_pin_killed_at_any_call_is_there_or_not(crashes, base, tmp_path):
+@pytest.mark.parametrize("every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+def test_a_pin_killed_at_any_call_is_there_or_not(crashes, base, tmp_path, every):
     key = MADE[1][0].key
     states = set()
-    for moment, home in killed(crashes, base, tmp_path, "pin", key=key):
+    for moment, home in killed(crashes, base, tmp_path, "pin", every, key=key):
         names = {path.name for path in (home / "v1" / "pins").iterdir()}
         assert names - {f"{key}.json"} == {f"{MADE[4][0].key}.json"}, moment
         states.add(len(names))

@@ -10,7 +10,7 @@ from cachekit.compilers.neuron import describe as neffs
 from cachekit.key.canonical import canonical, canonical_json
 from cachekit.store.record import IMPORTED
 from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.inspect import show
 from tests.compilers.neuron.neuron_import_cases import judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.neuron_trees import make, make_real
@@ -28,7 +28,7 @@ def store(tmp_path):
 
 
 def test_a_store_can_be_read_without_imported_records(store, monkeypatch):
-    assert len(ls(store)) == len(list(store.records())) == 2
+    assert len(store.listed()) == len(list(store.records())) == 2
     read = []
     load = store.read
     monkeypatch.setattr(store, "read", lambda *place: read.append(place) or load(*place))
@@ -40,7 +40,7 @@ def test_a_store_can_be_read_without_imported_records(store, monkeypatch):
 def test_no_plan_compares_with_what_was_imported(tmp_path):
     machine = Machine(tmp_path / "user")
     make(tmp_path / "cache")
-    machine("import", tmp_path / "cache", "--dry-run")
+    machine("store", "import", tmp_path / "cache", "--dry-run")
     import_cache(Watched(machine.home).store, tmp_path / "cache")
     assert machine("plan", "tiny.yaml")["nearest"] is None
     machine.graphs(1)

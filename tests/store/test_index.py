@@ -210,11 +210,11 @@ def test_what_records_needed_that_are_gone_makes_room(home):
     assert sizes == [0, 0, 0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data())
-def test_a_damaged_index_does_no_harm(tmp_path_factory, data):
+def test_a_damaged_index_does_no_harm(many_folders, data):
     """Cut off, or with pages of another file: it is made anew, or says what it said."""
-    home = tmp_path_factory.mktemp("store") / "home"
+    home = many_folders() / "home"
     fill(home, 2)
     expected = listed(opened(home))
     path = opened(home).layout.index
@@ -281,10 +281,10 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(STEPS)
-def test_each_change_is_seen_at_once(tmp_path_factory, steps):
-    home = tmp_path_factory.mktemp("store") / "home"
+def test_each_change_is_seen_at_once(many_folders, steps):
+    home = many_folders() / "home"
     old = opened(home)
     fill(home, 2)
     for what, number, words in steps:
@@ -317,10 +317,10 @@ SETS = st.dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(SETS, st.lists(st.tuples(SETS, st.sampled_from("ab")), max_size=6))
-def test_records_are_ranked_as_nearest_would(tmp_path_factory, wanted, candidates):
-    home = tmp_path_factory.mktemp("store") / "home"
+def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
+    home = many_folders() / "home"
     records = {key_of(hard): made(0, hard=hard, key=key_of(hard), model_type=kind) for hard, kind in candidates}
     for record in records.values():
         path = opened(home).layout.record(record.directory, record.model_type, record.key)
@@ -408,7 +408,7 @@ def test_a_killed_writer_leaves_an_index_that_serves(home):
     fill(home, 30)
     expected = plainly(home)
     dice = random.Random(6)
-    for _ in range(25):
+    for _ in range(10):
         child = os.fork()
         if child == 0:
             with suppress(BaseException):

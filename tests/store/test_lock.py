@@ -1,4 +1,4 @@
-"""`cachekit lock`: what it pins is what comes, or nothing does, whatever becomes of the caches meanwhile."""
+"""`cachekit store lock`: what it pins is what comes, or nothing does, whatever becomes of the caches meanwhile."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError, MissError, RemoteError, UsageError
 from cachekit.remotes import layout
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.locked import covers
+from cachekit.remotes.push import push
 from cachekit.store import lock_file
 from cachekit.store.lock_file import Locked, anonymous, digest_of
-from cachekit.verbs.lock import covers, lock, pull_locked
-from cachekit.verbs.push import push
+from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.tier_processes import serve
+from tests.remotes.storage_processes import serve
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.cli_session import the_error
 from tests.support.standins import StandIn, Watched, expected, find, make_record, publish, recipe, served
@@ -54,7 +55,7 @@ def test_what_is_locked_is_what_comes(member):
     ann, bob = member("ann"), member("bob")
     made = warm(ann.session, ann.prepare()).record
     locked = locked_of(ann)
-    assert locked.tier == ann.session.chain.readable[0].name
+    assert locked.remote == ann.session.chain.readable[0].name
     assert pull_locked(bob.session, locked, dry_run=True).state == "would-fetch"
     assert bob.lookup(bob.prepare()) is None
     assert pull_locked(bob.session, locked).state == "fetched"
@@ -71,7 +72,7 @@ def test_after_the_cache_was_given_another_build_the_old_bytes_come(member):
     locked = locked_of(ann)
     other = warm(eve.session, eve.prepare(), recache=True).record
     assert other.key == made.key
-    push(eve.session, [other], eve.session.chain.writable, replaces=True)
+    push(eve.store, eve.session.chain, [other], replaces=True)
     found = member("now").session.chain.find(made.directory, made.model_type, made.key)
     assert not covers(found.shared.record, made)
     pull_locked(bob.session, locked)
@@ -109,17 +110,17 @@ def test_a_record_that_grew_on_the_cache_gives_what_is_locked(member):
 @pytest.fixture
 def shared(tmp_path):
     """A locked record on a shared folder: the entry, what it was made of, and the folder."""
-    folder = tmp_path / "tier"
+    folder = tmp_path / "remote"
     folder.mkdir()
-    ann = Watched(tmp_path / "ann", shared=[(FolderTier(folder), "rw")])
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])
     # Larger than what travels inside of a record.
     record = publish(ann.store, made := make_record(size=9000))
-    push(ann.session, [record], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [record])
     return Locked("toy", (), "", "", str(folder), "", digest_of(record), anonymous(record)), made, folder
 
 
 def joined(tmp_path, folder, name="bob"):
-    return Watched(tmp_path / name, shared=[(FolderTier(folder), "rw")])
+    return Watched(tmp_path / name, shared=[(FolderStorage(folder), "rw")])
 
 
 @pytest.mark.feature("F5")
@@ -144,7 +145,7 @@ def test_what_cannot_be_had_is_exit_5_and_changes_nothing(tmp_path, shared, harm
     with pytest.raises(IntegrityError) as raised:
         pull_locked(bob.session, locked)
     assert raised.value.exit_code == 5
-    assert "cachekit lock toy" in raised.value.hint
+    assert "cachekit store lock toy" in raised.value.hint
     assert find(bob.store, mine) == mine
 
 
@@ -177,10 +178,10 @@ def test_what_only_the_store_has_is_locked_and_said_so(tmp_path):
     watched = Watched(tmp_path / "home")
     warm(watched.session, watched.prepare())
     locked = locked_of(watched)
-    assert (locked.tier, pull_locked(watched.session, locked).state) == ("local", "present")
+    assert (locked.remote, pull_locked(watched.session, locked).state) == ("local", "present")
     with pytest.raises(IntegrityError, match="not to be had") as raised:
         pull_locked(Watched(tmp_path / "bob").session, locked)
-    assert "no shared cache" in raised.value.cause
+    assert "no remote" in raised.value.cause
 
 
 # The file
@@ -254,13 +255,13 @@ def test_a_lock_with_a_record_that_is_changed_is_refused(tmp_path, shared):
 
 @pytest.mark.feature("F5")
 def test_the_command_line(command, machine, home, work):
-    folder = work.parent / "tier"
+    folder = work.parent / "remote"
     folder.mkdir()
     chain = ("--cache", f"local:rw,{folder}:rw")
     record = publish_recipe(home)
-    assert "no shared cache has tiny.yaml" in command("lock", "tiny.yaml").err
+    assert "no remote has tiny.yaml" in command("store", "lock", "tiny.yaml").err
     command("push", record.key, *chain)
-    said = command("lock", "tiny.yaml", *chain)
+    said = command("store", "lock", "tiny.yaml", *chain)
     assert said.err == ""
     assert said.out.splitlines() == [
         "cachekit.lock: 1 recipe locked, written",
@@ -268,9 +269,9 @@ def test_the_command_line(command, machine, home, work):
         f"    inductor-2.13.0, on {folder}",
     ]
     before = (work / "cachekit.lock").read_text()
-    assert "up to date" in command("lock", *chain).out
+    assert "up to date" in command("store", "lock", *chain).out
     assert (work / "cachekit.lock").read_text() == before
-    assert command("lock", "--check").out == f"tiny.yaml: fits  key {record.key[:16]}\n"
+    assert command("store", "lock", "--check").out == f"tiny.yaml: fits  key {record.key[:16]}\n"
     box = str(work.parent / "box")
     assert (
         command("pull", "--locked", "--home", box, *chain, "--format", "json").json["pulled"][0]["state"] == "fetched"
@@ -282,13 +283,13 @@ def test_the_command_line(command, machine, home, work):
 @pytest.mark.feature("F5")
 def test_a_recipe_that_changed_since_is_exit_3(command, machine, home, work):
     record = publish_recipe(home)
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     (work / "tiny.yaml").write_text((work / "tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16"))
-    answer = command("lock", "--check", code=3)
+    answer = command("store", "lock", "--check", code=3)
     assert answer.out.splitlines()[0].startswith(f"tiny.yaml: changed  key {record.key[:16]} → ")
     assert "  training.max_seq_length: 8 → 16" in answer.out.splitlines()
-    assert the_error(answer)[3] == "cachekit warm tiny.yaml, then cachekit lock tiny.yaml"
-    document = command("lock", "--check", "--format", "json", code=3).json
+    assert the_error(answer)[3] == "cachekit warm tiny.yaml, then cachekit store lock tiny.yaml"
+    document = command("store", "lock", "--check", "--format", "json", code=3).json
     assert document["checked"][0]["status"] == "changed"
     assert document["error"]["exit_code"] == 3
 
@@ -296,34 +297,35 @@ def test_a_recipe_that_changed_since_is_exit_3(command, machine, home, work):
 def test_entries_stay_beside_each_other(command, machine, home, work):
     publish_recipe(home)
     publish_recipe(home, "training.per_device_train_batch_size=4")
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     assert (
-        "written; 1 more in it" in command("lock", "tiny.yaml", "--set", "training.per_device_train_batch_size=4").out
+        "written; 1 more in it"
+        in command("store", "lock", "tiny.yaml", "--set", "training.per_device_train_batch_size=4").out
     )
     assert len(lock_file.read(work / "cachekit.lock")) == 2
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     assert len(lock_file.read(work / "cachekit.lock")) == 2
-    assert command("lock", "--check", "--format", "quiet").out == ""
+    assert command("store", "lock", "--check", "--format", "quiet").out == ""
 
 
 def test_the_nearest_lock_file_is_that_of_the_project(command, machine, home, work, monkeypatch):
     publish_recipe(home)
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     (work / "below").mkdir()
     monkeypatch.chdir(work / "below")
     assert "in the store already" in command("pull", "--locked").out
-    assert str(work / "cachekit.lock") in command("lock", "../tiny.yaml").out
+    assert str(work / "cachekit.lock") in command("store", "lock", "../tiny.yaml").out
 
 
 def test_what_cannot_be_locked_is_said(command, machine, home, work):
-    assert "locks nothing yet" in command("lock", code=2).err
-    assert "not-warm" in command("lock", "tiny.yaml", code=3).err
+    assert "locks nothing yet" in command("store", "lock", code=2).err
+    assert "not-warm" in command("store", "lock", "tiny.yaml", code=3).err
     assert not (work / "cachekit.lock").exists()
     assert "cannot be read" in command("pull", "--locked", code=2).err
     publish_recipe(home)
-    command("lock", "tiny.yaml", "--dry-run")
+    command("store", "lock", "tiny.yaml", "--dry-run")
     assert not (work / "cachekit.lock").exists()
-    command("lock", "tiny.yaml")
+    command("store", "lock", "tiny.yaml")
     assert "other.yaml is not in" in command("pull", "other.yaml", "--locked", code=2).err
     assert "takes recipes, and nothing else" in command("pull", "--locked", "--all-of", "neuronxcc-2", code=2).err
 
@@ -332,20 +334,23 @@ def test_what_cannot_be_locked_is_said(command, machine, home, work):
 def test_a_recipe_of_the_file_is_found_from_every_folder_of_the_project(command, machine, home, work, monkeypatch):
     """The lock file is found above; a path in it is one from there, however it was named and wherever one stands."""
     key = publish_recipe(home).key
-    command("lock", "./tiny.yaml")
+    command("store", "lock", "./tiny.yaml")
     inner = work / "scripts"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    assert command("lock", "--check").out == f"tiny.yaml: fits  key {key[:16]}\n"
-    command("lock")
-    command("lock", "../tiny.yaml")
+    assert command("store", "lock", "--check").out == f"tiny.yaml: fits  key {key[:16]}\n"
+    command("store", "lock")
+    command("store", "lock", "../tiny.yaml")
     assert [entry.recipe for entry in lock_file.read(work / lock_file.NAME)] == ["tiny.yaml"]
     assert "in the store already" in command("pull", "--locked", "../tiny.yaml").out
     text = (work / "tiny.yaml").read_text()
     (work / "tiny.yaml").write_text(text.replace("max_seq_length: 8", "max_seq_length: 16"))
     assert (
-        the_error(command("lock", "--check", code=3))[3]
-        == "cachekit warm ../tiny.yaml, then cachekit lock ../tiny.yaml"
+        the_error(command("store", "lock", "--check", code=3))[3]
+        == "cachekit warm ../tiny.yaml, then cachekit store lock ../tiny.yaml"
     )
     monkeypatch.chdir(work)
-    assert the_error(command("lock", "--check", code=3))[3] == "cachekit warm tiny.yaml, then cachekit lock tiny.yaml"
+    assert (
+        the_error(command("store", "lock", "--check", code=3))[3]
+        == "cachekit warm tiny.yaml, then cachekit store lock tiny.yaml"
+    )

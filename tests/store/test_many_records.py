@@ -8,10 +8,10 @@ from msgspec import structs
 from cachekit import config
 from cachekit.cli import progress
 from cachekit.compilers import registry
+from cachekit.compilers.imported import known_modules
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
-from cachekit.verbs.import_cache import known_modules
 from cachekit.verbs.open_session import open_session
 from tests.support.cli_session import publish, publish_record, small_record
 from tests.support.standins import make_record
@@ -48,7 +48,7 @@ def fill(home, count, **changes):
     return made
 
 
-@pytest.mark.parametrize("words", [("ls",), ("why", "tiny.yaml"), ("plan", "tiny.yaml")], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [("store", "ls"), ("why", "tiny.yaml"), ("plan", "tiny.yaml")], ids=" ".join)
 def test_the_first_look_at_many_records_says_how_far_it_is(command, home, monkeypatch, words):
     fill(home, MANY)
     monkeypatch.setattr(progress, "MANY", MANY)
@@ -59,7 +59,9 @@ def test_the_first_look_at_many_records_says_how_far_it_is(command, home, monkey
     assert "reading records" not in command(*words).err, "the index knows them"
 
 
-@pytest.mark.parametrize("words", [("ls", "--quiet"), ("ls", "--format", "quiet")], ids=["quiet", "format"])
+@pytest.mark.parametrize(
+    "words", [("store", "ls", "--quiet"), ("store", "ls", "--format", "quiet")], ids=["quiet", "format"]
+)
 def test_who_wants_no_notes_gets_none(command, home, monkeypatch, words):
     fill(home, MANY)
     monkeypatch.setattr(progress, "MANY", MANY)
@@ -68,7 +70,7 @@ def test_who_wants_no_notes_gets_none(command, home, monkeypatch, words):
 
 def test_few_records_are_read_without_a_word(command, home):
     fill(home, MANY)
-    assert command("ls").err == ""
+    assert command("store", "ls").err == ""
 
 
 def test_the_live_line_ends_with_the_reading(home, monkeypatch):
@@ -90,24 +92,24 @@ def filled(command, home, reads):
     """A store that is indexed: fifty records of one compiler, three of another. Those three."""
     fill(home, 50)
     few = [publish_record(home, small_record(number=number)) for number in range(3)]
-    command("ls")
+    command("store", "ls")
     reads.clear()
     return few
 
 
 def test_pins_are_shown_without_reading_a_record(command, filled, reads):
-    command("pin", filled[0].key[:8])
-    shown = command("pin", "--list", "--format", "json").json
+    command("store", "pin", filled[0].key[:8])
+    shown = command("store", "pin", "--list", "--format", "json").json
     assert [(one["key"], one["bytes"], one["recipe"]) for one in shown] == [
         (filled[0].key, filled[0].size, filled[0].recipe)
     ]
     assert reads == []
-    command("unpin", filled[0].key[:8])
+    command("store", "unpin", filled[0].key[:8])
     assert reads == []
 
 
 def test_an_export_reads_what_it_carries(command, filled, reads):
-    answer = command("export", "few.tar", "--all-of", filled[0].directory, "--format", "json").json
+    answer = command("store", "export", "few.tar", "--all-of", filled[0].directory, "--format", "json").json
     assert {record["key"] for record in answer["records"]} == {record.key for record in filled}
     assert set(reads) == {record.key for record in filled}
 
@@ -115,17 +117,17 @@ def test_an_export_reads_what_it_carries(command, filled, reads):
 def test_an_export_of_a_recipe_finds_it_by_its_key(command, machine, home, filled, reads):
     record = publish(home)
     reads.clear()
-    command("export", "one.tar", "tiny.yaml")
+    command("store", "export", "one.tar", "tiny.yaml")
     assert set(reads) == {record.key}
     reads.clear()
-    command("export", "none.tar", "tiny.yaml", "--set", "training.max_seq_length=16", code=3)
+    command("store", "export", "none.tar", "tiny.yaml", "--set", "training.max_seq_length=16", code=3)
     assert reads == []
 
 
 def test_a_neuron_cache_is_written_from_neurons_records(command, filled, reads, tmp_path):
-    answer = command("export", str(tmp_path / "cache"), "--all-of", "2.21", code=2)
+    answer = command("store", "export", str(tmp_path / "cache"), "--all-of", "2.21", code=2)
     assert "no modules of 2.21" in answer.err
-    command("export", str(tmp_path / "cache"), "--all", code=2)
+    command("store", "export", str(tmp_path / "cache"), "--all", code=2)
     assert reads == []
 
 
@@ -134,7 +136,7 @@ def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled,
     shared.mkdir()
     waits = filled[1]
     with open_session(config.load({"home": home, "cache": f"local:rw,{shared}:rw"}), None, "") as session:
-        session.chain.writable[0].keep_pending(waits, "it was offline")
+        session.chain.writable[0].keep_pending(waits.key)
     reads.clear()
     answer = command("push", "--pending", "--cache", f"local:rw,{shared}:rw", "--format", "json").json
     assert [len(one["records"]) for one in answer["pushed"]] == [1]

@@ -139,7 +139,7 @@ def test_blobs_that_are_there_need_not_be_handed_over(store):
 
 
 def test_a_record_that_lies_about_a_size_harms_no_blob(store, watched):
-    """A stranger's, say, of a shared cache."""
+    """A stranger's, say, of a remote."""
     record, contents = make_record()
     publish(store, (record, contents))
     file = record.files[0]
@@ -222,9 +222,9 @@ def test_a_place_that_vanishes_while_it_is_filled_is_no_damage_of_the_store(home
     record = publish(watched.store, make_record())
 
     def sink(*_):
-        raise FileNotFoundError(errno.ENOENT, "the live root is gone")
+        raise FileNotFoundError(errno.ENOENT, "the compiler cache dir is gone")
 
-    with pytest.raises(FileNotFoundError, match="live root"), watched.store.reading(record.files[0]) as blob:
+    with pytest.raises(FileNotFoundError, match="compiler cache dir"), watched.store.reading(record.files[0]) as blob:
         blob.through(sink)
     assert not watched.damage()
     assert served(watched.store, record) == expected(make_record())

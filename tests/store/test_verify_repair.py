@@ -66,7 +66,7 @@ def test_what_no_cache_has_is_said_and_stays_as_it_is(home, shared):
     done = verify(watched.session, repair=True)
     assert [problem.keys for problem in done.problems if problem.mended] == [(one[0].key,)]
     (problem,) = done.bad
-    assert (problem.keys, problem.left) == ((two[0].key,), "no shared cache has it")
+    assert (problem.keys, problem.left) == ((two[0].key,), "no remote has it")
     error = done.error()
     assert error.exit_code == 5
     assert two[0].key[:12] in error.message

@@ -1,9 +1,9 @@
-"""Stores to spoil, each with a shared cache that has good copies."""
+"""Stores to spoil, each with a remote that has good copies."""
 
 import pytest
 
-from cachekit.remotes.folder import FolderTier
-from cachekit.verbs.push import push
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
 from tests.support.standins import Watched, publish
 
 
@@ -20,14 +20,14 @@ def shared(tmp_path):
 
 
 def with_cache(home, shared):
-    return Watched(home, shared=[(FolderTier(shared), "rw")])
+    return Watched(home, shared=[(FolderStorage(shared), "rw")])
 
 
 def filled(watched, *made):
-    """Publish records, and put them on the shared caches, if there are any."""
+    """Publish records, and put them on the remotes, if there are any."""
     for pair in made:
         publish(watched.store, pair)
-    push(watched.session, [record for record, _ in made], watched.session.chain.writable)
+    push(watched.store, watched.session.chain, [record for record, _ in made])
 
 
 def record_path(store, record):

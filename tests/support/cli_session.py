@@ -19,6 +19,7 @@ import pytest
 
 from cachekit.cli import app, out
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.prepare import prepare
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import load
@@ -26,7 +27,6 @@ from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher
-from cachekit.verbs.prepare import prepare
 
 GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
 DEADLINE = 60.0  # seconds until a process that does not answer counts as hung
@@ -44,7 +44,7 @@ training:
   max_seq_length: 8
 """
 FAKE_WORKER = '''
-"""Stands in for the training worker: "compiles" in a moment what its live root does not have."""
+"""Stands in for the training worker: "compiles" in a moment what its compiler cache dir does not have."""
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.config import load
-from cachekit.verbs.doctor import doctor
-from cachekit.verbs.doctor_checks import checks
+from cachekit.verbs.doctor import checks, doctor
 
 
 def findings(name: str, *, nobody=False, **flags) -> list[dict]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 
-from cachekit import leash
+from cachekit.process import below
 
 
 def started(before):
     """What this process and those below it started since, and still runs; other tests' servers may be there."""
-    return set(leash.below(os.getpid())) - before
+    return set(below(os.getpid())) - before
 
 
 def wait_for(condition):

@@ -1,6 +1,6 @@
 """Stands in for `cachekit.training.worker`: the same border (a job in, events, a result out), without torch.
 
-It behaves as a worker whose compiler has a cache on disk: a graph that lies finished in the live root is found, every
+It behaves as a worker whose compiler has a cache on disk: a graph that lies finished in that dir is found, every
 other one is compiled, which here means slowly writing bytes that depend on nothing but the job. Half-written modules
 look half-written, as Neuron's do: a module is finished when its folder holds `model.done`.
 
@@ -8,7 +8,7 @@ look half-written, as Neuron's do: a module is finished when its folder holds `m
 
 Its environment says how it behaves:
 
-    STANDIN_ROOT     the live root (set by the stand-in compiler)
+    STANDIN_ROOT     the compiler cache dir (set by the stand-in compiler)
     STANDIN_LOG      each run appends one line: {"pid": ..., "child": ..., "mode": ..., "found": n, "compiled": n}
     STANDIN_DELAY    seconds that a compile takes, spread over its writes
     STANDIN_CHILD    1 starts a child process that goes on without it, as a compiler's pool of workers does

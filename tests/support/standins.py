@@ -23,7 +23,8 @@ import msgspec
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers import Compared, Harvest, Restored, Unwatched
+from cachekit.compilers import ComparedBuilds, Harvest, Restored, Watch, registry
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
@@ -33,13 +34,12 @@ from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.remotes.chain import Chain
+from cachekit.remotes.fetch import pull
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher, Result
-from cachekit.verbs.live import live_root
-from cachekit.verbs.prepare import prepare
 from cachekit.verbs.session import Session
 from tests.support import standin_worker
 
@@ -83,39 +83,33 @@ class StandIn:
     def ingredients(self, recipe):
         return {"flags": list(recipe.compiler.flags), "options": dict(recipe.compiler.options)}
 
-    def live_root(self, recipe):
+    def cache_dir(self, recipe):
         return None
 
-    def watch(self, recipe, live_root, *, trial, found, strict, restored=None):
-        return Unwatched({"STANDIN_ROOT": str(live_root)})
-
-    def attend(self, recipe, live_root, *, found, strict, restored=None):
-        return Unwatched({"STANDIN_ROOT": str(live_root)})
+    def watch(self, run):
+        return Watch({"STANDIN_ROOT": str(run.cache_dir)})
 
     def settings(self, recipe):
         return dict(self._settings)
 
-    def contents(self, live_root):
-        finished = (mark.parent for mark in Path(live_root).glob("MODULE_*/model.done"))
-        return frozenset(path.relative_to(live_root).as_posix() for folder in finished for path in folder.iterdir())
+    def contents(self, cache_dir):
+        finished = (mark.parent for mark in Path(cache_dir).glob("MODULE_*/model.done"))
+        return frozenset(path.relative_to(cache_dir).as_posix() for folder in finished for path in folder.iterdir())
 
     def compare(self, old, new):
         before, after = ({name: (root / name).read_bytes() for name in self.contents(root)} for root in (old, new))
-        both = before.keys() & after.keys()
-        differ = tuple(sorted(name for name in both if before[name] != after[name]))
-        gone, fresh = (tuple(sorted(one.keys() - both)) for one in (before, after))
-        return Compared(len(both) - len(differ), differ, gone, fresh)
+        return ComparedBuilds.of(before, after, lambda name: before[name] == after[name])
 
-    def failed(self, live_root, names):
+    def failed(self, cache_dir, names):
         return {}
 
     def binaries(self, names):
         return sum(name.endswith(".code") for name in names)
 
-    def harvest(self, live_root, before, fingerprint, workspace, observed=None):
+    def harvest(self, cache_dir, before, fingerprint, workspace, observed=None):
         modules, files = {}, {}
-        for name in sorted(self.contents(live_root) - before):
-            raw = (live_root / name).read_bytes()
+        for name in sorted(self.contents(cache_dir) - before):
+            raw = (cache_dir / name).read_bytes()
             digest = hashlib.sha256(raw).hexdigest()
             files[digest] = workspace / digest
             files[digest].write_bytes(raw)
@@ -126,8 +120,8 @@ class StandIn:
         made = (Module(f"{fingerprint.directory}/{name}", tuple(found)) for name, found in modules.items())
         return Harvest(tuple(made), files)
 
-    def restore(self, module, files, live_root):
-        folder = live_root / Path(module.name).name
+    def restore(self, module, files, cache_dir):
+        folder = cache_dir / Path(module.name).name
         flat = all("/" not in file.path for file in module.files)  # a stranger's record may say otherwise
         if not flat or not folder.name.startswith("MODULE_") or len(files) != len(module.files):
             raise UnsafeArchiveError(f"{module.name} is no module of the stand-in")
@@ -155,7 +149,7 @@ class InlineLauncher:
 
 
 def module_files(prepared, compiler, mode="trial"):
-    """What a live root holds when the compiler has done all that the recipe needs: bytes by relative path."""
+    """What a compiler cache dir holds when the compiler has done all that the recipe needs: bytes by relative path."""
     recipe, settings = prepared.recipe, compiler.settings(prepared.recipe)
     document = {"recipe": msgspec.to_builtins(recipe), "settings": settings, "mode": mode}
     document["precision"] = precision(recipe, bf16=False)
@@ -202,13 +196,13 @@ class Watched:
 
     Args:
         home: The store's folder.
-        live: Where live roots are made; inside the store by default, as for users.
+        live: Where compiler cache dirs are made; inside the store by default, as for users.
         compiler: A `StandIn` with three graphs by default.
         inline: Run the worker in this process.
         wait: Seconds to wait for others.
         journal: Write the journal too.
-        shared: Shared caches, nearest first: (tier, "r", "w" or "rw").
-        lease: Seconds of a lease on a shared cache.
+        shared: Remotes, nearest first: (remote, "r", "w" or "rw").
+        lease: Seconds of a lease on a remote.
         push: Seconds that a push may take.
         trust_all: As `--trust-all`.
     """
@@ -223,15 +217,16 @@ class Watched:
         self.compiler = compiler or StandIn()
         self.store = Store(Path(home), self.journal)
         flags = {
-            "home": home, "live_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
+            "home": home, "compiler_cache_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
         }  # fmt: skip
         settings = structs.replace(config.load(flags, environ={}, cwd=HERE), trust_all=trust_all)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
         memory = self.store.layout.remotes
         remotes = [
-            Remote(tier, memory, readable="r" in may, writable="w" in may, trusted=trust_all) for tier, may in shared
+            Remote(storage, memory, readable="r" in may, writable="w" in may, trusted=trust_all)
+            for storage, may in shared
         ]
-        chain = Chain(remotes, self.journal)
+        chain = Chain(remotes, self.journal, push_seconds=push)
         self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
 
     def limit(self, reuse_bytes):
@@ -247,6 +242,10 @@ class Watched:
     def lookup(self, prepared):
         return self.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
 
+    def pull(self, found):
+        """Fetch a record from one remote, as the actions do."""
+        return pull(self.store, found, registry.judge(found.shared.record.directory))
+
     def told(self, event):
         """The events of this name."""
         return [told for told in self.events if told["event"] == event]
@@ -256,8 +255,8 @@ class Watched:
         return [told["path"] for told in self.told("store.damaged")]
 
     def restored(self, key, record):
-        """What a restore of the record puts into a live root: bytes by relative path."""
-        with live_root(self.session, key, record) as live:
+        """What a restore of the record puts into a compiler cache dir: bytes by relative path."""
+        with self.session.cache_dir(key, record) as live:
             return {name: (live.tree / name).read_bytes() for name in self.compiler.contents(live.tree)}
 
 
@@ -415,8 +414,10 @@ def side_by_side(count, work):
 
 @contextmanager
 def memory_folder():
-    """A temporary folder on a file system in memory; an ordinary one where there is none."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    """A temporary folder on a file system in memory; an ordinary one where there is none, or a small one."""
+    base = Path("/dev/shm")
+    if not os.access(base, os.W_OK) or shutil.disk_usage(base).free < 1 << 30:
+        base = None
     with tempfile.TemporaryDirectory(prefix="cachekit-test-", dir=base) as folder:
         yield Path(folder)
 

@@ -10,7 +10,7 @@ import pytest
 
 from cachekit.errors import UsageError
 from cachekit.events import Journal
-from cachekit.verbs.resume import checkpoint
+from cachekit.training.checkpoints import checkpoint
 
 FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
 

@@ -8,8 +8,9 @@ import pytest
 
 from cachekit.errors import RecipeError
 from cachekit.training import checkpoints
+from tests.support.grids import representative
 from tests.training.language_models import dumped, graphs, job, ready
-from tests.training.tasks.test_causal_lm import DECODERS, ROWS
+from tests.training.tasks.test_causal_lm import FAMILIES, ROWS
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 pytest.importorskip("peft")
@@ -28,7 +29,7 @@ def weights(folder):
 
 
 @pytest.mark.feature("F1")
-@pytest.mark.parametrize("model_type", DECODERS)
+@pytest.mark.parametrize("model_type", FAMILIES)
 def test_only_adapters_are_trained_in_one_graph(tmp_path, model_type):
     named = {"target_modules": ["q_proj", "v_proj"]} if model_type == "granite" else {}  # PEFT has no choice for it
     work, model = ready(lora_job(tmp_path, model_type=model_type, lora={**LORA, **named}))
@@ -39,13 +40,15 @@ def test_only_adapters_are_trained_in_one_graph(tmp_path, model_type):
 
 
 @pytest.mark.feature("F1")
-@pytest.mark.parametrize("model_type", ["gpt2", "llama"])
+@pytest.mark.parametrize("model_type", representative(["gpt2", "llama"], ["llama"]))
 def test_gradients_reach_adapters_through_checkpointing(tmp_path, uncompiled, model_type):
     """The embeddings are frozen: what is computed again got no gradient from them."""
     done = {}
     for checkpointing in (True, False):
         folder = tmp_path / str(checkpointing)
-        made = lora_job(folder, model_type=model_type, gradient_checkpointing=checkpointing, learning_rate=0.1)
+        made = lora_job(
+            folder, model_type=model_type, gradient_checkpointing=checkpointing, learning_rate=0.1, max_steps=4
+        )
         done[checkpointing] = train_here(made).metrics["test"]["loss"]
         changed = [value.abs().sum() > 0 for name, value in weights(folder / "out").items() if "lora_B" in name]
         assert changed
@@ -54,7 +57,7 @@ def test_gradients_reach_adapters_through_checkpointing(tmp_path, uncompiled, mo
 
 
 @pytest.mark.feature("F1")
-@pytest.mark.parametrize("model_type", ["gpt2", "llama"])
+@pytest.mark.parametrize("model_type", representative(["gpt2", "llama"], ["llama"]))
 def test_checkpointing_leaves_it_one_graph(tmp_path, model_type):
     work, model = ready(lora_job(tmp_path, model_type=model_type, gradient_checkpointing=True))
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
@@ -76,7 +79,8 @@ def test_the_first_values_follow_from_the_seed(tmp_path):
 
 @pytest.mark.feature("F1", "P1")
 def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, monkeypatch):
-    given = {"num_train_epochs": 2, "learning_rate": 0.05, "save_total_limit": 5}
+    given = {"max_steps": 8, "save_strategy": "steps", "save_steps": 4, "eval_strategy": "no"}
+    given |= {"learning_rate": 0.05, "save_total_limit": 5}
     whole = train_here(lora_job(tmp_path, **given))
     output = tmp_path / "out"
     saved = {path.name for path in output.iterdir()}
@@ -94,9 +98,12 @@ def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, 
     assert checkpoints.flaw(first) == "it has no weights"
 
 
-def test_a_checkpoint_asks_nobody(tmp_path, uncompiled, monkeypatch):
+def test_a_saved_adapter_is_loaded_by_peft_and_asked_nobody(tmp_path, uncompiled, monkeypatch):
     """PEFT asked the Hub for the base model's config, six times where there is no network."""
     import peft.utils.save_and_load as saving
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
 
     base = ready(job(tmp_path / "base", "causal-lm", ROWS, model_type="llama"))[1]
     base.save_pretrained(tmp_path / "model")
@@ -104,23 +111,14 @@ def test_a_checkpoint_asks_nobody(tmp_path, uncompiled, monkeypatch):
     for name in ("check_file_exists_on_hf_hub", "file_exists"):
         if hasattr(saving, name):
             monkeypatch.setattr(saving, name, lambda *given, **_: asked.append(given))
-    made = lora_job(tmp_path / "run", weights=str(tmp_path / "model"))
-    (tmp_path / "model" / "config.json").rename(tmp_path / "model" / "elsewhere.json")
-    train_here(made)
-    assert asked == []
-    assert not any("embed" in name for name in weights(tmp_path / "run" / "out"))
-
-
-def test_a_saved_adapter_is_loaded_by_peft(tmp_path, uncompiled, monkeypatch):
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    base = ready(job(tmp_path / "base", "causal-lm", ROWS, model_type="llama"))[1]
-    base.save_pretrained(tmp_path / "model")
     made = lora_job(tmp_path / "run", weights=str(tmp_path / "model"), learning_rate=0.1)
+    said = tmp_path / "model" / "config.json"
+    hidden = said.rename(tmp_path / "model" / "elsewhere.json")
     seen = dumped(monkeypatch)
     train_here(made)
+    assert asked == []
+    hidden.rename(said)
+    assert not any("embed" in name for name in weights(tmp_path / "run" / "out"))
     config = json.loads((tmp_path / "run" / "out" / "adapter_config.json").read_text())
     assert (config["r"], config["base_model_name_or_path"]) == (4, str(tmp_path / "model"))
     loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tmp_path / "model"), tmp_path / "run/out")

@@ -108,7 +108,7 @@ def test_the_loss_is_the_models_own_over_the_same_batch(windows):
     )
     model = BertForQuestionAnswering(config).eval()
     features = [windows[number] for number in range(len(windows))]
-    batch = task.Collator(INPUTS)(features)
+    batch = task.encode(INPUTS, features)
     with torch.no_grad():
         given = model(**batch)
     labels = tuple(batch[name].numpy() for name in task.LABELS)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from cachekit.leash import below
+from cachekit.process import below
 from tests.recipe.test_tiny import FIRST_OF_TASK
 from tests.recipe.zoo_user import one_fleet, one_user  # noqa: F401 - fixtures
 

@@ -71,6 +71,19 @@ def minilm():
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+def collator(wanted, tokenizer, model, *, paired=True, length=12):
+    """What makes batches of a job's task."""
+    from cachekit.training.tasks import select
+
+    pair = "pair" if paired else None
+    recipe = structs.replace(
+        wanted.recipe,
+        data=structs.replace(wanted.recipe.data, text_pair_column=pair),
+        training=structs.replace(wanted.recipe.training, max_seq_length=length),
+    )
+    return select(recipe.task).ready(structs.replace(wanted, recipe=recipe), tokenizer, model, {}, {}).collate
+
+
 def model_of(wanted):
     from cachekit.training import model
     from cachekit.training.tasks import select
@@ -118,13 +131,12 @@ def test_what_is_in_no_key_is_not_passed_on():
 def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, model_type, given):
     import torch
 
-    from cachekit.training.tasks.text_classification import Collator
-    from cachekit.training.tasks.text_inputs import inputs_of
-
-    model = model_of(job(model_type, pad_token_id=0))
+    wanted = job(model_type, pad_token_id=0)
+    model = model_of(wanted)
     tokenizer.model_input_names = given
-    collator = Collator(tokenizer, 12, inputs_of(model))
-    batch = collator([{"text": "a calm sea", "pair": "a stone", "label": 0}, {"text": "", "pair": "", "label": 1}])
+    batch = collator(wanted, tokenizer, model)(
+        [{"text": "a calm sea", "pair": "a stone", "label": 0}, {"text": "", "pair": "", "label": 1}]
+    )
     assert set(batch) == {*INPUTS[model_type], "labels"}
     assert {tuple(batch[name].shape) for name in INPUTS[model_type]} == {(2, 12)}
     assert {batch[name].dtype for name in batch} == {torch.long}
@@ -139,11 +151,9 @@ def test_a_model_of_one_segment_is_given_none(tokenizer, model_type):
     """The second of two texts would be in a segment that its table has no row for: compiled code ends the process."""
     import torch
 
-    from cachekit.training.tasks.text_classification import Collator
-    from cachekit.training.tasks.text_inputs import inputs_of
-
-    model = model_of(job(model_type, pad_token_id=0, type_vocab_size=1))
-    batch = Collator(tokenizer, 12, inputs_of(model))([{"text": "a calm sea", "pair": "a stone", "label": 0}])
+    wanted = job(model_type, pad_token_id=0, type_vocab_size=1)
+    model = model_of(wanted)
+    batch = collator(wanted, tokenizer, model)([{"text": "a calm sea", "pair": "a stone", "label": 0}])
     assert set(batch) == {"input_ids", "attention_mask", "labels"}
     assert torch.isfinite(model(**batch).loss)
 
@@ -152,14 +162,17 @@ def test_a_tokenizer_that_knows_no_segments_gives_zeros():
     """None and zeros are the same to a model that has embeddings of segments."""
     import torch
 
-    from cachekit.training.tasks.text_classification import Collator
+    class Plain:
+        pad_token = "[PAD]"
 
-    def plain(texts, pairs, **options):
-        return {"input_ids": torch.ones((len(texts), 4), dtype=torch.long), "attention_mask": None}
+        def __call__(self, texts, pairs, **options):
+            return {"input_ids": torch.ones((len(texts), 4), dtype=torch.long), "attention_mask": torch.ones(1, 4)}
 
-    batch = Collator(plain, 4, ("input_ids", "token_type_ids"))([{"text": "a", "pair": None, "label": 1}])
+    wanted = job()
+    collate = collator(wanted, Plain(), model_of(wanted), paired=False)
+    batch = collate([{"text": "a", "pair": None, "label": 1}])
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0]]
-    assert set(batch) == {"input_ids", "token_type_ids", "labels"}
+    assert set(batch) == {*INPUTS["bert"], "labels"}
 
 
 def test_a_vocabulary_that_the_tokenizer_is_too_large_for_is_refused():
@@ -168,5 +181,5 @@ def test_a_vocabulary_that_the_tokenizer_is_too_large_for_is_refused():
 
     wanted = job(vocab_size=99)
     said = structs.replace(wanted.recipe, model=structs.replace(wanted.recipe.model, config={"vocab_size": 99}))
-    with pytest.raises(RecipeError, match="vocab_size is 99, but the tokenizer knows 30,522 words"):
+    with pytest.raises(RecipeError, match="the tokenizer has 30522 tokens, the model embeds 99"):
         model.load(structs.replace(wanted, recipe=said), select("text-classification"), {})

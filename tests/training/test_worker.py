@@ -193,7 +193,7 @@ def test_a_worker_that_died_on_a_full_disk(job, monkeypatch, code):
         run(job, saying("/x/vec256_int.h:7:3: warning: overflow", code=code))
     assert caught.value.message == f"the disk is full: nothing more fits into {Path(job.events).parent}"
     assert "warning" not in caught.value.cause
-    assert "CACHEKIT_LIVE_DIR" in caught.value.hint
+    assert "CACHEKIT_COMPILER_CACHE_DIR" in caught.value.hint
 
 
 def test_a_failure_fits_on_a_disk_that_is_full(job, tmp_path, monkeypatch):

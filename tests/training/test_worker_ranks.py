@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from cachekit import start
-from cachekit.compilers.port import Unwatched
+from cachekit.compilers.port import Watch
 from cachekit.errors import DataError
 from cachekit.training import ProcessLauncher, Result
 from tests.training.test_training_model import job as toy
@@ -61,7 +61,7 @@ def train_together(job) -> Result:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    watch = Unwatched({})
+    watch = Watch({})
     torchrun = ["torch.distributed.run", f"--nproc_per_node={WORKERS}", f"--master_port={port}", "--no_python"]
     watch.prefix = [*start.COMMAND, *torchrun]
     watch.workers = WORKERS

@@ -41,14 +41,14 @@ class Written:
         return self.run
 
 
-def warm(home, name, start, *, graphs=7, jobs=3, host="trn-1", pid=4711, waits="", tier="hf://team/cache", seed=0):
+def warm(home, name, start, *, graphs=7, jobs=3, host="trn-1", pid=4711, waits="", remote="hf://team/cache", seed=0):
     """A warm that compiled: a trial run, and its modules side by side; returns when it ended."""
     rnd, key = random.Random(seed), hashlib.sha256(name.encode()).hexdigest()
     run = Written(home, "warm", start, host, pid)
-    run.tell(0.1, "plan", recipe=name, key=key, status="miss", tier="")
+    run.tell(0.1, "plan", recipe=name, key=key, status="miss", remote="")
     at = 0.5
     if waits:
-        run.tell(at, "flight.wait", key=key, holder=waits)
+        run.tell(at, "lock.wait", key=key, holder=waits)
         at += 40
     run.tell(at, "compile.start", key=key, expected_seconds=None)
     run.tell(at, "worker.start", mode="trial", log="", output_dir="")
@@ -69,24 +69,26 @@ def warm(home, name, start, *, graphs=7, jobs=3, host="trn-1", pid=4711, waits="
     at = max(free)
     run.tell(at + 2, "worker.end", mode="trial", counters={}, seconds={}, steps=2)
     total = sum(fields["seconds"] for _, fields in told)
-    run.tell(at + 4, "push.start", tier=tier, keys=[key])
-    run.tell(at + 19, "push.end", tier=tier, keys=[key], recipe=name, records=1, files=9, bytes=48_000_000, seconds=15)
+    run.tell(at + 4, "push.start", remote=remote, keys=[key])
     run.tell(
-        at + 19, "warm.end", recipe=name, key=key, tier="", graphs=graphs, compiled=graphs, seconds=at + 19,
+        at + 19, "push.end", remote=remote, keys=[key], recipe=name, records=1, files=9, bytes=48_000_000, seconds=15
+    )
+    run.tell(
+        at + 19, "warm.end", recipe=name, key=key, remote="", graphs=graphs, compiled=graphs, seconds=at + 19,
         waited_seconds=40 if waits else 0, compile_seconds=total, bytes=48_000_000,
     )  # fmt: skip
     run.end(at + 19)
     return start + at + 19
 
 
-def train(home, name, start, *, tier="local", graphs=7, recorded=640.0, pid=1):
+def train(home, name, start, *, remote="local", graphs=7, recorded=640.0, pid=1):
     """A training that hit."""
     key = hashlib.sha256(name.encode()).hexdigest()
     run = Written(home, "train", start, pid=pid)
-    run.tell(0, "plan", recipe=name, key=key, status="hit", tier=tier)
-    if tier != "local":
-        run.tell(0, "pull.start", key=key, tier=tier, files=9, bytes=48_000_000)
-        run.tell(6, "pull.end", key=key, recipe=name, tier=tier, files=9, bytes=48_000_000, seconds=6)
+    run.tell(0, "plan", recipe=name, key=key, status="hit", remote=remote)
+    if remote != "local":
+        run.tell(0, "pull.start", key=key, remote=remote, files=9, bytes=48_000_000)
+        run.tell(6, "pull.end", key=key, recipe=name, remote=remote, files=9, bytes=48_000_000, seconds=6)
     run.tell(7, "restore", key=key, bytes=48_000_000, seconds=1)
     run.tell(
         600, "train.end", recipe=name, key=key, status="hit", found=graphs, compiled=0, saved_seconds=recorded - 9,
@@ -106,8 +108,8 @@ def fill(home: Path, *, days: int = 30, hostile: bool = False) -> None:
             if rnd.random() < 0.25 + day / days / 3:
                 warm(home, name, start + number * 3000, seed=day * 10 + number)
             else:
-                tier = rnd.choice(["local", "local", "hf://team/cache"])
-                train(home, name, start + number * 3000, tier=tier, pid=number)
+                storage = rnd.choice(["local", "local", "hf://team/cache"])
+                train(home, name, start + number * 3000, remote=storage, pid=number)
     warm(home, "llama3.2-1b-sft", NOW, jobs=4, graphs=11, host="trn-1", seed=1)
     warm(home, "vit", NOW + 20, jobs=2, graphs=5, host="trn-2", pid=812, seed=2)
     name = HOSTILE if hostile else "bert-mnli"

@@ -220,8 +220,8 @@ def test_a_store_that_cannot_be_written_stops_no_training(script, tmp_path):
     script.write(*WITH)
     blocked = tmp_path / "file"
     blocked.write_text("")
-    done = script(CACHEKIT_LIVE_DIR=str(blocked / "live"), TMPDIR=str(tmp_path))
-    assert (done["compiled"], done["kept"]) == (2, True), "another place is found for the live root"
+    done = script(CACHEKIT_COMPILER_CACHE_DIR=str(blocked / "live"), TMPDIR=str(tmp_path))
+    assert (done["compiled"], done["kept"]) == (2, True), "another place is found for the compiler cache dir"
 
 
 def test_a_prompt_has_no_script(script):

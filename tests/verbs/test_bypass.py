@@ -14,13 +14,13 @@ from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError,
 from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
 from cachekit.remotes import layout
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.folder import FolderTier
-from cachekit.remotes.port import Change, Write
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.port import Commit, Write
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import decode, serialise
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.watched_tiers import Broken
+from tests.remotes.watched_storages import Broken
 from tests.support.standins import StandIn, Watched, overwrite
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -38,14 +38,14 @@ def injects(reason):
 
 
 class Scene:
-    """A home, a shared cache, and runs whose journal counts."""
+    """A home, a remote, and runs whose journal counts."""
 
     def __init__(self, folder):
         self.folder = folder
         (folder / "shared").mkdir()
 
-    def tier(self):
-        return FolderTier(self.folder / "shared")
+    def storage(self):
+        return FolderStorage(self.folder / "shared")
 
     def member(self, name="me", **options):
         return Watched(self.folder / name, **options)
@@ -165,8 +165,8 @@ def not_kept(scene):
     return scene.train(watched)
 
 
-@injects("live-root-unusable")
-def live_root_unusable(scene):
+@injects("cache-dir-unusable")
+def cache_dir_unusable(scene):
     (scene.folder / "live").write_text("no folder")
     return scene.warm(scene.member(live=scene.folder / "live"))
 
@@ -202,8 +202,8 @@ def module_left(scene):
     return scene.train(scene.member(compiler=Leaves()))
 
 
-@injects("tier-offline")
-def tier_offline(scene):
+@injects("remote-offline")
+def remote_offline(scene):
     watched = scene.member()
     chain = Chain((), watched.journal, {"team": lambda: None})
     chain.postpone = lambda _: None
@@ -211,56 +211,56 @@ def tier_offline(scene):
     return scene.warm(watched)
 
 
-@injects("tier-failed")
-def tier_failed(scene):
-    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=RemoteError), "rw")], push=0))
+@injects("remote-failed")
+def remote_failed(scene):
+    return scene.warm(scene.member(shared=[(Broken(scene.storage(), "read", error=RemoteError), "rw")], push=0))
 
 
-@injects("tier-skipped")
-def tier_skipped(scene):
-    scene.warm(scene.member(shared=[(Broken(scene.tier(), "read"), "r")]), require_warm=True)
-    return scene.warm(scene.member(shared=[(scene.tier(), "r")]), require_warm=True)
+@injects("remote-skipped")
+def remote_skipped(scene):
+    scene.warm(scene.member(shared=[(Broken(scene.storage(), "read"), "r")]), require_warm=True)
+    return scene.warm(scene.member(shared=[(scene.storage(), "r")]), require_warm=True)
 
 
-@injects("tier-refused")
-def tier_refused(scene):
-    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "read", error=AuthError), "r")]), require_warm=True)
+@injects("remote-refused")
+def remote_refused(scene):
+    return scene.warm(scene.member(shared=[(Broken(scene.storage(), "read", error=AuthError), "r")]), require_warm=True)
 
 
-@injects("tier-untrusted")
-def tier_untrusted(scene):
+@injects("remote-untrusted")
+def remote_untrusted(scene):
     return scene.warm(
-        scene.member(shared=[(Broken(scene.tier(), "read", error=UntrustedError), "r")]), require_warm=True
+        scene.member(shared=[(Broken(scene.storage(), "read", error=UntrustedError), "r")]), require_warm=True
     )
 
 
-@injects("tier-damaged")
-def tier_damaged(scene):
-    other = scene.member("other", shared=[(scene.tier(), "rw")])
+@injects("remote-damaged")
+def remote_damaged(scene):
+    other = scene.member("other", shared=[(scene.storage(), "rw")])
     record = warm(other.session, other.prepare()).record
-    path, tier = layout.path_of(record), scene.tier()
-    token = tier.read(path, "", 1 << 20).token
-    tier.commit(Change("spoil", writes=[Write(path, b'{"record": {}}', token)]), "")
-    return scene.warm(scene.member(shared=[(scene.tier(), "r")]), require_warm=True)
+    path, storage = layout.path_of(record), scene.storage()
+    token = storage.read(path, "", 1 << 20).token
+    storage.commit(Commit("spoil", writes=[Write(path, b'{"record": {}}', token)]), "")
+    return scene.warm(scene.member(shared=[(scene.storage(), "r")]), require_warm=True)
 
 
-@injects("tier-write-only")
-def tier_write_only(scene):
-    return scene.warm(scene.member(shared=[(scene.tier(), "w")]))
+@injects("remote-write-only")
+def remote_write_only(scene):
+    return scene.warm(scene.member(shared=[(scene.storage(), "w")]))
 
 
-@injects("tier-read-only")
-def tier_read_only(scene):
-    return scene.warm(scene.member(shared=[(scene.tier(), "r")]))
+@injects("remote-read-only")
+def remote_read_only(scene):
+    return scene.warm(scene.member(shared=[(scene.storage(), "r")]))
 
 
 @injects("push-failed")
 def push_failed(scene):
-    return scene.warm(scene.member(shared=[(Broken(scene.tier(), "upload", error=AuthError), "rw")], push=0))
+    return scene.warm(scene.member(shared=[(Broken(scene.storage(), "upload", error=AuthError), "rw")], push=0))
 
 
 # What comes along by nature: a cache that fails in the plan fails for the push as well.
-ALONG = {"tier-failed": {"push-failed": 1}}
+ALONG = {"remote-failed": {"push-failed": 1}}
 
 
 @pytest.mark.feature("W1")
@@ -282,8 +282,8 @@ def test_every_reason_is_explained_in_the_docs():
 
 
 def test_a_summary_for_people_names_the_reasons():
-    assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "tier-failed": 2}}) == [
-        "  went without the cache: push-failed, tier-failed (2 times)"
+    assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "remote-failed": 2}}) == [
+        "  went without the cache: push-failed, remote-failed (2 times)"
     ]
     assert bypassed_text({"bypassed": {}}) == []
 
@@ -298,36 +298,36 @@ def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
 
 def test_compilers_own_folder_that_cannot_be_used_is_counted(scene):
     class Elsewhere(StandIn):
-        def live_root(self, _):
+        def cache_dir(self, _):
             raise UsageError("the root is in a bucket")
 
-    assert scene.warm(scene.member(compiler=Elsewhere())) == {"live-root-unusable": 1}
+    assert scene.warm(scene.member(compiler=Elsewhere())) == {"cache-dir-unusable": 1}
 
 
 def test_a_run_that_had_all_of_the_cache_counts_nothing(scene):
-    assert scene.warm(scene.member(shared=[(scene.tier(), "rw")])) == {}
-    assert scene.warm(scene.member(shared=[(scene.tier(), "rw")])) == {}
-    assert scene.train(scene.member("other", shared=[(scene.tier(), "rw")])) == {}
+    assert scene.warm(scene.member(shared=[(scene.storage(), "rw")])) == {}
+    assert scene.warm(scene.member(shared=[(scene.storage(), "rw")])) == {}
+    assert scene.train(scene.member("other", shared=[(scene.storage(), "rw")])) == {}
 
 
 def test_a_cache_that_was_not_needed_was_not_gone_without(scene):
     scene.warm(scene.member())
-    watched = scene.member(shared=[(scene.tier(), "w")])
+    watched = scene.member(shared=[(scene.storage(), "w")])
     assert scene.warm(watched) == {}
 
 
 @pytest.mark.feature("W1")
 def test_the_journal_has_name_and_detail(tmp_path):
     journal = Journal(tmp_path, "warm")
-    bypass(journal, "tier-offline", "hf://team/cache")
-    bypass(journal, "tier-offline", "s3://other")
+    bypass(journal, "remote-offline", "hf://team/cache")
+    bypass(journal, "remote-offline", "s3://other")
     journal.close()
     told = [event for event in read(journal.path) if event["event"] == "cache.bypass"]
     assert [(event["reason"], event["detail"]) for event in told] == [
-        ("tier-offline", "hf://team/cache"),
-        ("tier-offline", "s3://other"),
+        ("remote-offline", "hf://team/cache"),
+        ("remote-offline", "s3://other"),
     ]
-    assert bypassed(journal) == {"tier-offline": 2}
+    assert bypassed(journal) == {"remote-offline": 2}
 
 
 def test_a_reason_that_is_in_no_table_is_a_mistake():

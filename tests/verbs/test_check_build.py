@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.compare import compare
-from cachekit.compilers.neuron import compare as of_neuron
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.errors import IntegrityError, MissError
 from cachekit.verbs.check_build import check_build
 from cachekit.verbs.warm import warm
@@ -214,11 +214,12 @@ def test_neffs_of_two_builds_with_other_uuids_are_the_same(tmp_path):
         (root / name).mkdir(parents=True)
         raw = bytearray(make_neff(**extra))
         (root / name / "model.neff").write_bytes(raw)
+        (root / name / "model.done").touch()
         roots.append(root)
-    same = of_neuron.compare(roots[0], roots[1], [name], [name])
+    same = Neuron().compare(roots[0], roots[1])
     assert (same.same, same.differ) == (1, ())
-    other = of_neuron.compare(roots[0], roots[2], [name], [name])
+    other = Neuron().compare(roots[0], roots[2])
     assert (other.same, other.differ) == (0, (name,))
     broken = roots[0] / name / "model.neff"
     broken.write_bytes(broken.read_bytes()[:-1])
-    assert of_neuron.compare(roots[0], roots[1], [name], [name]).differ == (name,)
+    assert Neuron().compare(roots[0], roots[1]).differ == (name,)

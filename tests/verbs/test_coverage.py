@@ -11,11 +11,11 @@ from msgspec import structs
 
 from cachekit.compilers import Failed
 from cachekit.errors import CompileError
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
+from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
-from cachekit.verbs import attempts
-from cachekit.verbs.coverage import LIVE, coverage, not_covered, summary
-from cachekit.verbs.push import push
+from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, coverage
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, Watched, memory_folder, publish, recipe, runs
 
@@ -28,13 +28,13 @@ class Rooted(StandIn):
     there = frozenset()
     failures = MappingProxyType({})
 
-    def live_root(self, wanted):
+    def cache_dir(self, wanted):
         return self.root
 
-    def contents(self, live_root):
+    def contents(self, cache_dir):
         return self.there
 
-    def failed(self, live_root, names):
+    def failed(self, cache_dir, names):
         return {name: failure for name, failure in self.failures.items() if name in names}
 
 
@@ -53,7 +53,7 @@ def modules(count):
 
 
 def record_of(prepared, names, made, watched):
-    from cachekit.verbs.provenance import provenance
+    from cachekit.store.provenance import provenance
 
     return Record(
         prepared.key, "standin", prepared.fingerprint.directory, prepared.model_type, "toy",
@@ -77,7 +77,7 @@ def lose(watched, record, number):
 
 def team(tmp_path, name, may="rw", compiler=None):
     (tmp_path / "team").mkdir(exist_ok=True)
-    return Watched(tmp_path / name, shared=[(FolderTier(tmp_path / "team"), may)], compiler=compiler)
+    return Watched(tmp_path / name, shared=[(FolderStorage(tmp_path / "team"), may)], compiler=compiler)
 
 
 @pytest.mark.feature("F3")
@@ -101,7 +101,7 @@ def test_7_of_9_and_the_2_are_named(tmp_path):
         "kind": "user-error", "message": "[ERROR] bad operator", "log": "/root/MODULE_8/model.log",
         "when": "2026-01-01", "advice": "change it", "remembered": False,
     }  # fmt: skip
-    error = not_covered([document])
+    error = CoverageOfAll((document,), require_warm=True).error()
     assert error.exit_code == 3
     assert "7 of 9" in error.cause
 
@@ -119,16 +119,16 @@ def test_a_warm_recipe_is_covered_and_a_new_one_is_not(tmp_path, monkeypatch):
     assert {unit.where for unit in after.units} == {("local",)}
     near = coverage(watched.session, watched.prepare(recipe(16)))
     assert (near.basis, near.units, near.graphs, near.whole) == ("nearest", (), 3, False)
-    assert not_covered([after.as_dict()]) is None
+    assert CoverageOfAll((after.as_dict(),), require_warm=True).error() is None
     assert len(runs(tmp_path / "log")) == 1, "coverage runs nothing"
 
 
 @pytest.mark.feature("F3")
 def test_where_each_module_lies(tmp_path):
-    """Locally, on the shared cache, in the compiler's own folder, or in several of these places."""
+    """Locally, on the remote, in the compiler's own folder, or in several of these places."""
     ann = team(tmp_path, "ann")
     record = put(ann, ann.prepare(), range(4))
-    push(ann.session, [record], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [record])
     name = ann.session.chain.writable[0].name
     compiler = Rooted()
     compiler.root, compiler.there = tmp_path / "root", {"standin-1.0/MODULE_1", "standin-1.0/MODULE_9"}
@@ -139,7 +139,7 @@ def test_where_each_module_lies(tmp_path):
     units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).units}
     # What fits into the record is there with it, so that only large files can be gone from a cache.
     assert {number: unit.where for number, unit in units.items()} == {
-        "0": (name,), "1": (name, LIVE), "2": (name,), "3": (name,)
+        "0": (name,), "1": (name, CACHE_DIR), "2": (name,), "3": (name,)
     }  # fmt: skip
     assert units["2"].state == "cached", "what failed here and lies elsewhere is there"
     put(bob, bob.prepare(), range(2))
@@ -149,10 +149,10 @@ def test_where_each_module_lies(tmp_path):
 
 
 def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
+    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
     ann = team(tmp_path, "ann")
     record = put(ann, ann.prepare(), range(3))
-    push(ann.session, [record], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [record])
     (tmp_path / "team" / record.modules[1].name / "model.code").unlink()
     bob = team(tmp_path, "bob", "r")
     found = coverage(bob.session, bob.prepare())
@@ -161,7 +161,7 @@ def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypa
 
 
 def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
-    bob = Watched(tmp_path / "bob", shared=[(FolderTier(tmp_path / "nowhere"), "r")])
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
     found = coverage(bob.session, bob.prepare())
     assert "could not be asked" in found.notes[0]
     assert bob.told("remote.failed")
@@ -194,7 +194,7 @@ def test_what_a_trial_needed_that_failed_is_what_is_known_to_be_needed(tmp_path)
     watched = Watched(tmp_path / "home", compiler=compiler)
     prepared = watched.prepare()
     error = CompileError("2 of 9 graphs failed", cause="MODULE_8: user-error")
-    attempts.remember(watched.store.layout, prepared.key, error, watched.session.log, names)
+    note_attempt(watched.store.layout, prepared.key, error, watched.session.log, names)
     document = coverage(watched.session, prepared).as_dict()
     assert (document["basis"], document["needed"], document["cached"]) == ("trial", 9, 7)
     assert [module["name"] for module in document["modules"] if module["status"] != "cached"] == names[7:]
@@ -218,7 +218,7 @@ def test_a_damaged_note_of_a_trial_is_none(tmp_path):
 def test_a_key_that_was_built_twice_is_told_with_both_builders(tmp_path):
     ann, bob = team(tmp_path, "ann"), team(tmp_path, "bob", "r")
     record = put(ann, ann.prepare(), range(2))
-    push(ann.session, [record], ann.session.chain.writable)
+    push(ann.store, ann.session.chain, [record])
     other = b"other code"
     file = File("model.code", len(other), hashlib.sha256(other).hexdigest())
     module = Module(record.modules[0].name, (file, record.modules[0].files[1]))
@@ -267,5 +267,5 @@ def test_every_module_is_in_one_state_and_it_is_the_right_one(case):
             for number in range(count)
         }
         assert found.whole == (not gone)
-        total = summary([found.as_dict()])["modules"]
+        total = CoverageOfAll((found.as_dict(),)).as_dict()["modules"]
         assert total["needed"] == count == total["cached"] + total["failed"] + total["missing"]

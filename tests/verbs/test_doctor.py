@@ -13,13 +13,12 @@ import pytest
 
 from cachekit import disk
 from cachekit.cli import app, out
-from cachekit.cli.doctor import human
+from cachekit.cli.doctor import listed
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
-from cachekit.verbs.doctor import Finding, doctor
-from cachekit.verbs.doctor_checks import checks
+from cachekit.verbs.doctor import Finding, checks, doctor
 from tests.compilers.neuron.neuron_trees import make
 
 FAILURES = {
@@ -42,7 +41,7 @@ def root(tmp_path, monkeypatch) -> Path:
 def quiet_host(monkeypatch) -> None:
     """A whole host on which nothing compiles, and whose disks are its own."""
     only = processes.Process(1, "init", 0, ("init",), (), uses_cache=False)
-    seen = processes.Host((only,), whole=True, boot=1.0, container=False)
+    seen = processes.Snapshot((only,), whole=True, boot=1.0, container=False)
     monkeypatch.setattr("cachekit.compilers.neuron.locks.look", lambda: seen)
     table = Path(os.environ["CACHEKIT_HOME"]).parent / "mounts"
     table.write_text("/dev/nvme0n1p1 / ext4 rw 0 0\n")
@@ -88,7 +87,7 @@ def test_packages_that_training_needs_are_missed(monkeypatch, quiet_host, gone, 
     }
     monkeypatch.setattr("cachekit.host.optional_version", found.get)
     assert not problems("training")
-    monkeypatch.setattr("cachekit.host.optional_version", lambda name: "" if name in gone else found[name])
+    monkeypatch.setattr("cachekit.host.optional_version", lambda name: "" if name in gone else found.get(name, ""))
     (problem,) = problems("training")
     assert said in problem["said"]
     assert "cachekit-neuron[train]" in problem["mend"]
@@ -144,9 +143,9 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     assert "lies on NFS (EFS, FSx)" in found["said"]
     home = load().home
     disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
-    (found,) = problems("live-folder")
+    (found,) = problems("compiler-cache-dir")
     assert "lies on NFS (EFS, FSx)" in found["said"]
-    assert "CACHEKIT_LIVE_DIR" in found["mend"]
+    assert "CACHEKIT_COMPILER_CACHE_DIR" in found["mend"]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +265,7 @@ def test_the_screen_of_findings():
             {"check": "bb", "state": "problem", "said": "wrong " * 14, "mend": "do this", "run": "rm " + "x" * 99},
         ],
     }
-    assert human(document) == [
+    assert listed(document) == [
         "ok       a   fine",
         "problem  bb  wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong",
         "             wrong wrong wrong",

@@ -84,7 +84,7 @@ def test_a_temporary_folder_that_cannot_be_used(tmp_path, monkeypatch):
     assert fine("temporary-folder")
     statvfs(monkeypatch, f_flag=os.ST_NOEXEC)
     assert "may be executed (noexec)" in the_problem("temporary-folder")["said"]
-    assert "noexec" in the_problem("live-folder")["said"]
+    assert "noexec" in the_problem("compiler-cache-dir")["said"]
     statvfs(monkeypatch, f_bavail=10)
     assert "MB are free for" in the_problem("temporary-folder")["said"]
 

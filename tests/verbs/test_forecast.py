@@ -7,18 +7,18 @@ import dataclasses
 import pytest
 from msgspec import structs
 
+from cachekit.compilers.prepare import again
 from cachekit.errors import MissError, RecipeError, RemoteError
 from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
-from cachekit.remotes.remote import Place
+from cachekit.remotes.push import push
+from cachekit.remotes.remote import RecordPlace
 from cachekit.verbs.forecast import Request, forecast
 from cachekit.verbs.plan import plan
-from cachekit.verbs.prepare import again
-from cachekit.verbs.push import push
 from cachekit.verbs.warm import warm
-from tests.remotes.tier_processes import KINDS, serve
-from tests.remotes.watched_tiers import Counted
+from tests.remotes.storage_processes import KINDS, serve
+from tests.remotes.watched_storages import Counted
 from tests.support.standins import StandIn, Watched, make_record, publish, recipe
 
 PRICE = Price(1.2, "USD", "trn1.2xlarge", "a test")
@@ -67,7 +67,7 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
         one.as_dict() | {"expected": ""} for one in alone
     ]
     assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
-    assert [row.plan.tier for row in found.rows] == [bob.session.chain.readable[0].name, "local", ""]
+    assert [row.plan.remote for row in found.rows] == [bob.session.chain.readable[0].name, "local", ""]
     totals = found.totals()
     assert (totals["recipes"], totals["hit"], totals["miss"], totals["failed"]) == (3, 2, 1, 0)
     assert totals["fetch_bytes"] == rows["toy-1"].plan.fetch > 0
@@ -83,7 +83,7 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
     assert [row.status for row in found.rows] == ["failed", "hit", "failed"]
     document = found.as_dict()["plans"][0]
     assert (document["name"], document["error"]["message"]) == ("broken", "it is no recipe")
-    failure = found.failure(require_warm=False)
+    failure = found.error()
     assert (failure.exit_code, failure.code) == (2, "bad-recipe")
     assert "2 of 3 could not be planned: broken, also" in failure.message
     assert failure.cause == "broken: it is no recipe: a letter is missing"
@@ -92,8 +92,8 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
 def test_a_miss_fails_only_where_that_is_asked_for(tmp_path):
     watched = Watched(tmp_path / "home")
     found, _ = ask(watched, [request(watched, 8)])
-    assert found.failure(require_warm=False) is None
-    failure = found.failure(require_warm=True)
+    assert found.error() is None
+    failure = dataclasses.replace(found, require_warm=True).error()
     assert isinstance(failure, MissError)
     assert failure.exit_code == 3
 
@@ -118,7 +118,7 @@ def test_bytes_that_two_records_share_are_fetched_once(tmp_path):
             record, contents = make_record(artifacts=artifacts, size=9000)
             place = {"key": one.key, "hard": dict(one.ingredients.hard), "model_type": one.model_type}
             publish(ann.store, (structs.replace(record, **place), contents))
-        push(ann.session, list(ann.store.records()), ann.session.chain.writable)
+        push(ann.store, ann.session.chain, list(ann.store.records()))
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
     assert [row.plan.fetch for row in found.rows] == [18000, 18000]
@@ -134,7 +134,7 @@ def test_an_unknown_time_is_counted_and_not_guessed(tmp_path):
     assert [row.dollars for row in found.rows] == [None, None]
 
 
-# Shared caches
+# Remotes
 
 
 @pytest.mark.feature("R2")
@@ -143,47 +143,47 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
     with serve(kind, tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
         records = [publish(ann.store, make_record(number)) for number in range(3)]
-        push(ann.session, records, ann.session.chain.writable)
-        tier = Counted(make())
-        bob = Watched(tmp_path / "bob", shared=[(tier, "r")])
-        places = [Place("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
-        places[100:100] = [Place(record.directory, record.model_type, record.key) for record in records]
+        push(ann.store, ann.session.chain, records)
+        storage = Counted(make())
+        bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
+        places = [RecordPlace("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
+        places[100:100] = [RecordPlace(record.directory, record.model_type, record.key) for record in records]
         found = bob.session.chain.find_all(places)
         assert {key: one.shared.record for key, one in found.items()} == {record.key: record for record in records}
-        assert (tier.calls.count("stat"), tier.calls.count("read")) == (1, 3)
+        assert (storage.calls.count("stat"), storage.calls.count("read")) == (1, 3)
         again_ = bob.session.chain.find_all(places[:50])
         assert again_ == {}
-        assert tier.calls.count("stat") == 1, "what was not there is remembered for a moment"
+        assert storage.calls.count("stat") == 1, "what was not there is remembered for a moment"
         assert bob.session.chain.find_all(places[:50], anew=True) == {}
-        assert tier.calls.count("stat") == 2
+        assert storage.calls.count("stat") == 2
 
 
 def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_the_rest(tmp_path):
     with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
         ann = Watched(tmp_path / "ann", shared=[(near(), "rw"), (far(), "rw")])
         first, second = (publish(ann.store, make_record(number)) for number in (1, 2))
-        push(ann.session, [first], ann.session.chain.writable)
-        push(ann.session, [second], ann.session.chain.writable[1:])
+        push(ann.store, ann.session.chain, [first])
+        push(ann.store, ann.session.chain, [second], ann.session.chain.writable[1:])
         bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
-        places = [Place(one.directory, one.model_type, one.key) for one in (first, second)]
+        places = [RecordPlace(one.directory, one.model_type, one.key) for one in (first, second)]
         found = bob.session.chain.find_all(places)
         assert [found[place.key].remote for place in places] == list(bob.session.chain.readable)
 
 
 class Spoiled(Counted):
-    """A tier of which one record is none."""
+    """A remote of which one record is none."""
 
-    def __init__(self, tier, record):
-        super().__init__(tier)
+    def __init__(self, storage, record):
+        super().__init__(storage)
         self._path = layout.path_of(record)
 
     def read(self, path, revision, limit):
-        found = self._tier.read(path, revision, limit)
-        return dataclasses.replace(found, data=b"{}") if path == self._path else found
+        found = self._storage.read(path, revision, limit)
+        return structs.replace(found, data=b"{}") if path == self._path else found
 
 
 class Away(Counted):
-    """A tier that answers no question."""
+    """A remote that answers no question."""
 
     def stat(self, paths, revision):
         raise RemoteError("it is away", cause="the cable is cut")
@@ -206,7 +206,7 @@ def test_a_cache_that_is_away_is_told_once_and_the_next_one_asked(tmp_path, log)
         bob = Watched(tmp_path / "bob", shared=[(Away(near()), "r"), (far(), "r")])
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
     assert len(bob.told("remote.failed")) == 1
-    assert [(row.status, row.plan.tier) for row in found.rows] == [("hit", far().name), ("miss", "")]
+    assert [(row.status, row.plan.remote) for row in found.rows] == [("hit", far().name), ("miss", "")]
 
 
 # An upgrade
@@ -263,11 +263,11 @@ def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
     with serve("folder", tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
         warm(ann.session, ann.prepare(recipe(1)))
-        tier = Counted(make())
-        bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(tier, "r")])
+        storage = Counted(make())
+        bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(storage, "r")])
         found, rows = ask(bob, [request(bob, batch, before=("1.0",)) for batch in (1, 2)])
     assert [row.goes_cold for row in found.rows] == [True, False]
-    assert tier.calls.count("stat") == 1, "both toolchains in one question"
+    assert storage.calls.count("stat") == 1, "both toolchains in one question"
     assert rows["toy-1"].plan.expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cachekit.recipe.gated import gated
+from cachekit.recipe.hub import gated
 from tests.support.hubserver import HubServer
 
 pytestmark = pytest.mark.versions

@@ -12,7 +12,7 @@ PLACE = Repo("team/cache", "model", "https://huggingface.co/team/cache", private
 
 def settings(folder):
     found = config.load({}, environ={}, cwd=folder)
-    return found.cache, found.tiers, found.wait_seconds
+    return found.cache, found.remotes, found.wait_seconds
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,18 @@ def settings(folder):
         "wait_seconds = 7\n",
         "wait_seconds = 7",
         "# cache = 1\nwait_seconds = 7\n",
-        'wait_seconds = 7\r\n[tiers.other]\r\nurl = "/efs"\r\n',
-        '[tiers]\nother = {url = "/efs"}\n',
+        'wait_seconds = 7\r\n[remotes.other]\r\nurl = "/efs"\r\n',
+        '[remotes]\nother = {url = "/efs"}\n',
     ],
 )
 def test_a_cache_is_added_and_the_rest_stays(tmp_path, text):
     path = tmp_path / "cachekit.toml"
     path.write_text(text, newline="")
     write_settings(path, PLACE, "rw")
-    cache, tiers, seconds = settings(tmp_path)
+    cache, storages, seconds = settings(tmp_path)
     assert cache == ("local:rw", "hub:rw")
-    assert tiers["hub"] == {"url": "hf://team/cache"}
-    assert ("other" in tiers) == ("other" in text)
+    assert storages["hub"] == {"url": "hf://team/cache"}
+    assert ("other" in storages) == ("other" in text)
     assert seconds == (7 if "7" in text else 3600)
     before = path.read_bytes()
     write_settings(path, PLACE, "rw")
@@ -47,9 +47,9 @@ def test_a_cache_is_added_and_the_rest_stays(tmp_path, text):
     [
         "broken = [",
         '"cache" = "local:rw"\n',
-        '[tiers]\nhub = {url = "/efs"}\n',
-        'tiers.hub.url = "/efs"\n',
-        'tiers = {other = {url = "/efs"}}\n',
+        '[remotes]\nhub = {url = "/efs"}\n',
+        'remotes.hub.url = "/efs"\n',
+        'remotes = {other = {url = "/efs"}}\n',
     ],
 )
 def test_what_cannot_be_added_to_stays_as_it_is(tmp_path, text):

@@ -1,7 +1,7 @@
 """The main job on real parts: real compiles by Inductor, the real Trainer, the command line in processes of its own.
 
 One cold compile of a two-layer BERT with accumulation is shared by the tests; each then trains in its own way and must
-compile nothing: no graph by Inductor's own counters, no binary in the live root, no call of the C++ compiler.
+compile nothing: no graph by Inductor's own counters, no binary in the compiler cache dir, no call of the C++ compiler.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_a_finished_run_that_is_resumed_is_evaluated_on_the_rows_of_now(warmed):
 
 @pytest.mark.feature("K3")
 def test_a_copied_store_serves_another_user_elsewhere(warmed, tmp_path):
-    """Other home, user, working directory, temporary folder, locale, hash seed and place of the live root."""
+    """Other home, user, working directory, temporary folder, locale, hash seed and place of the compiler cache dir."""
     other = copy_of(
         warmed,
         tmp_path / "elsewhere",
@@ -104,7 +104,7 @@ def test_a_copied_store_serves_another_user_elsewhere(warmed, tmp_path):
         LOGNAME="bob",
         LC_ALL="C",
         PYTHONHASHSEED="7",
-        CACHEKIT_LIVE_DIR=str(tmp_path / "fast disk" / "live"),
+        CACHEKIT_COMPILER_CACHE_DIR=str(tmp_path / "fast disk" / "live"),
     )
     assert other("plan", "tiny.yaml", "--require-warm")["key"] == warmed("plan", "tiny.yaml")["key"]
     assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))
@@ -242,10 +242,10 @@ def running_with(words: str) -> list[str]:
 @pytest.mark.feature("M2")
 def test_recache_compiles_anew_and_the_result_serves(warmed, tmp_path):
     other = copy_of(warmed, tmp_path / "machine")
-    before = other("show", other("plan", "tiny.yaml")["key"][:12])
+    before = other("store", "show", other("plan", "tiny.yaml")["key"][:12])
     again = other("warm", "tiny.yaml", "--recache")
     assert (again["status"], again["compiled"]) == ("compiled", 3)
-    after = other("show", before["key"])
+    after = other("store", "show", before["key"])
     assert after["provenance"]["created"] > before["provenance"]["created"]
     other.log.unlink()
     assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))

@@ -88,7 +88,7 @@ ACTIONS = st.sampled_from(
 
 
 @pytest.mark.feature("P1")
-@settings(max_examples=25, derandomize=True, database=None)
+@settings(max_examples=8, derandomize=True, database=None)
 @given(st.lists(st.tuples(ACTIONS, st.sampled_from([4, 8, 16]), st.integers(0, 99)), min_size=1, max_size=8))
 def test_warm_and_train_do_what_plan_says(steps):
     """Whatever happened to the store before: a hit compiles nothing, a miss compiles everything, once."""

@@ -11,7 +11,7 @@ from msgspec import structs
 from cachekit.recipe.schema import Compiler, Parallel
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
-from tests.remotes.tier_processes import serve
+from tests.remotes.storage_processes import serve
 from tests.support.real_machine import RECIPE, Machine
 from tests.support.standins import StandIn, Watched, compiles, memory_folder, recipe, tick
 
@@ -55,7 +55,7 @@ def edited(wanted, dice):
 
 
 class Team:
-    """Two members with a shared cache, whose machines and stores are renewed, damaged and upgraded in between."""
+    """Two members with a remote, whose machines and stores are renewed, damaged and upgraded in between."""
 
     def __init__(self, folder, make, dice):
         self._folder, self._make, self._dice = folder, make, dice
@@ -111,8 +111,8 @@ def test_random_edits(monkeypatch, edits):
             case = (number, wanted)
             assert (said["status"] == "hit") == (compiled == 0) == (done.compiled == 0), case
             assert said["fetch_bytes"] == fetched, case
-            assert [told["tier"] for told in watched.told("pull.end")] == [said["tier"]] * (
-                said["tier"] not in {"", "local"}
+            assert [told["remote"] for told in watched.told("pull.end")] == [said["remote"]] * (
+                said["remote"] not in {"", "local"}
             )
             assert said["key"] == done.record.key, case
             if said["status"] == "hit":
@@ -120,13 +120,13 @@ def test_random_edits(monkeypatch, edits):
                     {**module, "name": kept.name, "bytes": sum(file.size for file in kept.files)}
                     for module, kept in zip(said["modules"], done.record.modules, strict=True)
                 ], case
-                assert {module["tier"] for module in said["modules"]} <= {said["tier"], "local"}, case
+                assert {module["remote"] for module in said["modules"]} <= {said["remote"], "local"}, case
                 assert sum(module["fetch_bytes"] for module in said["modules"]) == said["fetch_bytes"], case
                 assert said["graphs"] == done.record.graphs, case
             after = plan(prepared, watched.store, watched.session.chain).as_dict()
-            assert (after["status"], after["tier"], after["fetch_bytes"]) == ("hit", "local", 0), case
-            assert {module["tier"] for module in after["modules"]} == {"local"}, case
-            kind = "miss" if said["status"] == "miss" else "hit here" if said["tier"] == "local" else "hit there"
+            assert (after["status"], after["remote"], after["fetch_bytes"]) == ("hit", "local", 0), case
+            assert {module["remote"] for module in after["modules"]} == {"local"}, case
+            kind = "miss" if said["status"] == "miss" else "hit here" if said["remote"] == "local" else "hit there"
             seen[kind] += 1
             seen["fetched in part"] += 0 < said["fetch_bytes"] < said["bytes"]
     # How often something is fetched in part differs from run to run: which blobs are damaged goes by their digests.

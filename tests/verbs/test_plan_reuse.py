@@ -2,7 +2,7 @@
 
 import pytest
 
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.plan import Searching, plan
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish
@@ -28,7 +28,7 @@ def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     watched = Watched(tmp_path)
     reuse = planned(watched, recipe(8, **change)).as_dict()["reuse"]
     assert begun_with(watched, recipe(8, **change)) == [reuse["key"]]
-    assert (reuse["tier"], reuse["graphs"], reuse["fetch_bytes"]) == ("local", 3, 0)
+    assert (reuse["remote"], reuse["graphs"], reuse["fetch_bytes"]) == ("local", 3, 0)
     assert reuse["differs"] == [f"training.{name}" for name in change]
 
 
@@ -74,9 +74,9 @@ def test_one_of_which_files_are_lost_is_not_named(tmp_path):
 
 def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
     (tmp_path / "shared").mkdir()
-    first = Watched(tmp_path / "ann", shared=[(FolderTier(tmp_path / "shared"), "rw")])
+    first = Watched(tmp_path / "ann", shared=[(FolderStorage(tmp_path / "shared"), "rw")])
     record = warm(first.session, first.prepare(recipe(8))).record
-    second = Watched(tmp_path / "ben", shared=[(FolderTier(tmp_path / "shared"), "rw")])
+    second = Watched(tmp_path / "ben", shared=[(FolderStorage(tmp_path / "shared"), "rw")])
     reuse = planned(second, recipe(16)).reuse
     assert (reuse.known.key, reuse.fetch) == (record.key, record.size)
     assert reuse.place == second.session.chain.readable[0].name
@@ -92,7 +92,7 @@ def test_it_is_said_in_words(command, machine, home):
     assert document["reuse"] == {
         "key": record.key,
         "recipe": "tiny",
-        "tier": "local",
+        "remote": "local",
         "graphs": 3,
         "bytes": record.size,
         "fetch_bytes": 0,

@@ -14,15 +14,15 @@ from cachekit.cli import app
 from cachekit.cli.plan_text import dollars
 from cachekit.compilers.neuron import host
 from cachekit.compilers.neuron.compiler import Neuron
+from cachekit.compilers.prepare import prepare
 from cachekit.config import load as load_config
 from cachekit.events import Journal
 from cachekit.recipe import load, zoo
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
-from cachekit.verbs.prepare import prepare
-from cachekit.verbs.push import push
 from cachekit.verbs.session import Session
 from tests.compilers.neuron.test_plan import outside
 from tests.support.cli_session import RECIPE, golden, the_error
@@ -72,7 +72,7 @@ def store():
 def upgraded(monkeypatch):
     """This machine is a trn1.2xlarge, after the upgrade."""
     packages = dict(zoo.toolchain(NEW).packages)
-    monkeypatch.setattr(host, "this_host", lambda: host.Host(packages, "trn1", 2, 1, MACHINE, here=True))
+    monkeypatch.setattr(host, "this_host", lambda: host.NeuronHost(packages, "trn1", 2, 1, MACHINE, here=True))
 
 
 # An upgrade
@@ -158,11 +158,11 @@ def test_what_only_the_team_has_goes_cold_as_well(capsys, store, tmp_path):
     record = warm_under(store, "bert", OLD, 700.0)
     shared = tmp_path / "shared"
     shared.mkdir()
-    remote = Remote(FolderTier(shared), store.layout.remotes, readable=True, writable=True)
+    remote = Remote(FolderStorage(shared), store.layout.remotes, readable=True, writable=True)
     journal = Journal(None, "test")
     settings = load_config({"home": store.layout.home}, environ={}, cwd=tmp_path)
     session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), None, Chain([remote], journal))
-    push(session, [record], [remote])
+    push(session.store, session.chain, [record], [remote])
     shutil.rmtree(store.layout.home)
     words = ("bert", "vit", "--toolchain", NEW, "--cache", f"local:rw,{shared}:r")
     rows = {row["name"]: row for row in answer(capsys, *words)["plans"]}

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
-from cachekit.compilers import Unwatched
+from cachekit.compilers import Watch
 from cachekit.errors import CompileError, DataError
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import Reuse, decode, encode
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
@@ -35,10 +35,10 @@ NEAR = {"per_device_eval_batch_size": 16}
 class Telling(StandIn):
     """Tells which of the restored files its run used, as Inductor does."""
 
-    def watch(self, wanted, live_root, **options):
+    def watch(self, run):
         needed = module_files(self.prepared, self)
-        watch = Unwatched({"STANDIN_ROOT": str(live_root)})
-        before = self.contents(live_root)
+        watch = Watch({"STANDIN_ROOT": str(run.cache_dir)})
+        before = self.contents(run.cache_dir)
         watch.used = lambda: frozenset(needed) & before
         return watch
 
@@ -195,9 +195,9 @@ class Choking(StandIn):
 
     error = CompileError("the compiler does not bear what lies there")
 
-    def watch(self, wanted, live_root, **options):
-        watch = super().watch(wanted, live_root, **options)
-        if self.contents(live_root):
+    def watch(self, run):
+        watch = super().watch(run)
+        if self.contents(run.cache_dir):
             watch.begin = self.choke
         return watch
 
@@ -242,7 +242,7 @@ EDITS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(st.lists(EDITS, min_size=2, max_size=5), st.booleans())
 def test_whatever_was_warm_before_every_record_stands_alone(edits, telling):
     """Chains of reuse: each record, left alone in a store, serves its training whole."""
@@ -271,12 +271,12 @@ def test_a_hit_and_a_strict_run_restore_no_near_record(home, log):
     assert len(compiles(log)) == 1
 
 
-# From a shared cache
+# From a remote
 
 
 def member(tmp_path, name, **options):
     (tmp_path / "team").mkdir(exist_ok=True)
-    return Watched(tmp_path / name, shared=[(FolderTier(tmp_path / "team"), "rw")], **options)
+    return Watched(tmp_path / name, shared=[(FolderStorage(tmp_path / "team"), "rw")], **options)
 
 
 @pytest.mark.feature("W4")
@@ -285,7 +285,7 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     first = warm(ann.session, ann.prepare(recipe()))
     second = warm(bob.session, bob.prepare(recipe(**NEAR)))
     assert (second.compiled, second.reused.graphs) == (0, 3)
-    assert second.as_dict()["reused"]["tier"] == bob.session.chain.readable[0].name
+    assert second.as_dict()["reused"]["remote"] == bob.session.chain.readable[0].name
     assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
 
@@ -308,12 +308,12 @@ def test_of_two_records_the_nearer_one_is_reused_wherever_it_is(tmp_path, log):
 
 
 def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
-    bob = Watched(tmp_path / "bob", shared=[(FolderTier(tmp_path / "nowhere"), "r")])
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
     assert warm(bob.session, bob.prepare(recipe())).compiled == 3
 
 
 def test_a_shared_record_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):
-    monkeypatch.setattr("cachekit.verbs.push.TINY", 0)
+    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
     ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
     record = warm(ann.session, ann.prepare(recipe())).record
     (tmp_path / "team" / record.modules[0].name / "model.code").unlink()

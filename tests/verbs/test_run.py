@@ -39,7 +39,7 @@ def test_a_second_run_finds_what_the_first_compiled(user):
     assert user.said == ["forward found", "backward found"]
     assert (second["status"], second["compiled"], second["built"]) == ("hit", 0, 0)
     assert second["key"] == first["key"]
-    assert not list((user.home / "v1").glob("live/*/*")), "no live root stays behind"
+    assert not list((user.home / "v1").glob("live/*/*")), "no compiler cache dir stays behind"
 
 
 def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
@@ -47,7 +47,7 @@ def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
     assert done.stdout.splitlines() == ["forward compiled", "backward compiled"]
     assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 2
     done = user("run", *TRAIN, "-q")  # from the command's first word on, everything is the command's
-    assert json.loads(user("ls", "-f", "json").stdout)[0]["recipe"] == "train.py"
+    assert json.loads(user("store", "ls", "-f", "json").stdout)[0]["recipe"] == "train.py"
     done = user("run", "--require-warm", "--format", "json", "--", "python", "train.py", "--other", code=3)
     assert done.stdout == ""
 
@@ -59,7 +59,7 @@ def test_dry_run_runs_nothing_and_its_plan_goes_to_stdout(user):
     user.run(*TRAIN)
     planned = json.loads(user("run", "--dry-run", "--require-warm", "-f", "json", "--", *TRAIN).stdout)
     assert planned["status"] == "hit"
-    hard = json.loads(user("show", planned["key"], "-f", "json").stdout)["hard"]
+    hard = json.loads(user("store", "show", planned["key"], "-f", "json").stdout)["hard"]
     assert hard["command.arguments"] == ["--lr", "0.1"]
 
 
@@ -88,7 +88,7 @@ def test_signals_reach_the_command_once_and_what_compiled_is_kept(user, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out.splitlines()) == (5, [f"asked by {number.name}"]), err
-    assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
+    assert json.loads(user("store", "ls", "-f", "json").stdout)[0]["graphs"] == 2
 
 
 class Terminal:
@@ -133,7 +133,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(user):
     terminal.read()
     assert terminal.process.wait(LIMIT) == 5
     assert terminal.shown.count(b"asked by SIGINT") == 1
-    assert json.loads(user("ls", "-f", "json").stdout)[0]["graphs"] == 2
+    assert json.loads(user("store", "ls", "-f", "json").stdout)[0]["graphs"] == 2
 
 
 def test_a_command_that_is_heard_is_at_a_terminal_still(user):
@@ -200,7 +200,7 @@ def test_what_one_machine_compiled_another_finds_in_the_shared_cache(user, tmp_p
     user.run(*TRAIN, options=shared)
     other = User(tmp_path / "another place")
     planned = json.loads(other("run", *shared, "--dry-run", "-f", "json", "--", *TRAIN).stdout)
-    assert (planned["status"], planned["tier"]) == ("hit", str(tmp_path / "shared"))
+    assert (planned["status"], planned["remote"]) == ("hit", str(tmp_path / "shared"))
     other.run(*TRAIN, options=shared)
     assert other.said == ["forward found", "backward found"]
     shutil.rmtree(tmp_path / "shared")
@@ -265,4 +265,4 @@ def test_what_cannot_run_is_told_before_anything_happens(user, tmp_path):
 
 def test_a_command_that_compiles_nothing_leaves_no_record(user):
     assert user.run("true")["kept"] is False
-    assert json.loads(user("ls", "-f", "json").stdout) == []
+    assert json.loads(user("store", "ls", "-f", "json").stdout) == []

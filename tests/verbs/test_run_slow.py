@@ -70,7 +70,11 @@ def test_a_real_script_compiles_once(tmp_path):
     (other.work / "train.py").write_text(REAL)
     (other.work / "net.py").write_text(NET)
     pulled = other.run("python", "train.py", "0.1", options=shared)
-    assert (json.loads(other.said[-1])["compiled"], pulled["tier"], pulled["built"]) == (0, str(tmp_path / "shared"), 0)
+    assert (json.loads(other.said[-1])["compiled"], pulled["remote"], pulled["built"]) == (
+        0,
+        str(tmp_path / "shared"),
+        0,
+    )
     words = ("torchrun", "--standalone", "--nproc_per_node=1", "train.py", "0.2", "fail")
     failed = other.run(*words, code=1, OMP_NUM_THREADS=str(os.cpu_count()))
     assert (json.loads(other.said[-1])["compiled"], failed["exit_code"]) == (0, 1)

@@ -12,13 +12,13 @@ from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.events import Journal
 from cachekit.recipe import zoo
 from cachekit.recipe.price import Price, machine, read
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.store.layout import Layout
 from cachekit.verbs.stats import Figures, schema, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action
+from tests.store.hand_count import by_hand, lines
 from tests.support.standins import PATIENCE, Watched, recipe
-from tests.verbs.hand_count import by_hand, lines
 from tests.verbs.report_store import Written, train, warm
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -66,7 +66,7 @@ def figures(found: Figures):
 @pytest.mark.feature("D1", "D2", "D3")
 def test_real_runs_are_counted_as_a_hand_count_does(tmp_path):
     (tmp_path / "team").mkdir()
-    team = FolderTier(tmp_path / "team")
+    team = FolderStorage(tmp_path / "team")
     runs = Runs(tmp_path / "home", [(team, "rw")])
     runs.warm()
     assert stats(runs.layout, run="last").total.graphs_compiled == 3
@@ -88,16 +88,16 @@ def test_real_runs_are_counted_as_a_hand_count_does(tmp_path):
     total = stats(runs.layout)
     assert (total.total.runs, total.total.failed, total.total.unfinished) == (6, 1, 0)
     assert (total.total.hits, total.total.misses) == (2, 4)
-    (tier,) = [part for part in total.tiers if part.name == "local"]
-    assert tier.figures.hits == 2
-    (remote,) = stats(other.layout).tiers
+    (storage,) = [part for part in total.remotes if part.name == "local"]
+    assert storage.figures.hits == 2
+    (remote,) = stats(other.layout).remotes
     assert (remote.name, remote.figures.graphs_found) == (team.name, 3)
 
 
 def test_parts_add_up_to_the_whole(tmp_path):
     for number, name in enumerate(["bert", "vit", "bert"]):
         warm(tmp_path, name, 1_790_000_000 + number * 90_000, seed=number)
-        train(tmp_path, name, 1_790_040_000 + number * 90_000, tier="hf://team/cache")
+        train(tmp_path, name, 1_790_040_000 + number * 90_000, remote="hf://team/cache")
     found = stats(Layout(tmp_path), price=Price(36.0, "USD", "", "me"))
     whole = figures(found.total)
     for parts in (found.recipes, found.periods):
@@ -199,7 +199,7 @@ def test_one_run_by_its_name(tmp_path):
 
 def test_a_clock_that_goes_back_changes_no_figure(tmp_path):
     run = Written(tmp_path, "warm", 1_790_000_000)
-    run.tell(5, "plan", recipe="bert", key="k", status="hit", tier="local")
+    run.tell(5, "plan", recipe="bert", key="k", status="hit", remote="local")
     run.tell(-90_000, "warm.end", recipe="bert", key="k", compiled=0, graphs=2, compile_seconds=60, seconds=1)
     run.end(-90_000)
     found = stats(Layout(tmp_path))
@@ -208,7 +208,7 @@ def test_a_clock_that_goes_back_changes_no_figure(tmp_path):
 
 def test_hostile_names_stay_words(tmp_path, command):
     run = Written(tmp_path, "warm", 1_790_000_000)
-    run.tell(1, "plan", recipe="\x1b[31mred\u202e\n", key="k", status="hit", tier="\x1b]0;x\x07")
+    run.tell(1, "plan", recipe="\x1b[31mred\u202e\n", key="k", status="hit", remote="\x1b]0;x\x07")
     run.tell(2, "cache.bypass", reason="\x1b[2J", detail="")
     run.end(3)
     answer = command("stats", "--home", str(tmp_path))

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 
 import pytest
 
+from cachekit.store.history import retire
 from cachekit.store.layout import Layout
-from cachekit.verbs.history import retire
 from cachekit.verbs.stats import stats, week_of
 from tests.support.cli_session import the_error
 from tests.verbs.report_store import train, warm

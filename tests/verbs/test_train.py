@@ -32,7 +32,7 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
 
 
 @pytest.mark.feature("F1")
-def test_train_compiles_nothing_wherever_the_live_root_and_the_store_lie(home, output, log, tmp_path, warmed):
+def test_train_compiles_nothing_wherever_the_cache_dir_and_the_store_lie(home, output, log, tmp_path, warmed):
     shutil.rmtree(home / "v1" / "live")
     elsewhere = shutil.copytree(home, tmp_path / "another home")
     for watched in (
@@ -208,7 +208,7 @@ def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, 
 
 
 def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed):
-    """No folder of the store can be written to; the live root lies elsewhere."""
+    """No folder of the store can be written to; the compiler cache dir lies elsewhere."""
     for name in ("tmp", "live", "logs", "locks", "verified", "journal"):
         shutil.rmtree(home / "v1" / name, ignore_errors=True)
         (home / "v1" / name).write_bytes(b"no folder")

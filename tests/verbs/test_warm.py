@@ -71,11 +71,11 @@ def test_a_warm_leaves_nothing_but_the_entry(home, log):
 
 def test_half_written_modules_are_not_harvested(home):
     class HalfDone(StandIn):
-        def harvest(self, live_root, before, fingerprint, workspace, observed=None):
-            half = live_root / "MODULE_half"
+        def harvest(self, cache_dir, before, fingerprint, workspace, observed=None):
+            half = cache_dir / "MODULE_half"
             half.mkdir()
             (half / "model.code").write_bytes(b"half")
-            return super().harvest(live_root, before, fingerprint, workspace)
+            return super().harvest(cache_dir, before, fingerprint, workspace)
 
     watched = Watched(home, compiler=HalfDone())
     assert len(warm(watched.session, watched.prepare()).record.modules) == 3

@@ -12,13 +12,13 @@ from cachekit.cli import why_text
 from cachekit.events import Journal
 from cachekit.remotes import document, nearest
 from cachekit.remotes.document import Shared
-from cachekit.remotes.folder import FolderTier
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.nearest_on import Budget
 from cachekit.store import Store
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
 from tests.remotes.test_nearest import fill, made_from, others
-from tests.remotes.watched_tiers import Broken, Counted
+from tests.remotes.watched_storages import Broken, Counted
 from tests.support.cli_session import golden, publish, the_error
 from tests.support.standins import Watched
 
@@ -29,19 +29,19 @@ EDIT = ("--set", "training.max_seq_length=16")
 
 @pytest.fixture
 def shared(tmp_path):
-    """A shared cache with the record of `tiny.yaml`, and its address."""
+    """A remote with the record of `tiny.yaml`, and its address."""
     folder = tmp_path / "shared"
     folder.mkdir()
     return folder
 
 
 def share(shared, *records):
-    """Put records on the shared cache."""
+    """Put records on the remote."""
     from cachekit.remotes import layout
-    from cachekit.remotes.port import Change, Write
+    from cachekit.remotes.port import Commit, Write
 
     writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
-    FolderTier(shared).commit(Change("share", writes=writes), "")
+    FolderStorage(shared).commit(Commit("share", writes=writes), "")
 
 
 # One recipe
@@ -54,7 +54,7 @@ def test_a_miss_names_the_changed_ingredient_and_nothing_else(command, home, mac
     golden("why", steady(answer.out))
     assert answer.err == ""
     found = command("why", "tiny.yaml", *EDIT, "--format", "json").json
-    assert (found["status"], found["nearest"]["key"], found["nearest"]["tier"]) == ("miss", record.key, "local")
+    assert (found["status"], found["nearest"]["key"], found["nearest"]["remote"]) == ("miss", record.key, "local")
     assert [(change["name"], change["old"], change["new"]) for change in found["changes"]] == [
         ("training.max_seq_length", 8, 16)
     ]
@@ -77,7 +77,7 @@ def test_with_an_empty_store_the_near_miss_on_a_shared_cache_is_named(command, h
     assert f"nearest is {record.key[:16]} (tiny) on {shared}" in text
     assert "training.max_seq_length: 8 → 16" in text
     found = command("why", "tiny.yaml", *EDIT, *cache, "--format", "json").json
-    assert (found["nearest"]["tier"], len(found["changes"])) == (str(shared), 1)
+    assert (found["nearest"]["remote"], len(found["changes"])) == (str(shared), 1)
     hit = command("why", "tiny.yaml", *cache).out
     assert hit.split() == f"tiny: hit on {shared}, key {record.key[:16]}".split()
 
@@ -89,7 +89,7 @@ def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, ho
     share(shared, record)
     words = ("plan", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r", "--price", "3600")
     found = command(*words, "--format", "json").json
-    assert (found["status"], found["nearest"]["key"], found["nearest"]["tier"]) == ("miss", record.key, str(shared))
+    assert (found["status"], found["nearest"]["key"], found["nearest"]["remote"]) == ("miss", record.key, str(shared))
     assert [change["name"] for change in found["nearest"]["changes"]] == ["training.max_seq_length"]
     assert found["dollars"] == pytest.approx(found["expected_seconds"], abs=0.01)
     assert f"({record.recipe}) on {shared}; it differs in 1:" in " ".join(command(*words).out.split())
@@ -127,10 +127,10 @@ def test_several_changes_and_long_values_fit_the_screen(command, home, machine, 
 @pytest.mark.feature("W3")
 def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_path):
     (tmp_path / "shared").mkdir()
-    me = Watched(tmp_path / "me", shared=[(FolderTier(tmp_path / "shared"), "r")])
+    me = Watched(tmp_path / "me", shared=[(FolderStorage(tmp_path / "shared"), "r")])
     wanted = me.prepare()
     near = made_from(wanted, **{"training.optim": "sgd"})
-    fill(FolderTier(tmp_path / "shared"), [*others(wanted, 99), near])
+    fill(FolderStorage(tmp_path / "shared"), [*others(wanted, 99), near])
     found = why(me.session, wanted)
     assert [told.change.name for told in found.changes] == ["training.optim"]
     lines = why_text.of_recipe(found.as_dict())
@@ -140,19 +140,19 @@ def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_pa
 def test_a_second_why_asks_nobody(tmp_path):
     (tmp_path / "shared").mkdir()
     wanted = Watched(tmp_path / "any").prepare()
-    fill(FolderTier(tmp_path / "shared"), others(wanted, 2))
+    fill(FolderStorage(tmp_path / "shared"), others(wanted, 2))
     told = []
     for _ in range(2):
-        tier = Counted(FolderTier(tmp_path / "shared"))
-        me = Watched(tmp_path / "me", shared=[(tier, "r")])
-        told.append((why(me.session, wanted).as_dict()["changes"], tier.calls))
+        storage = Counted(FolderStorage(tmp_path / "shared"))
+        me = Watched(tmp_path / "me", shared=[(storage, "r")])
+        told.append((why(me.session, wanted).as_dict()["changes"], storage.calls))
     assert told[0][0] == told[1][0] != []
     assert told[1][1] == []
 
 
 def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     (tmp_path / "shared").mkdir()
-    me = Watched(tmp_path / "me", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    me = Watched(tmp_path / "me", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     wanted = me.prepare()
     from tests.support.standins import publish as put
 
@@ -161,7 +161,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert len(found.changes) == 2
     assert [bool(one.problem) for one in found.plan.looked] == [True]
     assert len(me.told("remote.failed")) == 1
-    other = Watched(tmp_path / "other", shared=[(Broken(FolderTier(tmp_path / "shared"), "all"), "r")])
+    other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
     assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
 
@@ -177,7 +177,7 @@ def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, s
 def test_offline_it_works_with_what_is_here(command, home, machine):
     publish(home)
     found = command("why", "tiny.yaml", *EDIT, "--offline", "--cache", "local:rw,hf://team/cache:r", "-f", "json").json
-    assert (found["nearest"]["tier"], found["looked"]) == ("local", [])
+    assert (found["nearest"]["remote"], found["looked"]) == ("local", [])
 
 
 # Two
@@ -199,7 +199,7 @@ def test_recipes_records_and_files_are_compared_with_each_other(command, home, w
     (path,) = home.glob("v1/records/*/*/*.json")
     (work / "record.json").write_bytes(path.read_bytes())
     (work / "plan.json").write_text(command("plan", "tiny.yaml", "--format", "json").out)
-    (work / "show.json").write_text(command("show", record.key, "--format", "json").out)
+    (work / "show.json").write_text(command("store", "show", record.key, "--format", "json").out)
     same = ["tiny.yaml", record.key[:10], "record.json", "plan.json", "show.json"]
     for one in same:
         found = command("why", one, "edited.yaml", "--format", "json").json
@@ -227,7 +227,7 @@ def test_a_record_on_a_shared_cache_is_compared_too(command, home, machine, shar
     share(shared, record)
     cache = ("--cache", f"local:rw,{shared}:r", "--format", "json")
     found = command("why", record.key[:8], "tiny.yaml", *EDIT, *cache).json
-    assert (found["old"]["tier"], [change["name"] for change in found["changes"]]) == (
+    assert (found["old"]["remote"], [change["name"] for change in found["changes"]]) == (
         str(shared),
         ["training.max_seq_length"],
     )

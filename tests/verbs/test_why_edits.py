@@ -12,15 +12,16 @@ import random
 import pytest
 from msgspec import structs
 
-from cachekit.cli.why import human
+from cachekit.cli.why_text import of_recipe as human
+from cachekit.compilers import registry
+from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import shapes_of
 from cachekit.errors import RecipeError
 from cachekit.key.cost import Growth
 from cachekit.recipe import load, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
-from cachekit.recipe.ingredients import build
-from cachekit.recipe.schema import SOFT_TRAINING, Lora
-from cachekit.verbs.prepare import Prepared
+from cachekit.recipe.ingredients import SOFT_TRAINING, build
+from cachekit.recipe.schema import Lora
 from cachekit.verbs.why import why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
 from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
@@ -161,9 +162,9 @@ def test_each_version_and_each_part_of_the_target(part, name, value):
 )
 def test_what_is_known_is_said_in_words(name, old, new, words):
     from cachekit.key.canonical import Change
-    from cachekit.verbs.change_words import words_of
+    from cachekit.key.words import words_of
 
-    assert words in words_of(Change(name, old, new))
+    assert words in words_of(Change(name, old, new), registry.adapter("").explain)
 
 
 @pytest.mark.parametrize(

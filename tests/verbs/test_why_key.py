@@ -30,9 +30,9 @@ def test_one_of_a_shared_cache_counts_on_either_side(command, home, machine, sha
     share(shared, there)
     chain = ("--cache", f"local:rw,{shared}:r")
     found = command("why", here.key[:12], *chain, "--format", "json").json
-    assert (found["old"]["key"], found["old"]["tier"]) == (there.key, str(shared))
+    assert (found["old"]["key"], found["old"]["remote"]) == (there.key, str(shared))
     found = command("why", there.key[:12], *chain, "--format", "json").json
-    assert (found["new"]["tier"], found["old"]["key"], found["old"]["tier"]) == (str(shared), here.key, "local")
+    assert (found["new"]["remote"], found["old"]["key"], found["old"]["remote"]) == (str(shared), here.key, "local")
 
 
 def test_a_record_alone_wants_something_to_be_compared_with(command, home, machine):

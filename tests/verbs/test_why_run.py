@@ -148,7 +148,7 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
     journal = Journal(home / "v1" / "journal", "train")
     journal.emit("plan", recipe="toy", key=record.key, status="hit")
     journal.emit("worker.end", mode="train", counters={"found": 2, "compiled": 3})
-    journal.emit("cache.bypass", reason="tier-offline", detail="hf://team/cache")
+    journal.emit("cache.bypass", reason="remote-offline", detail="hf://team/cache")
     journal.emit(
         "train.compiled", graphs=3, built=3, when=["evaluation"], key=record.key,
         modules=[respelled, fresh], again=[B], seconds={fresh: 61.5},
@@ -162,8 +162,8 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
     assert f"  {fresh}  1 min 2 s" in lines
     text = " ".join(" ".join(lines).split())
     assert "spelling is in the key" in text
-    assert "tier-offline: a shared cache was not asked" in text
-    assert found.as_dict()["bypassed"] == {"tier-offline": 1}
+    assert "remote-offline: a remote was not asked" in text
+    assert found.as_dict()["bypassed"] == {"remote-offline": 1}
 
 
 def test_a_run_is_named_by_its_beginning(home):

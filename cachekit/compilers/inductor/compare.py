@@ -1,7 +1,7 @@
 """Whether two compiles of the same graphs gave the same: file by file, without what two compiles never share.
 
 Measured with torch 2.13.0 and GNU tools: of two cold compiles of one recipe all sources are the same bytes; machine
-code differs in debug sections, the build id and the live root's path (`__FILE__`); graphs, which are pickles and named
+code differs in debug sections, the build id and the cache dir's path (`__FILE__`); graphs, which are pickles and named
 after their bytes, differ in times, in addresses of functions in comments, and in that path. The text that a graph keeps
 for people who want to run it alone (`runnable_graph_str`; nothing runs it) begins with the variables of the process
 and the settings that were touched in it: which ones depends on what else compiled there, a graph beside neighbours or
@@ -20,10 +20,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.port import Compared
+from cachekit.compilers.port import ComparedBuilds
 
 _PICKLED = ("fxgraph/", "aotautograd/")  # `<kind>/…/<key>/<digest of the bytes>`
-# A live root of ours, whoever's home it lies in: `<key>-<process>-<random>/root` (see `store.scratch`).
+# A compiler cache dir of ours, whoever's home it lies in: `<key>-<process>-<random>/root` (see `store.scratch`).
 _ROOT = re.compile(rb"(?:/[^\s'\"\0:]*)?/[0-9a-f]{1,16}-\d+-[0-9a-f]{12}/root")
 _ADDRESS = re.compile(rb"\b0x[0-9a-f]{6,16}\b")
 # A digest of text that has such an address in it, in the comments that say what a key was made of.
@@ -38,23 +38,17 @@ _NOBITS = 8
 _LEFT = (".debug", ".note.gnu.build-id", ".gnu_debuglink", ".comment", ".symtab", ".strtab", ".shstrtab")
 
 
-def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str]) -> Compared:
+def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str]) -> ComparedBuilds:
     """Compare two trees.
 
     Args:
-        old: One live root.
+        old: One compiler cache dir.
         new: The other.
         names: Finished files of `old`.
         others: And of `new`.
     """
     before, after = _form(old, names), _form(new, others)
-    both = before.keys() & after.keys()
-    return Compared(
-        same=sum(_alike(before[name], after[name]) for name in both),
-        differ=tuple(sorted(name for name in both if not _alike(before[name], after[name]))),
-        gone=tuple(sorted(before.keys() - after.keys())),
-        new=tuple(sorted(after.keys() - before.keys())),
-    )
+    return ComparedBuilds.of(before, after, lambda name: _alike(before[name], after[name]))
 
 
 def _form(root: Path, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:

@@ -10,15 +10,15 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
 from cachekit import host
 from cachekit.compilers.inductor import facts, flags, machine
-from cachekit.compilers.port import Compared, Watch
+from cachekit.compilers.port import ComparedBuilds, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import canonical_json
@@ -26,9 +26,6 @@ from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
-
-if TYPE_CHECKING:
-    from cachekit.compilers.inductor.watch import CommandWatch
 
 
 class Inductor(TreeCompiler):
@@ -101,47 +98,26 @@ class Inductor(TreeCompiler):
         said = flags.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
+    def watch(self, run: Run) -> Watch:
         """See the port. What finds everything need not prepare the header that compiling needs."""
-        from cachekit.compilers.inductor.watch import InductorWatch
+        from cachekit.compilers.inductor.watch import CommandWatch, InductorWatch
 
-        threads = str(self._threads(recipe))
+        if run.kind == "command":
+            return CommandWatch(run)
+        threads = str(self._threads(run.recipe))
         return InductorWatch(
             {
                 **facts.FORCED,
-                facts.CACHE_DIR: str(live_root),
-                facts.TRITON_CACHE_DIR: str(live_root / "triton"),
+                facts.CACHE_DIR: str(run.cache_dir),
+                facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
                 facts.THREADS: threads,
                 facts.MKL_THREADS: threads,
-                facts.PRECOMPILE_HEADERS: "0" if found else "1",
+                facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
             },
-            strict=strict,
+            strict=run.strict,
             # A trial on another key's files: what it uses of them belongs into its own record.
-            reads=live_root if trial and restored else None,
+            reads=run.cache_dir if run.kind == "trial" and run.restored else None,
         )
-
-    def attend(
-        self,
-        recipe: Recipe,  # noqa: ARG002
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002
-    ) -> CommandWatch:
-        """See the port."""
-        from cachekit.compilers.inductor.watch import CommandWatch
-
-        return CommandWatch(live_root, found=found, strict=strict)
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: all options but `threads`, which is a variable."""
@@ -163,7 +139,7 @@ class Inductor(TreeCompiler):
         """The version's, and in it one for each kind of machine."""
         return f"{fingerprint.directory}/{target_name(fingerprint)}"
 
-    def compare(self, old: Path, new: Path) -> Compared:
+    def compare(self, old: Path, new: Path) -> ComparedBuilds:
         """See the port."""
         from cachekit.compilers.inductor import compare
 

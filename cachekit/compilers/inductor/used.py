@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cachekit.files import replace
+
 # Of the event's arguments, the one that is a path. `import` is what loading a compiled extension is called.
 _PATH_AT = {"open": 0, "ctypes.dlopen": 0, "import": 1}
 
@@ -44,9 +46,7 @@ class Reads:
         for seen in set(self._seen):
             for beginning in self._beginnings:
                 names.add(seen.removeprefix(beginning))
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        fresh.write_bytes(b"".join(os.fsencode(name) + b"\n" for name in sorted(names)))
-        fresh.replace(path)
+        replace(path, b"".join(os.fsencode(name) + b"\n" for name in sorted(names)))
 
 
 def read(path: Path, restored: Iterable[str]) -> frozenset[str] | None:

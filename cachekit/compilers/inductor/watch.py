@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.inductor import facts, used
-from cachekit.compilers.port import Observed, Sink, Unwatched
+from cachekit.compilers.port import Observed, Run, Sink, Watch
 from cachekit.errors import MissError
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
 
 
-class InductorWatch(Unwatched):
+class InductorWatch(Watch):
     """See `compilers.port.Watch`. The worker itself counts graphs, and tells of each as its compile begins.
 
     Args:
         environment: Variables for the worker.
         strict: Stop at the first compile.
-        reads: The live root, where it matters which of its files are read.
+        reads: The compiler cache dir, where it matters which of its files are read.
     """
 
     def __init__(self, environment: Mapping[str, str | None], *, strict: bool, reads: Path | None = None) -> None:
@@ -61,28 +61,26 @@ class InductorWatch(Unwatched):
             )
 
 
-class CommandWatch(Unwatched):
+class CommandWatch(Watch):
     """See `compilers.port.Watch`. A command tells nothing itself: what it did is seen from files.
 
     Args:
-        live_root: Where Inductor looks and writes; counters go into a folder beside it.
-        found: Everything it needs is expected to be there.
-        strict: Stop at the first compile.
+        run: The run; counters go into a folder beside its compiler cache dir.
     """
 
-    def __init__(self, live_root: Path, *, found: bool, strict: bool) -> None:
-        self._root, self._strict = live_root, strict
-        self._reports = live_root.with_name("reports")
+    def __init__(self, run: Run) -> None:
+        self._root, self._strict = run.cache_dir, run.strict
+        self._reports = run.cache_dir.with_name("reports")
         self._reports.mkdir(exist_ok=True)
-        self._sources = self._files(facts.SOURCE_SUFFIXES) if strict else frozenset()
+        self._sources = self._files(facts.SOURCE_SUFFIXES) if run.strict else frozenset()
         self._graphs = self._count()
         path = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH", "")])]
         super().__init__(
             {
                 **{name: value for name, value in facts.FORCED.items() if name not in facts.OWN},
-                facts.CACHE_DIR: str(live_root),
-                facts.TRITON_CACHE_DIR: str(live_root / "triton"),
-                facts.PRECOMPILE_HEADERS: "0" if found else "1",
+                facts.CACHE_DIR: str(run.cache_dir),
+                facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
+                facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
                 facts.REPORTS: str(self._reports),
                 "PYTHONPATH": os.pathsep.join(path),
             }

@@ -9,18 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cachekit.compilers.adapter import Adapter, Explained, Judged, Place
+from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged
 from cachekit.compilers.evidence import Subject
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import CachekitError
 from cachekit.health import Check
-from cachekit.store.archive import Stored
-from cachekit.store.leaks import Leaks, of_archive
+from cachekit.key.words import SIDES
 from cachekit.store.record import File, Module, Record
+
+if TYPE_CHECKING:
+    from cachekit.store.archive import Stored
+    from cachekit.store.leaks import Leaks
 
 FLAGS = "compiler.flags"
 
@@ -46,7 +49,7 @@ class _Neuron(Adapter):
             return host.this_host(host.NATIVE).instance
         return ""
 
-    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str]) -> list[str]:
+    def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str] = SIDES) -> list[str]:
         """What flags that differ mean."""
         if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
             return []
@@ -90,7 +93,7 @@ class XlaAdapter(_Neuron):
 
         return CHECKS
 
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Mapping[str, CachePlace]:
         """The folders of torch-neuronx and of TorchNeuron."""
         from cachekit.compilers.neuron.root import resolve, resolve_native
 
@@ -216,12 +219,13 @@ class NativeAdapter(_Neuron):
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What the graphs of an archive would tell, each of which is packed."""
         from cachekit.compilers.neuron import facts, neff
+        from cachekit.store.leaks import Leaks, of_archive
 
         def packed(stored: Stored) -> Leaks | None:
             if not stored.name.endswith(facts.NATIVE_SUFFIX):
                 return None
             with suppress(neff.NeffError):
-                return neff.read(path, part=neff.Part(stored.offset, stored.size)).leaks
+                return neff.read(path, part=neff.Slice(stored.offset, stored.size)).leaks
             return Leaks()
 
         return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
@@ -232,7 +236,7 @@ class NativeAdapter(_Neuron):
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""
-        from cachekit.compilers.neuron.native_check import examine
+        from cachekit.compilers.neuron import native
 
         if len(module.files) != 1:
             return Judged(harm="it is not one archive")
@@ -240,8 +244,7 @@ class NativeAdapter(_Neuron):
         folder, _, name = module.name.partition("/")
         if name != f"{packed.sha256}.tar":
             return Judged(harm="its bytes are not those that it is called after")
-        found = examine(path(packed), folder)
-        return Judged(found.graphs, found.harm, found.oddity)
+        return native.judge(path(packed), folder)
 
 
 ADAPTERS: dict[str, Adapter] = {one.name: one for one in (NativeAdapter(), XlaAdapter())}

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from cachekit.compilers.evidence import Assumption, Evidence, Seen, Step, Subject, UnknownError
+from cachekit.compilers.evidence import Assumption, Evidence, Observation, Step, Subject, UnknownError
 from cachekit.compilers.neuron import facts, flags, neff, processes
-from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.host import public
 from cachekit.compilers.neuron.log.event import Event
@@ -30,7 +30,7 @@ print((rows * 2 + 1).sum().item())
 CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
 
 
-def _entries(folder: Path) -> list[Entry]:
+def _entries(folder: Path) -> list[CacheEntry]:
     try:
         found = [entry for entry in scan(folder).entries if entry.names]
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def _entries(folder: Path) -> list[Entry]:
     return found
 
 
-def _warmed(seen: Evidence) -> list[Entry]:
+def _warmed(seen: Evidence) -> list[CacheEntry]:
     """The modules that a warm left."""
     step = seen.good("warm")
     return _entries(step.left or step.cache)
@@ -79,7 +79,7 @@ def hard(step: Step, name: str) -> str:
     return str(ingredients["hard"][name])
 
 
-def _target(entry: Entry) -> str:
+def _target(entry: CacheEntry) -> str:
     words = flags.read_flags(entry.path / facts.FLAGS_FILE) or [""]
     front = f"{facts.TARGET_OPTION}="
     if not words[0].startswith(front):
@@ -87,150 +87,154 @@ def _target(entry: Entry) -> str:
     return words[0].removeprefix(front)
 
 
-def _compiler_directory(seen: Evidence) -> Seen:
+def _compiler_directory(seen: Evidence) -> Observation:
     found = {entry.compiler for entry in _warmed(seen)}
     wanted = str(seen.good("warm").answer.get("directory"))
-    return Seen({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
+    return Observation({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
 
 
-def _module_name(seen: Evidence) -> Seen:
+def _module_name(seen: Evidence) -> Observation:
     names = [entry.name for entry in _warmed(seen)]
     matches = [facts.MODULE_DIRECTORY.fullmatch(name) for name in names]
     fits = all(m and m["graph"].isdecimal() and int(m["graph"]) < 1 << 64 and m["flags"] for m in matches)
-    return Seen(fits, names[0])
+    return Observation(fits, names[0])
 
 
-def _module_files(seen: Evidence) -> Seen:
+def _module_files(seen: Evidence) -> Observation:
     wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
     odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted]
     one = (odd or found)[0]
-    return Seen(not odd, listed((*one.names, *one.odd)))
+    return Observation(not odd, listed((*one.names, *one.odd)))
 
 
-def _done_mark(seen: Evidence) -> Seen:
+def _done_mark(seen: Evidence) -> Observation:
     sizes = {file.size for entry in _warmed(seen) for file in entry.files() if file.name == facts.DONE}
-    return Seen(sizes == {0}, f"{listed(map(str, sizes)) or 'no'} bytes")
+    return Observation(sizes == {0}, f"{listed(map(str, sizes)) or 'no'} bytes")
 
 
-def _flags_file(seen: Evidence) -> Seen:
+def _flags_file(seen: Evidence) -> Observation:
     entry = _warmed(seen)[0]
     words = flags.read_flags(entry.path / facts.FLAGS_FILE) or []
-    return Seen(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "no list of words")
+    return Observation(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "no list of words")
 
 
-def _flags_hash(seen: Evidence) -> Seen:
+def _flags_hash(seen: Evidence) -> Observation:
     entry = _warmed(seen)[0]
     made = flags.flags_hash(flags.read_flags(entry.path / facts.FLAGS_FILE) or [])
-    return Seen(entry.name.endswith(f"+{made}"), f"{made}, and the module is {entry.name}")
+    return Observation(entry.name.endswith(f"+{made}"), f"{made}, and the module is {entry.name}")
 
 
-def _target_is_known(seen: Evidence) -> Seen:
+def _target_is_known(seen: Evidence) -> Observation:
     said, wanted = _target(_warmed(seen)[0]), hard(seen.good("warm"), "target.chip")
-    return Seen(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
+    return Observation(said in facts.TARGETS and said == wanted, f"{said}; cachekit says {wanted}")
 
 
-def _neff_digest(seen: Evidence) -> Seen:
+def _neff_digest(seen: Evidence) -> Observation:
     return digests(entry.path / facts.NEFF for entry in _warmed(seen))
 
 
-def digests(paths: Iterable[Path]) -> Seen:
+def digests(paths: Iterable[Path]) -> Observation:
     """Whether our reader takes every NEFF for whole."""
     forms = set()
     for path in paths:
         try:
             forms.add(neff.read(path, leaks=False).digest)
         except neff.NeffError as error:
-            return Seen(fits=False, words=f"{path.name}: {error.reason}")
+            return Observation(fits=False, words=f"{path.name}: {error.reason}")
         except OSError as error:
-            return Seen(fits=False, words=f"{path.name}: {error.strerror}")
-    return Seen(bool(forms), listed(forms) or "there is none")
+            return Observation(fits=False, words=f"{path.name}: {error.strerror}")
+    return Observation(bool(forms), listed(forms) or "there is none")
 
 
-def _neff_contents(seen: Evidence) -> Seen:
+def _neff_contents(seen: Evidence) -> Observation:
     entry = _warmed(seen)[0]
     found, chip = read_neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(hard(seen.good("warm"), "target.chip"))
     fits = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}" == entry.compiler and found.chip == chip
-    return Seen(fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})")
+    return Observation(
+        fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})"
+    )
 
 
-def _neff_name(seen: Evidence) -> Seen:
+def _neff_name(seen: Evidence) -> Observation:
     found = [(entry.name, read_neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
     wrong = [one for name, one in found if one.module != name]
-    return Seen(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
+    return Observation(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
 
 
-def _extraction_line(seen: Evidence) -> Seen:
+def _extraction_line(seen: Evidence) -> Observation:
     step = seen.good("warm")
     return _told(set(_log(step).extracted), step)
 
 
-def _log_compiled(seen: Evidence) -> Seen:
+def _log_compiled(seen: Evidence) -> Observation:
     step = seen.good("run")
     return _told(set(_log(step).compiled), step)
 
 
-def _log_hit(seen: Evidence) -> Seen:
+def _log_hit(seen: Evidence) -> Observation:
     step = seen.good("train")
     return _told(set(_log(step).hits), step, wanted=_names(seen.good("warm")))
 
 
-def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Seen:
+def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Observation:
     """Every module of a record is told."""
     wanted = _names(step) if wanted is None else wanted
     lines = [line for line in f"{step.log}\n{step.said}".splitlines() if facts.MODULE_PREFIX in line]
     sample = "" if told >= wanted else f"; a line that names one: {lines[0][:300]}" if lines else "; no line names one"
-    return Seen(bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules told{sample}")
+    return Observation(bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules told{sample}")
 
 
-def _log_header(seen: Evidence) -> Seen:
+def _log_header(seen: Evidence) -> Observation:
     hits = [event for event in _events(seen.good("train").log) if event.kind == "hit"]
     if not hits:
         raise UnknownError("no hit was told")
-    return Seen(all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}")
+    return Observation(
+        all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}"
+    )
 
 
-def _workers_share(seen: Evidence) -> Seen:
+def _workers_share(seen: Evidence) -> Observation:
     used = _log(seen.good("train")).by_process
     if len(used) < 2:  # noqa: PLR2004 - one has nothing to share
         raise UnknownError("one worker alone was seen")
     shared = set.intersection(*map(set, used.values()))
     counts = ", ".join(f"{name} {len(modules)}" for name, modules in sorted(used.items()))
-    return Seen(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
+    return Observation(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
 
 
-def compiler_process(seen: Evidence) -> Seen:
+def compiler_process(seen: Evidence) -> Observation:
     """What seconds of compiling are told by, and --require-warm stops at."""
     if "killed" in seen.steps:
-        return Seen(fits=True, words="seen while a graph compiled")
+        return Observation(fits=True, words="seen while a graph compiled")
     seen.good("run")
     if "killed" not in seen.lacking:
         raise UnknownError("no command was killed")
-    return Seen(fits=False, words=seen.lacking["killed"])
+    return Observation(fits=False, words=seen.lacking["killed"])
 
 
-def _lock_left(seen: Evidence) -> Seen:
+def _lock_left(seen: Evidence) -> Observation:
     left = seen.step("killed").left
     locked = [entry for entry in _entries(left) if entry.locks] if left else []
     if not locked:
-        return Seen(fits=False, words="no module has a lock")
+        return Observation(fits=False, words="no module has a lock")
     entry = locked[0]
     sizes = {file.size for file in entry.files() if file.name in entry.locks}
     fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
-    return Seen(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
+    return Observation(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
 
 
-def _failure_log(seen: Evidence) -> Seen:
+def _failure_log(seen: Evidence) -> Observation:
     found = _entries(seen.step("refused").cache)
     odd = [entry for entry in found if entry.state != "failed" or entry.locks]
-    return Seen(not odd, listed((odd or found)[0].names))
+    return Observation(not odd, listed((odd or found)[0].names))
 
 
-def _failure_class(seen: Evidence) -> Seen:
+def _failure_class(seen: Evidence) -> Observation:
     logs = [entry.path / facts.FAILURE_LOG for entry in _entries(seen.step("refused").cache)]
     if not (there := [path for path in logs if path.is_file()]):
         raise UnknownError("no failure is remembered")
     found = classify(there[0].read_text("utf-8", "replace"))
-    return Seen(found.kind is USER_ERROR, f"{found.kind.name}: {found.message}")
+    return Observation(found.kind is USER_ERROR, f"{found.kind.name}: {found.message}")
 
 
 ROWS = (

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from cachekit.compilers.foreign import Scanned, Taken, Unfit, Units
 from cachekit.compilers.neuron import entries as on_disk
 from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
-from cachekit.compilers.neuron.entries import Entry
+from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
 from cachekit.store import archive
@@ -43,7 +43,7 @@ class ModuleCache:
         """What is in it, by its files' names."""
         found = on_disk.scan(folder)
         left: list[Unfit] = []
-        finished: list[Entry] = []
+        finished: list[CacheEntry] = []
         for entry in found.entries:
             if reason := modules.unfit(entry):
                 state = "locked" if entry.state == "success" else entry.state
@@ -60,40 +60,19 @@ class ModuleCache:
         return Scanned(tuple(groups), tuple(left), strangers)
 
     def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
-        """Copy modules and judge their NEFFs; without a workspace only judge them, where they lie."""
-        entries = self._told(group, tell)
-        if workspace is None:
-            return self._look(entries)
-        found = modules.collect(entries, workspace, fit.check)
-        left = tuple(Unfit(one.module, one.path, one.reason) for one in found.skipped)
+        """Copy modules and judge their NEFFs; without a workspace judge them where they lie."""
+        found = modules.collect(self._told(group, tell), workspace, fit.check)
         strangers = tuple((path, _AMONG) for path in found.beside)
         if found.harvest is None:
-            return Taken((), (), 0, None, left, strangers)
+            return Taken((), (), 0, None, found.left, strangers)
         names = tuple(module.name for module in found.harvest.modules)
-        size = sum({file.sha256: file.size for one in found.harvest.modules for file in one.files}.values())
-        return Taken(names, names, size, found.harvest, left, strangers)
+        size = sum(file.size for one in found.harvest.modules for file in one.files)
+        return Taken(names, names, size, found.harvest if workspace else None, found.left, strangers)
 
-    def _told(self, group: Units, tell: Sink) -> Iterator[Entry]:
+    def _told(self, group: Units, tell: Sink) -> Iterator[CacheEntry]:
         for number, entry in enumerate(group.found):
             tell({"event": "import.reading", "compiler": group.directory, "done": number, "of": len(group.found)})
             yield entry
-
-    def _look(self, entries: Iterable[Entry]) -> Taken:
-        sizes: dict[str, int] = {}
-        left: list[Unfit] = []
-        strangers: list[tuple[Path, str]] = []
-        for entry in entries:
-            if entry.module in sizes:
-                reason = "another of the same name was taken"
-            elif not (reason := modules.unreadable(entry)) and (problem := modules.damage(entry, fit.check)):
-                reason = f"{facts.NEFF} cannot be used: {problem}"
-            if reason:
-                left.append(Unfit(entry.module, entry.path, reason))
-            else:
-                sizes[entry.module] = sum(file.size for file in entry.files() if file.name in facts.MODULE_FILES)
-                strangers += [(path, _AMONG) for path in modules.strange(entry)]
-        names = tuple(sorted(sizes))
-        return Taken(names, names, sum(sizes.values()), None, tuple(left), tuple(strangers))
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:  # noqa: ARG002 - the port's
         """The module itself."""
@@ -151,7 +130,7 @@ class ModuleCache:
         if state == "empty" and len(names) < len(sizes):
             return "a compile was at work when it was pushed"
         compiler, _, module = name.partition("/")
-        return modules.unfit(Entry(compiler, module, name, state, names))
+        return modules.unfit(CacheEntry(compiler, module, name, state, names))
 
     def wanted(self, name: str, file: str) -> bool:  # noqa: ARG002 - the port's
         """Whether it is one of a finished module's files."""

@@ -1,4 +1,4 @@
-"""Whether two compiles of the same graphs gave the same modules.
+"""What of a NEFF two compiles of the same graph have in common.
 
 A NEFF's header has a random UUID and the path where it was made, so that no two are the same bytes: compared is what
 its tar has in it, by names and contents. Of a real compiler nobody here has seen two builds: a difference is told, and
@@ -9,34 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import NeffError, payload_of
 from cachekit.compilers.neuron.neff.members import Unpacked
-from cachekit.compilers.port import Compared
-
-
-def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str], *, inside: str = facts.NEFF) -> Compared:
-    """Compare two roots.
-
-    Args:
-        old: One root.
-        new: The other.
-        names: Finished modules of `old`.
-        others: And of `new`.
-        inside: The NEFF in a module's folder; empty where each of the names is a NEFF.
-    """
-    before, after = frozenset(names), frozenset(others)
-    both = before & after
-    differ = {name for name in both if contents(old / name / inside) != contents(new / name / inside)}
-    return Compared(
-        same=len(both) - len(differ),
-        differ=tuple(sorted(differ)),
-        gone=tuple(sorted(before - after)),
-        new=tuple(sorted(after - before)),
-    )
 
 
 def contents(neff: Path) -> tuple[tuple[str, str], ...]:

@@ -22,18 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cachekit import leash
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
-from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
-from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.failures import HOST_OOM, TIMED_OUT, UNKNOWN, Failure, classify
+from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes, jobs_for_memory, jobs_for_peak
+from cachekit.compilers.neuron.entries import CacheEntry, read_entry
+from cachekit.compilers.neuron.failures import HOST_OOM, TIMED_OUT, UNKNOWN, CompileFailure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
-from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.processes import look
 from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
 from cachekit.errors import CompileError
+from cachekit.process import SUBREAPER
 
 POLL = 0.2  # seconds between two tries for somebody else's lock
 LOOK = 5.0  # and between two looks whether it is held at all
@@ -63,7 +62,7 @@ class _Running:
 
 
 def complete(
-    entries: Iterable[Entry],
+    entries: Iterable[CacheEntry],
     memory: FailureMemory,
     *,
     jobs: int | None = None,
@@ -95,8 +94,8 @@ def complete(
         CompileError: Some could not be compiled; the others are kept.
     """
     entries = [_again(entry) for entry in entries]
-    failures: dict[str, Failure] = {}
-    todo: list[Entry] = []
+    failures: dict[str, CompileFailure] = {}
+    todo: list[CacheEntry] = []
     for entry in entries:
         if entry.finished and not modules.damage(entry, check):
             continue
@@ -123,7 +122,7 @@ def complete(
     return running.seconds
 
 
-def _again(entry: Entry) -> Entry:
+def _again(entry: CacheEntry) -> CacheEntry:
     try:
         return read_entry(entry.place, entry.compiler, entry.name)
     except OSError as error:
@@ -134,13 +133,13 @@ def _again(entry: Entry) -> Entry:
         ) from error
 
 
-def _recalled(entry: Entry, memory: FailureMemory) -> Failure | None:
+def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None:
     """Our own memory of a failure: Neuron's compiler, called directly, leaves none."""
     known = memory.recall(entry.name, compiler=entry.compiler)
     return known.failure if known else None
 
 
-def _remembered(entry: Entry, tell: Sink) -> Failure | None:
+def _remembered(entry: CacheEntry, tell: Sink) -> CompileFailure | None:
     """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
 
     One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
@@ -154,14 +153,16 @@ def _remembered(entry: Entry, tell: Sink) -> Failure | None:
             tell({"event": "failure-tried-again", "module": entry.name, "class": failure.kind.name})
             return None
         if reason := remembered.clear(found):
-            return Failure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
+            return CompileFailure(failure.kind, failure.code, f"{failure.message}; it cannot be cleared: {reason}")
         tell({"event": "failure-cleared", "module": entry.name, "class": failure.kind.name})
     return None
 
 
-def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, running: _Running) -> dict[str, Failure]:
+def _compile_all(
+    entries: list[CacheEntry], jobs: int, timeout: float, tell: Sink, running: _Running
+) -> dict[str, CompileFailure]:
     """Compile modules, the longest first; adds to their seconds and returns the failures by module."""
-    failures: dict[str, Failure] = {}
+    failures: dict[str, CompileFailure] = {}
     if not entries:
         return failures
     entries = sorted(entries, key=partial(_expected, running.notes), reverse=True)
@@ -191,33 +192,33 @@ def _compile_all(entries: list[Entry], jobs: int, timeout: float, tell: Sink, ru
     return failures
 
 
-def _expected(notes: CompileNotes | None, entry: Entry) -> tuple[float, int]:
+def _expected(notes: CompileNotes | None, entry: CacheEntry) -> tuple[float, int]:
     """What a module will take, to compare with others: its seconds where any are known, and then its graph's size."""
     size = _graph_size(entry)
     return (notes.seconds(entry.compiler, entry.name, size) or 0.0 if notes else 0.0, size)
 
 
-def _fitting(entries: list[Entry], notes: CompileNotes | None) -> int:
+def _fitting(entries: list[CacheEntry], notes: CompileNotes | None) -> int:
     """How many of these fit into memory at once; as AWS's own tool counts where one of them is like none before."""
     peaks = [notes.peak(entry.compiler, entry.name, _graph_size(entry)) for entry in entries] if notes else []
     known = [peak for peak in peaks if peak is not None]
     return jobs_for_peak(max(known)) if known and len(known) == len(entries) else jobs_for_memory()
 
 
-def _graph_size(entry: Entry) -> int:
+def _graph_size(entry: CacheEntry) -> int:
     graph = _graph(entry)
     return graph.stat().st_size if graph else 0
 
 
-def _graph(entry: Entry) -> Path | None:
+def _graph(entry: CacheEntry) -> Path | None:
     return next((entry.path / name for name in facts.HLO_FILES if name in entry.names), None)
 
 
-def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float | None, Failure | None]:
+def _compile_one(entry: CacheEntry, timeout: float, running: _Running) -> tuple[float | None, CompileFailure | None]:
     """Compile one module; returns its seconds (None: somebody else did it) or its failure."""
     graph = _graph(entry)
     if graph is None:
-        return None, Failure(UNKNOWN, message=f"it has no graph to compile: {', '.join(entry.names) or 'empty'}")
+        return None, CompileFailure(UNKNOWN, message=f"it has no graph to compile: {', '.join(entry.names) or 'empty'}")
     deadline = time.monotonic() + timeout
     with _lock(entry, deadline, running) as problem:
         if problem:
@@ -230,12 +231,12 @@ def _compile_one(entry: Entry, timeout: float, running: _Running) -> tuple[float
             failure, peak = _run(entry, graph, Path(folder), timeout, running)
         took = round(time.monotonic() - start, 3)
         if failure is None and running.notes is not None:
-            running.notes.add(Note(entry.compiler, entry.name, _graph_size(entry), took, peak))
+            running.notes.add(CompileNote(entry.compiler, entry.name, _graph_size(entry), took, peak))
         return (None, failure) if failure else (took, None)
 
 
 @contextmanager
-def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure | None]:
+def _lock(entry: CacheEntry, deadline: float, running: _Running) -> Iterator[CompileFailure | None]:
     """Hold Neuron's lock of a module; gives a failure where it cannot be had in time.
 
     The file stays open as long as the lock is held: that is how another cachekit sees that it has an owner, also while
@@ -255,7 +256,7 @@ def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure 
                 if any(not locks.clear(finding, host=host) for finding in found if finding.verdict == "stale"):
                     continue
             if time.monotonic() > deadline or running.stopped:
-                yield Failure(TIMED_OUT, message=f"another process holds {path.name}")
+                yield CompileFailure(TIMED_OUT, message=f"another process holds {path.name}")
                 return
             time.sleep(POLL)
     try:
@@ -267,7 +268,9 @@ def _lock(entry: Entry, deadline: float, running: _Running) -> Iterator[Failure 
         os.close(handle)
 
 
-def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Running) -> tuple[Failure | None, int]:
+def _run(
+    entry: CacheEntry, graph: Path, folder: Path, timeout: float, running: _Running
+) -> tuple[CompileFailure | None, int]:
     """Call the compiler and publish what it made; returns why not, and the bytes that its largest process held."""
     output, log = folder / facts.NEFF, folder / "output.txt"
     source = graph
@@ -279,7 +282,7 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         return classify(f"No such file or directory: '{facts.COMPILER}'"), 0
     words = read_flags(entry.path / facts.FLAGS_FILE)
     command = [
-        *leash.COMMAND,  # the compiler starts others, which must not go on without cachekit
+        *SUBREAPER,  # the compiler starts others, which must not go on without cachekit
         *facts.COMPILE_COMMAND,
         str(source),
         facts.OUTPUT_OPTION,
@@ -291,7 +294,7 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
         try:
             code, peak = _call(command, folder, told, timeout, running)
         except subprocess.TimeoutExpired as error:
-            return Failure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s"), 0
+            return CompileFailure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s"), 0
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
         failure = classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
@@ -303,12 +306,14 @@ def _run(entry: Entry, graph: Path, folder: Path, timeout: float, running: _Runn
     said = claim(entry.compiler, entry.name, words)
     reason = running.check(output, said) if output.is_file() else "it is not there"
     if reason:
-        return Failure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}"), peak
+        return CompileFailure(
+            UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}"
+        ), peak
     _publish(entry, output)
     return None, peak
 
 
-def _own_log(path: Path) -> tuple[str, Failure | None]:
+def _own_log(path: Path) -> tuple[str, CompileFailure | None]:
     """The errors in the compiler's log of its own, and what they tell for certain."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -353,7 +358,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, int]:
         pause = min(2 * pause, POLL)
 
 
-def _publish(entry: Entry, output: Path) -> None:
+def _publish(entry: CacheEntry, output: Path) -> None:
     """The NEFF, and then the mark that it is whole; what was remembered of a failure goes.
 
     The copy is made beside the module: what a kill leaves there is swept, and the module holds nothing foreign.
@@ -367,12 +372,12 @@ def _publish(entry: Entry, output: Path) -> None:
         (entry.path / facts.DONE).touch()
 
 
-def _words(failure: Failure) -> str:
+def _words(failure: CompileFailure) -> str:
     code = f" ({failure.code})" if failure.code else ""
     return f"{failure.kind.name}{code}: {failure.message or 'no reason was given'}"
 
 
-def _error(failures: dict[str, Failure], total: int) -> CompileError:
+def _error(failures: dict[str, CompileFailure], total: int) -> CompileError:
     named = [f"{module.partition('/')[2]}: {_words(failure)}" for module, failure in failures.items()]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
     first = next(iter(failures.values()))

@@ -25,10 +25,21 @@ from cachekit.compilers.neuron import (
     root,
     split,
 )
-from cachekit.compilers.neuron.entries import Entry, Scan, read_entry, scan
-from cachekit.compilers.neuron.fit import Claim
+from cachekit.compilers.neuron.entries import CacheEntry, Scan, read_entry, scan
+from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Blob, Compared, Failed, Harvest, Node, Observed, Restored, Sink, Watch
+from cachekit.compilers.port import (
+    ComparedBuilds,
+    Failed,
+    Harvest,
+    Node,
+    Observed,
+    OpenBlob,
+    Restored,
+    Run,
+    Sink,
+    Watch,
+)
 from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
@@ -53,12 +64,12 @@ class OnNeuron:
     # them, and cost less than in proportion.
     growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
 
-    def __init__(self, machine: host.Host | None = None, node: Node | None = None) -> None:
+    def __init__(self, machine: host.NeuronHost | None = None, node: Node | None = None) -> None:
         self._machine = machine
         self._node = node or Node()
 
     @property
-    def machine(self) -> host.Host:
+    def machine(self) -> host.NeuronHost:
         """What is compiled for.
 
         Raises:
@@ -116,7 +127,7 @@ class OnNeuron:
                 hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )
 
-    def _check(self, path: Path, said: Claim) -> str | None:
+    def _check(self, path: Path, said: Claimed) -> str | None:
         """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
         return fit.check(path, said, target=self.machine.target, lnc=self.machine.lnc)
 
@@ -131,7 +142,7 @@ class Neuron(OnNeuron):
     guest = "cachekit.compilers.neuron.guest"
 
     @property
-    def machine(self) -> host.Host:
+    def machine(self) -> host.NeuronHost:
         """What is compiled for.
 
         Raises:
@@ -144,7 +155,7 @@ class Neuron(OnNeuron):
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: the flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
-        options.check(recipe)
+        options.check(recipe, options.XLA)
         options.check_machine(recipe, self.machine, self.flags(recipe))
         split.check(recipe, self.machine)
         said = {**os.environ} if self.machine.here else {}
@@ -161,18 +172,18 @@ class Neuron(OnNeuron):
             **split.ingredients(recipe),
         }
 
-    def root(self, recipe: Recipe) -> root.Root:
+    def root(self, recipe: Recipe) -> root.CacheRoot:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
         return root.resolve({**os.environ, **worker_variables(recipe)})
 
-    def live_root(self, recipe: Recipe) -> Path | None:
+    def cache_dir(self, recipe: Recipe) -> Path | None:
         """See the port: the root that this host's other processes use as well."""
         found = self.root(recipe)
         if found.path is None or found.file_system.network:
             raise UsageError(
                 f"Neuron's cache root {found.url} is not on a local disk",
                 cause=f"it is set by {found.origin}; AWS warns of damaged caches on network file systems",
-                hint=f"unset {facts.CACHE_URL}, or set it to a local folder; `cachekit import` takes modules over",
+                hint=f"unset {facts.CACHE_URL}, or set it to a local folder; `cachekit store import` takes its modules",
             )
         if found.path.exists() and not found.path.is_dir():
             raise UsageError(
@@ -182,12 +193,12 @@ class Neuron(OnNeuron):
             )
         return found.path
 
-    def make_way(self, live_root: Path, tell: Sink) -> None:
+    def make_way(self, cache_dir: Path, tell: Sink) -> None:
         """See the port: locks that nobody holds any more, which would be waited for without end, and half-built work.
 
         Of failures those that may well not come again; a restored module would take their place in any case.
         """
-        entries = [entry for entry in self._scan(live_root).entries if entry.compiler in self._folders(live_root)]
+        entries = [entry for entry in self._scan(cache_dir).entries if entry.compiler in self._folders(cache_dir)]
         for finding in locks.examine(entries):
             if finding.verdict == "stale" and not locks.clear(finding):
                 tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
@@ -195,86 +206,48 @@ class Neuron(OnNeuron):
             failure = found.failure
             if failure.clearable and not remembered.clear(found):
                 tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
-        place.sweep(live_root)
+        place.sweep(cache_dir)
 
-    def _folders(self, live_root: Path) -> frozenset[str]:
+    def _folders(self, cache_dir: Path) -> frozenset[str]:
         """This compiler's folders: its version with any commit."""
         wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
-        return frozenset(name for name in self._scan(live_root).compilers if host.public(name) == wanted)
+        return frozenset(name for name in self._scan(cache_dir).compilers if host.public(name) == wanted)
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """See the port."""
-        self.check_node(recipe)
-        return NeuronWatch(
-            recipe,
-            live_root,
-            self.machine,
-            self.flags(recipe),
-            self._node,
-            check=self._check,
-            # They reach no graph, so this shell's are heard whatever the recipe says.
-            own=[*recipe.compiler.flags, *self._shell_words()],
-            trial=trial,
-            found=found,
-            strict=strict,
-            restored=restored,
-        )
-
-    def attend(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
-    ) -> Watch:
-        """See the port. The command is found on the user's own PATH, which stays, as do the cores that it names."""
-        watch = NeuronWatch(
-            recipe,
-            live_root,
-            self.machine,
-            self.flags(recipe),
-            self._node,
-            check=self._check,
-            own=self._shell_words(),
-            trial=False,
-            found=found,
-            strict=strict,
-            restored=restored,
-        )
-        theirs = {"PATH", facts.VISIBLE_CORES}
-        watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}
+    def watch(self, run: Run) -> Watch:
+        """See the port. A command is found on the user's own PATH, which stays, as do the cores that it names."""
+        recipe = run.recipe
+        if run.kind != "command":
+            self.check_node(recipe)
+        # They reach no graph, so this shell's are heard whatever the recipe says.
+        own = [*recipe.compiler.flags, *self._shell_words()]
+        watch = NeuronWatch(run, self.machine, self.flags(recipe), self._node, check=self._check, own=own)
+        if run.kind == "command":
+            theirs = {"PATH", facts.VISIBLE_CORES}
+            watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}
         return watch
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: what Neuron is told, it is told by variables; here is what trains a split model."""
         return split.settings(recipe)
 
-    def contents(self, live_root: Path) -> frozenset[str]:
+    def contents(self, cache_dir: Path) -> frozenset[str]:
         """See the port: names of finished modules."""
-        return frozenset(entry.module for entry in self._scan(live_root).entries if entry.finished)
+        return frozenset(entry.module for entry in self._scan(cache_dir).entries if entry.finished)
 
-    def compare(self, old: Path, new: Path) -> Compared:
+    def compare(self, old: Path, new: Path) -> ComparedBuilds:
         """See the port."""
         from cachekit.compilers.neuron import compare
 
-        return compare.compare(old, new, self.contents(old), self.contents(new))
+        def alike(name: str) -> bool:
+            return compare.contents(old / name / facts.NEFF) == compare.contents(new / name / facts.NEFF)
 
-    def failed(self, live_root: Path, names: Iterable[str]) -> Mapping[str, Failed]:
+        return ComparedBuilds.of(self.contents(old), self.contents(new), alike)
+
+    def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
         wanted = frozenset(names)
-        entries = [entry for entry in self._scan(live_root).entries if entry.module in wanted and not entry.finished]
-        return remembered.by_any(entries, live_root / facts.OUR_FOLDER / "failures")
+        entries = [entry for entry in self._scan(cache_dir).entries if entry.module in wanted and not entry.finished]
+        return remembered.by_any(entries, cache_dir / facts.OUR_FOLDER / "failures")
 
     def binaries(self, names: Iterable[str]) -> int:
         """See the port: a module is one NEFF."""
@@ -282,42 +255,42 @@ class Neuron(OnNeuron):
 
     def harvest(
         self,
-        live_root: Path,
+        cache_dir: Path,
         before: frozenset[str],
         fingerprint: Fingerprint,  # noqa: ARG002 - modules lie under the compiler's own name
         workspace: Path,
         observed: Observed | None = None,
     ) -> Harvest | None:
         """See the port: what the run reported, found or made; without a report, what is new."""
-        names = observed.modules if observed else self.contents(live_root) - before
-        wanted = [self._entry(live_root, name) for name in sorted(names)]
+        names = observed.modules if observed else self.contents(cache_dir) - before
+        wanted = [self._entry(cache_dir, name) for name in sorted(names)]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
         found = modules.collect(wanted, workspace, self._check, seconds)
-        if observed and found.skipped:  # a record without them would promise what is not so
-            first = found.skipped[0]
+        if observed and found.left:  # a record without them would promise what is not so
+            first = found.left[0]
             raise CompileError(
-                f"{len(found.skipped)} of {len(wanted)} compiled graphs cannot be kept",
-                cause=f"{first.module}: {first.reason}",
+                f"{len(found.left)} of {len(wanted)} compiled graphs cannot be kept",
+                cause=f"{first.name}: {first.reason}",
                 hint=f"look at {first.path}, and warm again",
             )
         return found.harvest
 
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
-        return modules.restore(module, [file.path for file in files], live_root, check=self._check)
+        return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
 
-    def _entry(self, live_root: Path, name: str) -> Entry:
+    def _entry(self, cache_dir: Path, name: str) -> CacheEntry:
         try:
-            return read_entry(str(live_root / name), *name.split("/", 1))
+            return read_entry(str(cache_dir / name), *name.split("/", 1))
         except OSError as error:  # somebody's cleaner was quicker
             raise CompileError(
                 f"{name} was compiled or found in this run, and cannot be kept",
-                cause=f"{live_root / name}: {error.strerror}; another process removes modules from this root",
+                cause=f"{cache_dir / name}: {error.strerror}; another process removes modules from this root",
                 hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
             ) from error
 
-    def _scan(self, live_root: Path) -> Scan:
+    def _scan(self, cache_dir: Path) -> Scan:
         try:
-            return scan(live_root)
+            return scan(cache_dir)
         except FileNotFoundError:
-            return Scan(live_root, (), ())
+            return Scan(cache_dir, (), ())

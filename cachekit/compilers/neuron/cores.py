@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.errors import UsageError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import worker_variables
@@ -15,7 +15,7 @@ from cachekit.recipe.ingredients import worker_variables
 _PART = re.compile(r"\s*(?P<first>\d{1,5})\s*(?:-\s*(?P<last>\d{1,5})\s*)?")
 
 
-def of_run(machine: Host, recipe: Recipe | None) -> int:
+def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
     """Cores of a machine for a recipe's run: all of them, or those that its variables or this shell's name.
 
     Raises:
@@ -26,7 +26,7 @@ def of_run(machine: Host, recipe: Recipe | None) -> int:
     return allowed(machine.cores, _said(machine, recipe), there=machine.cores * smaller, name=machine.instance)
 
 
-def left_by(machine: Host, recipe: Recipe) -> str:
+def left_by(machine: NeuronHost, recipe: Recipe) -> str:
     """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none.
 
     Raises:
@@ -39,7 +39,7 @@ def left_by(machine: Host, recipe: Recipe) -> str:
     return f"{name}={said[name].strip()}"
 
 
-def _said(machine: Host, recipe: Recipe | None) -> dict[str, str]:
+def _said(machine: NeuronHost, recipe: Recipe | None) -> dict[str, str]:
     said: dict[str, str] = {**os.environ} if machine.here else {}
     return said | (worker_variables(recipe) if recipe is not None else {})
 

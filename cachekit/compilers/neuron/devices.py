@@ -29,8 +29,6 @@ from cachekit.compilers.neuron.facts import (
 )
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
-_UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[KMGT]?)i?B?", re.IGNORECASE)
 _START = re.compile(r"^[\[{]", re.MULTILINE)
 # What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
 _CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
@@ -41,32 +39,20 @@ class DeviceListError(ValueError):
     """Output that is not what a Neuron tool prints, or a tool that did not answer; the text says which."""
 
 
-class DeviceProcess(Struct, frozen=True):
-    """A process that uses a device; empty and None for what the tool did not say."""
-
-    pid: int | None
-    command: str
-    runtime: str
-
-
 class Devices(Struct, frozen=True):
     """The Neuron devices of a machine.
 
     Attributes:
         count: Devices (chips).
         cores: Cores as a framework sees them, of all devices; None where the tool did not say.
-        memory: Bytes of device memory, of all devices; None where the tool did not say.
         lnc: Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
         instance_type: `trn1.2xlarge`; empty where the tool did not say.
-        busy: Processes that use a device, each once.
     """
 
     count: int
     cores: int | None = None
-    memory: int | None = None
     lnc: int | None = None
     instance_type: str = ""
-    busy: tuple[DeviceProcess, ...] = ()
 
 
 def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> Devices | None:
@@ -164,17 +150,13 @@ def _device_entries(value: Any) -> list[dict[str, Any]] | None:
 
 def _devices(entries: list[dict[str, Any]], outer: dict[str, Any], said: dict[str, str]) -> Devices:
     cores = [_cores(entry) for entry in entries]
-    memory = [_bytes(entry.get(facts.NEURON_LS_MEMORY)) for entry in entries]
     lncs = [_int(entry.get(facts.NEURON_LS_LNC)) for entry in (*entries, outer)]
     types = [_str(entry.get(facts.NEURON_LS_INSTANCE)) for entry in (*entries, outer)]
-    busy = (process for entry in entries for process in _processes(entry.get(facts.NEURON_LS_PROCESSES)))
     return Devices(
         count=len(entries),
         cores=_sum(cores),
-        memory=_sum(memory),
         lnc=next(filter(None, lncs), None) or _int(said.get("logical-neuroncore-config")),
         instance_type=next(filter(None, types), "") or said.get("instance-type", ""),
-        busy=tuple(dict.fromkeys(busy)),
     )
 
 
@@ -206,20 +188,13 @@ def _numbers(ids: Any) -> int | None:
     return total
 
 
-def _processes(value: Any) -> Iterator[DeviceProcess]:
-    pid, command, runtime = facts.NEURON_LS_PROCESS
-    for process in value if isinstance(value, list) else ():
-        if isinstance(process, dict):
-            yield DeviceProcess(_int(process.get(pid)), _str(process.get(command)), _str(process.get(runtime)))
-
-
 def _table(text: str) -> list[dict[str, Any]]:
     """The rows of neuron-ls's table as its JSON has them; the column names stand in two rows.
 
     Raises:
         DeviceListError: It does not end with a line, or a row has fewer columns than names: it was cut off.
     """
-    device, cores, memory = facts.NEURON_LS_COLUMNS
+    device, cores = facts.NEURON_LS_COLUMNS
     names: list[str] = []
     rows: list[dict[str, Any]] = []
     border = last = ""
@@ -236,7 +211,7 @@ def _table(text: str) -> list[dict[str, Any]]:
             if len(cells) < len(names) or not line.endswith("|"):
                 raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")
             row = dict(zip(names, cells, strict=False))
-            rows.append({facts.NEURON_LS_CORES: row.get(cores), facts.NEURON_LS_MEMORY: row.get(memory)})
+            rows.append({facts.NEURON_LS_CORES: row.get(cores)})
         elif not rows:
             names = [f"{a} {b}".strip() for a, b in zip(names, cells, strict=False)] if names else cells
     if device not in names:
@@ -259,12 +234,3 @@ def _int(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:  # noqa: PLR2004
         value = int(value)
     return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
-
-
-def _bytes(value: Any) -> int | None:
-    """A size: bytes, or text as `32 GB`, which the tools mean in powers of 1024."""
-    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip())):
-        unit = _UNITS[f"{found['unit'].upper()}B" if found["unit"] else ""]
-        size = int(float(found["number"]) * unit)
-        return size if size < 1 << 63 else None
-    return _int(value)

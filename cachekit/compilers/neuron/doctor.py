@@ -11,10 +11,10 @@ from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
-from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
-from cachekit.compilers.neuron.root import Root, resolve, resolve_native
+from cachekit.compilers.neuron.root import CacheRoot, resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
@@ -94,7 +94,7 @@ def devices(_: Config) -> Iterator[Finding]:
     words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
     if known is None:
         yield Finding(
-            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo instances` lists those"
+            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo ls instances` lists those"
         )
     elif found.cores and found.cores != known.cores:
         yield Finding("problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: tell us")
@@ -139,7 +139,7 @@ def root(_: Config) -> Iterator[Finding]:
     wrong = trouble(found.path, "neuron") if found.path is not None and _is_folder(found) else None
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    mend = f"see `cachekit env`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    mend = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, mend)
     if wrong is not None:
@@ -170,7 +170,7 @@ def failures(_: Config) -> Iterator[Finding]:
         yield Finding("ok", f"{len(entries)} modules, no remembered failure")
     for one in found:
         failure = one.failure
-        said = failure.message or next(iter(one.excerpt), "its log is empty")
+        said = failure.message or "its log is empty"
         mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
         words = f"{one.entry.name}: failed {age(one.age)} ago, {failure.kind.name}: {said}"
         yield Finding("problem", words, mend, _remove(one.log))
@@ -192,7 +192,7 @@ def native(_: Config) -> Iterator[Finding]:
     """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
     found = resolve_native()
     there = found.path is not None and found.path.is_dir()
-    mend = f"see `cachekit env`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    mend = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, mend)
     if not there or found.path is None:
@@ -219,13 +219,13 @@ def native(_: Config) -> Iterator[Finding]:
     mixed = [version for version in versions if " " not in version]
     if len(mixed) > 1:
         said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
-        mend = f"`cachekit import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
+        mend = f"`cachekit store import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
         yield Finding("problem", said, mend)
     elif not damaged and not found.warnings:
         yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")
 
 
-def _entries() -> Sequence[Entry]:
+def _entries() -> Sequence[CacheEntry]:
     place = resolve().path
     try:
         return scan(place).entries if place else ()
@@ -233,7 +233,7 @@ def _entries() -> Sequence[Entry]:
         return ()
 
 
-def _is_folder(found: Root) -> bool:
+def _is_folder(found: CacheRoot) -> bool:
     return found.path is not None and found.path.is_dir()
 
 

@@ -32,7 +32,7 @@ class EntryFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """A module on disk, as it was when it was looked at.
 
     Attributes:
@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def module(self) -> str:
-        """Its name in a record and on every tier."""
+        """Its name in a record and on every remote."""
         return f"{self.compiler}/{self.name}"
 
     @property
@@ -108,7 +108,7 @@ class Scan:
     """
 
     root: Path
-    entries: tuple[Entry, ...]
+    entries: tuple[CacheEntry, ...]
     strangers: tuple[Stranger, ...]
     compilers: tuple[str, ...] = ()
 
@@ -134,7 +134,7 @@ def scan(root: Path) -> Scan:
     Raises:
         OSError: The folder itself cannot be listed.
     """
-    entries: list[Entry] = []
+    entries: list[CacheEntry] = []
     strangers: list[Stranger] = []
     compilers: list[str] = []
     if facts.COMPILER_DIRECTORY.fullmatch(root.name):
@@ -149,7 +149,7 @@ def scan(root: Path) -> Scan:
 
 
 def _scan_root(
-    root: str, entries: list[Entry], strangers: list[Stranger], compilers: list[str], *, nested: bool
+    root: str, entries: list[CacheEntry], strangers: list[Stranger], compilers: list[str], *, nested: bool
 ) -> None:
     with os.scandir(root) as found:
         items = list(found)
@@ -175,7 +175,7 @@ def _scan_root(
             strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
 
 
-def _scan_compiler(folder: str, compiler: str, entries: list[Entry], strangers: list[Stranger]) -> None:
+def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], strangers: list[Stranger]) -> None:
     try:
         with os.scandir(folder) as found:
             items = list(found)
@@ -203,7 +203,7 @@ def _unreadable(path: str, error: OSError) -> Stranger:
     return Stranger(Path(path), f"unreadable: {error.strerror}")
 
 
-def read_entry(place: str, compiler: str, name: str) -> Entry:
+def read_entry(place: str, compiler: str, name: str) -> CacheEntry:
     """Look at one module.
 
     Raises:
@@ -217,7 +217,7 @@ def read_entry(place: str, compiler: str, name: str) -> Entry:
             (names if _is_file(item) else odd).append(item.name)
     names.sort()
     odd.sort()
-    return Entry(compiler, name, place, classify(names), tuple(names), tuple(odd))
+    return CacheEntry(compiler, name, place, classify(names), tuple(names), tuple(odd))
 
 
 def _is_file(item: os.DirEntry[str]) -> bool:

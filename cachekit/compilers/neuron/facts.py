@@ -236,7 +236,6 @@ FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 LNC_OPTION = "--logical-nc-config"
 FRAMEWORK_OPTION = "--framework"
-OUTPUT_SHORT = "-o"
 OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
 # [SDK: neuronx-cc]
 OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": LNC_OPTION, "--lnc": LNC_OPTION}
@@ -320,7 +319,7 @@ COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
 MEMORY_PER_COMPILE = 64 << 30  # bytes; npc's default is one process for each such part of the memory [SDK]
 COMPILE_TIMEOUT = 4 * 3600.0  # seconds for one graph: "up to one hour for large models" [ON], and then some; ours
 EXIT_TIMEOUT = 120.0  # seconds of silence after a worker's last word until it counts as hanging at exit; ours
-OUR_FOLDER = ".cachekit"  # in the live root, for what cachekit itself must remember there
+OUR_FOLDER = ".cachekit"  # in the compiler cache dir, for what cachekit itself must remember there
 
 # --- words in logs ------------------------------------------------------------------------------------------------
 
@@ -364,14 +363,11 @@ LOG_WORDS = {
         r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"
     ),
     "completed": re.compile(r"Compilation Successfully Completed for (?P<path>\S{1,4096})"),
-    "exiting": re.compile(r"Exiting with a successfully compiled graph"),  # to SDK 2.7 or so
     "failed": re.compile(r"Failed compilation with (?P<command>\[.{0,16384}?['\"]\]|\S{1,4096}):?\s?(?P<text>.*)"),
     "gave-up": re.compile(
         r"Compilation failed for (?P<path>\S{0,4096}MODULE_\S{1,512})(?: after (?P<retries>\d+) retries)?"
     ),
     "command": re.compile(r"Call compiler with cmd: (?P<text>.*)"),
-    "started": re.compile(r"Cache dir for the neff: (?P<path>\S{1,4096})"),  # before SDK 2.8: a compile follows
-    "miss": re.compile(r"No candidate found under (?P<path>\S{1,4096})"),
     "cache-path": re.compile(r"Compile cache path: (?P<path>\S{1,4096})"),
     "status": re.compile(r"Compiler status:? (?P<text>PASS|FAIL|ERROR)"),
     "not-found": re.compile(  # optimum-neuron's Hub cache; asked for model.done, then for model.log
@@ -493,22 +489,20 @@ TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")  # colours and the li
 TABLE_LINES = str.maketrans("│┃─━┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛", "||--++++++" + "+" * 12)  # tables of other tools' style
 NEURON_LS_DEVICE = "neuron_device"
 NEURON_LS_CORES, NEURON_LS_CORE_IDS = "nc_count", "neuroncore_ids"
-NEURON_LS_MEMORY, NEURON_LS_LNC = "memory_size", "logical_neuroncore_config"
+NEURON_LS_LNC = "logical_neuroncore_config"
 NEURON_LS_INSTANCE = "instance_type"
-NEURON_LS_PROCESSES = "neuron_processes"
-NEURON_LS_PROCESS = ("pid", "command", "neuron_runtime_version")
 NEURON_LS_KNOWN = frozenset(  # one of these in an object makes it a device
     (
         NEURON_LS_DEVICE,
         NEURON_LS_CORES,
         NEURON_LS_CORE_IDS,
-        NEURON_LS_MEMORY,
-        NEURON_LS_PROCESSES,
+        "memory_size",
+        "neuron_processes",
         "bdf",
         "pci_bdf",
     )
 )
-NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES", "NEURON MEMORY")  # of the table
+NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES")  # of the table
 # A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
 LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.

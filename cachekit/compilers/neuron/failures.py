@@ -21,6 +21,7 @@ from cachekit.compilers.neuron.facts import (
     DEVICE_MEMORY_CODES,
     ERROR_CODE,
     ERROR_CODES_PAGE,
+    ERROR_MARKS,
     EXIT_INTERNAL,
     FAILURE_WORDS,
     HOST_MEMORY_CRASH,
@@ -128,13 +129,13 @@ CLASSES = {
 }  # fmt: skip
 
 
-class Failure(Struct, frozen=True):
+class CompileFailure(Struct, frozen=True):
     """One failure, classified.
 
     Attributes:
         kind: Its class.
         code: The compiler's error code (`NCC_EOOM002`, `F137`); empty where it gave none.
-        message: The line that told the class; empty where only an exit code did.
+        message: The line that told the class, or the most telling where none did; empty where only an exit code did.
         certain: The text or the code named the class; False where it follows from an exit code that can mean other
             things too, and then the failure is never deterministic.
     """
@@ -162,7 +163,7 @@ class Failure(Struct, frozen=True):
 
 def classify(
     text: str = "", *, exit_code: int | None = None, signal: int | None = None, timed_out: bool = False
-) -> Failure:
+) -> CompileFailure:
     """Find the class of a failure from what there is of it.
 
     What the compiler says outranks how its process ended, and a code outranks words: `[F137]` ends with 70 as an
@@ -179,21 +180,25 @@ def classify(
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
     lines = [line for line in text.splitlines() if not _WARNING.search(line)]
     if timed_out:
-        return Failure(TIMED_OUT)
-    return _by_text("\n".join(lines)) or _by_end(exit_code, signal, "\n".join(lines)) or Failure(UNKNOWN)
+        return CompileFailure(TIMED_OUT)
+    return (
+        _by_text("\n".join(lines))
+        or _by_end(exit_code, signal, "\n".join(lines))
+        or CompileFailure(UNKNOWN, message=_telling(lines))
+    )
 
 
-def _by_text(text: str) -> Failure | None:
+def _by_text(text: str) -> CompileFailure | None:
     codes = [match["code"] for match in ERROR_CODE.finditer(text)]
     old = OLD_ERROR_CODE.search(text)
     crash = CRASH_CODE.search(text)
 
-    def coded(kind: FailureClass, code: str) -> Failure:
-        return Failure(kind, code, _line(text, text.find(f"[{code}]")))
+    def coded(kind: FailureClass, code: str) -> CompileFailure:
+        return CompileFailure(kind, code, _line(text, text.find(f"[{code}]")))
 
-    def worded(kind: FailureClass, code: str = "") -> Failure | None:
+    def worded(kind: FailureClass, code: str = "") -> CompileFailure | None:
         found = FAILURE_WORDS[kind.name].search(text)
-        return Failure(kind, code, _line(text, found.start())) if found else None
+        return CompileFailure(kind, code, _line(text, found.start())) if found else None
 
     any_code = codes[0] if codes else old["code"] if old else ""
     if memory := next((code for code in codes if DEVICE_MEMORY_CODES.fullmatch(code)), None):
@@ -217,7 +222,7 @@ def _by_text(text: str) -> Failure | None:
     return replace(found, message=said) if found and said else found
 
 
-def _by_end(exit_code: int | None, signal: int | None, text: str) -> Failure | None:
+def _by_end(exit_code: int | None, signal: int | None, text: str) -> CompileFailure | None:
     message = ""
     if exit_code in {None, 0, 1} and signal is None:
         # A wrapper ends with 1 whatever happened; the compiler's own end stands in its text.
@@ -227,17 +232,17 @@ def _by_end(exit_code: int | None, signal: int | None, text: str) -> Failure | N
     if signal is None and exit_code is not None:
         signal = -exit_code if exit_code < 0 else exit_code - 128 if exit_code in _EXIT_SIGNALS else None
     if signal == signals.SIGKILL:
-        return Failure(HOST_OOM, "", message, certain=False)
+        return CompileFailure(HOST_OOM, "", message, certain=False)
     if signal in {signals.SIGINT, signals.SIGTERM, signals.SIGHUP}:
-        return Failure(INTERRUPTED, "", message, certain=False)
+        return CompileFailure(INTERRUPTED, "", message, certain=False)
     if signal is not None:
-        return Failure(CRASHED, "", message, certain=False)
+        return CompileFailure(CRASHED, "", message, certain=False)
     if exit_code == _EXIT_TIMEOUT:
-        return Failure(TIMED_OUT, "", message, certain=False)
+        return CompileFailure(TIMED_OUT, "", message, certain=False)
     if exit_code in {_EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND}:
-        return Failure(NO_COMPILER, "", message, certain=False)
+        return CompileFailure(NO_COMPILER, "", message, certain=False)
     if exit_code == EXIT_INTERNAL or INTERNAL_WORDS.search(text):
-        return Failure(INTERNAL, "", message, certain=False)
+        return CompileFailure(INTERNAL, "", message, certain=False)
     return None
 
 
@@ -253,6 +258,15 @@ def _explained(text: str) -> str:
         if said:
             return _line(said, 0)
     return ""
+
+
+def _telling(lines: list[str]) -> str:
+    """The first line with an error in it, or else the last one."""
+    said = [line for line in lines if line.strip()]
+    errors = (line for line in said if any(mark in line for mark in ERROR_MARKS))
+    line = next(errors, said[-1] if said else "")
+    # The first line of Neuron's log quotes the whole command before it says what went wrong.
+    return _line(line, min((place for mark in ERROR_MARKS if (place := line.find(mark)) >= 0), default=0))
 
 
 def _line(text: str, place: int) -> str:

@@ -14,7 +14,7 @@ from cachekit.compilers.neuron import facts, flags, neff
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claimed:
     """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say.
 
     Attributes:
@@ -30,12 +30,12 @@ class Claim:
     lnc: int = 0
 
 
-NOTHING = Claim()
-Check = Callable[[Path, Claim], "str | None"]
+NOTHING = Claimed()
+Check = Callable[[Path, Claimed], "str | None"]
 """Why a NEFF is not to be used as what it is said to be; None where it is fit."""
 
 
-def claim(compiler: str, module: str, words: Sequence[str] | None) -> Claim:
+def claim(compiler: str, module: str, words: Sequence[str] | None) -> Claimed:
     """What a module's place says.
 
     Args:
@@ -46,10 +46,10 @@ def claim(compiler: str, module: str, words: Sequence[str] | None) -> Claim:
     version = compiler.removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
     target = flags.option(words or (), facts.TARGET_OPTION)
     lnc = flags.option(words or (), facts.LNC_OPTION)
-    return Claim(version, module, target, int(lnc) if lnc.isascii() and lnc.isdigit() and len(lnc) < 4 else 0)  # noqa: PLR2004
+    return Claimed(version, module, target, int(lnc) if lnc.isascii() and lnc.isdigit() and len(lnc) < 4 else 0)  # noqa: PLR2004
 
 
-def check(path: Path, said: Claim = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
+def check(path: Path, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
     """Why a NEFF is not to be used; never raises for what a file may be.
 
     Args:
@@ -67,7 +67,7 @@ def check(path: Path, said: Claim = NOTHING, *, target: str = "", lnc: int = 0) 
     return misfit(found, said, target=target, lnc=lnc)
 
 
-def misfit(found: neff.Neff, said: Claim = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
+def misfit(found: neff.Neff, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
     """Why a NEFF that is whole is not to be used; see `check`."""
     return (
         _of_another_compiler(found, said)
@@ -84,12 +84,12 @@ def misfit(found: neff.Neff, said: Claim = NOTHING, *, target: str = "", lnc: in
     )
 
 
-def _of_another_compiler(found: neff.Neff, said: Claim) -> str:
+def _of_another_compiler(found: neff.Neff, said: Claimed) -> str:
     theirs, ours = found.compiler.partition("+")[0], said.compiler.partition("+")[0]
     return f"it was compiled by {found.compiler}, not by {said.compiler}" if theirs and ours and theirs != ours else ""
 
 
-def _of_another_module(found: neff.Neff, said: Claim) -> str:
+def _of_another_module(found: neff.Neff, said: Claimed) -> str:
     named = facts.NEFF_MODULE.findall(found.name)
     # The last one may have been cut off with the end of the name.
     if named and found.header.name_is_cut and found.name.endswith(named[-1]):
@@ -114,7 +114,7 @@ def _for_another_chip(found: neff.Neff, target: str, why: str) -> str:
     return f"it was compiled for {found.target!r}, which is no chip that is known here, and {why}"
 
 
-def _of_another_lnc(found: neff.Neff, said: Claim, lnc: int) -> str:
+def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
     # The flags may ask for another one than the host's; whoever sets them sets the runtime's variable too.
     theirs, ours = found.header.lnc, said.lnc or lnc
     if not (facts.NEFF_LNC_IS_REQUIRED and theirs and ours) or theirs == ours:

@@ -27,7 +27,7 @@ INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compil
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class NeuronHost:
     """What Neuron is on a machine.
 
     Attributes:
@@ -156,7 +156,7 @@ def unusable_devices() -> CompilerUnavailableError | None:
     return None
 
 
-def native_host() -> Host:
+def native_host() -> NeuronHost:
     """TorchNeuron and the devices of this machine.
 
     Raises:
@@ -168,7 +168,7 @@ def native_host() -> Host:
     return machine
 
 
-def check_native(machine: Host) -> None:
+def check_native(machine: NeuronHost) -> None:
     """See that TorchNeuron runs on a machine.
 
     Raises:
@@ -189,7 +189,7 @@ def check_native(machine: Host) -> None:
         )
 
 
-def this_host(required: Sequence[str] = REQUIRED) -> Host:
+def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     """The Neuron toolchain and devices of this machine.
 
     Args:
@@ -242,10 +242,10 @@ def this_host(required: Sequence[str] = REQUIRED) -> Host:
         )
     cores = (seen.cores if seen else None) or (known.cores if known else 0)
     lnc = _number(os.environ.get(facts.LNC)) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
-    return Host(found, target, cores, lnc, name, here=True)
+    return NeuronHost(found, target, cores, lnc, name, here=True)
 
 
-def named(toolchain: str, instance: str, compiler: str = "neuron") -> Host:
+def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost:
     """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
 
     Args:
@@ -260,17 +260,19 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> Host:
     if not instance:
         raise UsageError(
             f"the toolchain {toolchain} needs an instance to compile for",
-            hint="add --instance trn1.2xlarge, or another of `cachekit zoo instances`",
+            hint="add --instance trn1.2xlarge, or another of `cachekit zoo ls instances`",
         )
     machine = zoo.instance(instance)
     if not machine.target:
-        raise UsageError(f"{instance} has no Neuron device", hint="`cachekit zoo instances` lists those that have one")
+        raise UsageError(
+            f"{instance} has no Neuron device", hint="`cachekit zoo ls instances` lists those that have one"
+        )
     if not toolchain:
         fitting = zoo.toolchains_for(machine.target, compiler)
         if not fitting:
             raise UsageError(
                 f"no toolchain of the registry compiles for {machine.target} with {compiler}",
-                hint="`cachekit zoo toolchains`",
+                hint="`cachekit zoo ls toolchains`",
             )
         toolchain = fitting[-1]
     release = zoo.toolchain(toolchain)
@@ -286,10 +288,10 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> Host:
         raise UsageError(
             f"{toolchain} does not compile for {instance}",
             cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}",
-            hint="`cachekit zoo toolchains` lists others",
+            hint="`cachekit zoo ls toolchains` lists others",
         )
     lnc = facts.DEFAULT_LNC.get(machine.target, 1)
-    return Host(
+    return NeuronHost(
         dict(release.packages), machine.target, machine.cores, lnc, instance, here=False, open=dict(release.open)
     )
 

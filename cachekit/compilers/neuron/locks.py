@@ -17,8 +17,8 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.processes import Host, Process, look
+from cachekit.compilers.neuron.entries import CacheEntry, read_entry
+from cachekit.compilers.neuron.processes import Process, Snapshot, look
 from cachekit.disk import PRIVATE, FileSystem, file_system
 
 Verdict = Literal["stale", "maybe", "live"]
@@ -42,7 +42,7 @@ class Lock(Struct, frozen=True):
     """
 
     path: Path
-    entry: Entry
+    entry: CacheEntry
     age: float
     inode: int
     modified: int
@@ -51,7 +51,7 @@ class Lock(Struct, frozen=True):
     quiet: float
 
 
-class Finding(Struct, frozen=True):
+class LockState(Struct, frozen=True):
     """A lock with what can be said of it.
 
     Attributes:
@@ -69,13 +69,13 @@ class Finding(Struct, frozen=True):
     holders: tuple[Process, ...] = ()
 
 
-def find(entries: Iterable[Entry], now: float | None = None) -> list[Lock]:
+def find(entries: Iterable[CacheEntry], now: float | None = None) -> list[Lock]:
     """All locks of some modules, with their ages."""
     now = time.time() if now is None else now
     return [lock for entry in entries for name in entry.locks if (lock := _read(entry, entry.path / name, now))]
 
 
-def _read(entry: Entry, path: Path, now: float) -> Lock | None:
+def _read(entry: CacheEntry, path: Path, now: float) -> Lock | None:
     try:
         status = path.lstat()
         folder = entry.path.stat()
@@ -89,7 +89,7 @@ def _read(entry: Entry, path: Path, now: float) -> Lock | None:
     )
 
 
-def judge(lock: Lock, host: Host, system: FileSystem) -> Finding:
+def judge(lock: Lock, host: Snapshot, system: FileSystem) -> LockState:
     """Say whether somebody holds a lock.
 
     Args:
@@ -100,21 +100,23 @@ def judge(lock: Lock, host: Host, system: FileSystem) -> Finding:
     holders = _holders(lock, host)
     if holders:
         names = ", ".join(f"{process.name} ({process.pid})" for process in holders[:4])
-        return Finding(lock, "live", f"{names} works on it", "wait for it to end", holders)
+        return LockState(lock, "live", f"{names} works on it", "wait for it to end", holders)
     wait = f"if nothing compiles on any host that uses it, remove {lock.path}, or run `{CLEAR_LOCKS}`"
     if lock.size:
-        return Finding(lock, "maybe", f"it holds {lock.size} bytes, and Neuron's locks are empty", wait)
+        return LockState(lock, "maybe", f"it holds {lock.size} bytes, and Neuron's locks are empty", wait)
     if not system.local:
         where = system.network or "a file system of unknown kind"
-        return Finding(lock, "maybe", f"it lies on {where}: another host may hold it", wait)
+        return LockState(lock, "maybe", f"it lies on {where}: another host may hold it", wait)
     if host.boot is not None and lock.modified / 1e9 < host.boot - CLOCK_SLACK:
-        return Finding(lock, "stale", "it is older than this host's last start", "clear it")
+        return LockState(lock, "stale", "it is older than this host's last start", "clear it")
     if host.container and system.kind not in PRIVATE:
-        return Finding(lock, "maybe", "this is a container, and the folder comes from outside: others may use it", wait)
+        return LockState(
+            lock, "maybe", "this is a container, and the folder comes from outside: others may use it", wait
+        )
     if not host.whole:
-        return Finding(lock, "maybe", "not all processes of this host can be seen", wait)
+        return LockState(lock, "maybe", "not all processes of this host can be seen", wait)
     if min(lock.age, lock.quiet) < facts.LOCK_SETTLED:
-        return Finding(
+        return LockState(
             lock,
             "maybe",
             f"it, or its module, was written {max(0, min(lock.age, lock.quiet)):.0f} s ago",
@@ -125,20 +127,20 @@ def judge(lock: Lock, host: Host, system: FileSystem) -> Finding:
     compilers = tuple(process for process in processes if process.compiles)
     if compilers:
         names = ", ".join(f"{process.name} ({process.pid})" for process in compilers[:4])
-        return Finding(lock, "maybe", f"{names} compiles something", f"when that has ended: {wait}", compilers)
+        return LockState(lock, "maybe", f"{names} compiles something", f"when that has ended: {wait}", compilers)
     users = tuple(p for p in processes if p.uses_cache or (p.uses_cache is None and p.uid == lock.uid))
     if users:
         names = ", ".join(f"{process.name} ({process.pid})" for process in users[:4])
         advice = f"if it prints that another process must be compiling, it waits for this lock: {wait}"
-        return Finding(lock, "maybe", f"{names} uses Neuron's cache and may hold it", advice, users)
-    return Finding(lock, "stale", "no process of this host compiles or uses Neuron's cache", "clear it")
+        return LockState(lock, "maybe", f"{names} uses Neuron's cache and may hold it", advice, users)
+    return LockState(lock, "stale", "no process of this host compiles or uses Neuron's cache", "clear it")
 
 
 def _inside(path: Path, root: Path) -> bool:
     return os.path.realpath(path).startswith(f"{os.path.realpath(root).rstrip('/')}/")
 
 
-def _holders(lock: Lock, host: Host) -> tuple[Process, ...]:
+def _holders(lock: Lock, host: Snapshot) -> tuple[Process, ...]:
     """Processes that name the module, or have something in its folder open. Work folders are named after it too."""
     place = os.path.realpath(lock.entry.place)
     inside = (place, lock.entry.place)
@@ -167,8 +169,8 @@ def _names(text: str, name: str) -> bool:
 
 
 def examine(
-    entries: Iterable[Entry], *, host: Host | None = None, mounts: str | None = None, now: float | None = None
-) -> list[Finding]:
+    entries: Iterable[CacheEntry], *, host: Snapshot | None = None, mounts: str | None = None, now: float | None = None
+) -> list[LockState]:
     """Find and judge all locks of some modules.
 
     Args:
@@ -184,7 +186,9 @@ def examine(
     return [judge(lock, seen, file_system(lock.path.parent, mounts)) for lock in locks]
 
 
-def clear(finding: Finding, *, host: Host | None = None, mounts: str | None = None, now: float | None = None) -> str:
+def clear(
+    finding: LockState, *, host: Snapshot | None = None, mounts: str | None = None, now: float | None = None
+) -> str:
     """Remove a lock that certainly nobody holds; judged anew, with the processes of this moment.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Modules of torch-neuronx's cache, verbatim: out of a live root into a record, and back.
+"""Modules of torch-neuronx's cache, verbatim: out of a compiler cache dir into a record, and back.
 
 Out: only finished modules, copied while they are hashed, each NEFF checked in the copy, and none that changed while it
 was read. Back: built aside from files whose digests fit, `model.done` last, and renamed into place in one step. The
@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from cachekit.compilers.foreign import Unfit
 from cachekit.compilers.neuron import facts, place
-from cachekit.compilers.neuron.entries import Entry, classify, read_entry
-from cachekit.compilers.neuron.fit import Check, Claim, claim
+from cachekit.compilers.neuron.entries import CacheEntry, classify, read_entry
+from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError
@@ -30,26 +31,17 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """A module that was not taken, and why."""
-
-    module: str
-    path: Path
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What was taken from a live root.
+class Copied:
+    """What was taken from a compiler cache dir.
 
     Attributes:
         harvest: For the record; None where nothing was fit.
-        skipped: The rest of what was offered.
+        left: The rest of what was offered.
         beside: What lay in the folders of those that were taken, and is none of a module's files.
     """
 
     harvest: Harvest | None
-    skipped: tuple[Skipped, ...]
+    left: tuple[Unfit, ...]
     beside: tuple[Path, ...] = ()
 
 
@@ -57,13 +49,13 @@ class _UnfitError(Exception):
     """A module that cannot be taken; its text says why."""
 
 
-# Out of a live root
+# Out of a compiler cache dir
 
 
 def collect(
-    entries: Iterable[Entry], workspace: Path, check: Check, seconds: Mapping[str, float] | None = None
-) -> Collected:
-    """Copy finished modules into a workspace.
+    entries: Iterable[CacheEntry], workspace: Path | None, check: Check, seconds: Mapping[str, float] | None = None
+) -> Copied:
+    """Copy finished modules into a workspace; without one everything is read, and nothing copied.
 
     Args:
         entries: What to take; of two with one name, the first that is fit.
@@ -79,25 +71,25 @@ def collect(
     """
     modules: dict[str, Module] = {}
     files: dict[str, Path] = {}
-    skipped: list[Skipped] = []
+    left: list[Unfit] = []
     beside: list[Path] = []
-    folder = Path(tempfile.mkdtemp(prefix="modules-", dir=workspace))
+    folder = Path(tempfile.mkdtemp(prefix="modules-", dir=workspace)) if workspace else None
     for entry in entries:
         try:
             if entry.module in modules:
                 raise _UnfitError("another of the same name was taken")  # noqa: TRY301
             found, fresh = _take(entry, folder, check, files)
         except _UnfitError as error:
-            skipped.append(Skipped(entry.module, entry.path, str(error)))
+            left.append(Unfit(entry.module, entry.path, str(error)))
             continue
         modules[entry.module] = Module(entry.module, found, (seconds or {}).get(entry.module))
         files |= fresh
         beside += strange(entry)
     taken = tuple(module for _, module in sorted(modules.items()))
-    return Collected(Harvest(taken, files) if taken else None, tuple(skipped), tuple(beside))
+    return Copied(Harvest(taken, files) if taken else None, tuple(left), tuple(beside))
 
 
-def unfit(entry: Entry) -> str:
+def unfit(entry: CacheEntry) -> str:
     """Why a module must not be taken, by its state and name; empty where it may be."""
     if facts.COMPILER_DIRECTORY.fullmatch(entry.compiler) is None:
         return f"{entry.compiler} is no folder of a compiler whose modules can be used"
@@ -115,7 +107,7 @@ def unfit(entry: Entry) -> str:
     return "it is locked although it is finished: a compile is at work, or was killed" if entry.locks else ""
 
 
-def damage(entry: Entry, check: Check) -> str:
+def damage(entry: CacheEntry, check: Check) -> str:
     """Why a finished module is not to be used where it lies; empty where it is fit."""
     said = claim(entry.compiler, entry.name, read_flags(entry.path / facts.FLAGS_FILE))
     try:
@@ -124,25 +116,14 @@ def damage(entry: Entry, check: Check) -> str:
         return f"{facts.NEFF} cannot be read: {error.strerror}"
 
 
-def unreadable(entry: Entry) -> str:
-    """Which of a finished module's files would not be copied, and why; empty where all would be."""
-    try:
-        for name in facts.MODULE_FILES & {*entry.names}:
-            with os.fdopen(_opened(entry, name)):
-                pass
-    except _UnfitError as error:
-        return str(error)
-    return ""
-
-
-def strange(entry: Entry) -> list[Path]:
+def strange(entry: CacheEntry) -> list[Path]:
     """What lies in a module's folder and is none of its files: it is left there."""
     known = {*facts.MODULE_FILES, facts.FAILURE_LOG}
     return [entry.path / name for name in sorted((*entry.names, *entry.odd)) if name not in known]
 
 
 def _take(
-    entry: Entry, folder: Path, check: Check, known: Mapping[str, Path]
+    entry: CacheEntry, folder: Path | None, check: Check, known: Mapping[str, Path]
 ) -> tuple[tuple[File, ...], dict[str, Path]]:
     if reason := unfit(entry):
         raise _UnfitError(reason)
@@ -152,27 +133,28 @@ def _take(
     words: list[str] | None = None
     try:
         for name in sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name)):
-            copy = folder / str(len(known) + len(fresh))
+            copy = folder / str(len(known) + len(fresh)) if folder else None
             sha256, size = _copy_out(entry, name, copy)
+            read = copy or entry.path / name
             if name == facts.FLAGS_FILE:
-                words = read_flags(copy)
-            elif name == facts.NEFF and (problem := check(copy, claim(entry.compiler, entry.name, words))):
+                words = read_flags(read)
+            elif name == facts.NEFF and (problem := check(read, claim(entry.compiler, entry.name, words))):
                 raise _UnfitError(f"{name} cannot be used: {problem}")  # noqa: TRY301
-            if sha256 in known or sha256 in fresh:
+            if sha256 not in known and sha256 not in fresh:
+                fresh[sha256] = read
+            elif copy is not None:
                 copy.unlink()
-            else:
-                fresh[sha256] = copy
             files.append(File(name, size, sha256))
         if _look(entry) != before:
             raise _UnfitError("it changed while it was read")  # noqa: TRY301
     except BaseException:
-        for path in (*fresh.values(), folder / str(len(known) + len(fresh))):
+        for path in (*fresh.values(), folder / str(len(known) + len(fresh))) if folder else ():
             path.unlink(missing_ok=True)
         raise
     return tuple(sorted(files, key=lambda file: file.path)), fresh
 
 
-def _look(entry: Entry) -> dict[str, tuple[int, int, int, int]]:
+def _look(entry: CacheEntry) -> dict[str, tuple[int, int, int, int]]:
     """A module's own files with what tells whether they change."""
     try:
         names = read_entry(entry.place, entry.compiler, entry.name).names
@@ -184,13 +166,16 @@ def _look(entry: Entry) -> dict[str, tuple[int, int, int, int]]:
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in states.items()}
 
 
-def _copy_out(entry: Entry, name: str, copy: Path) -> tuple[str, int]:
-    """Copy a file of a live root."""
-    with os.fdopen(_opened(entry, name), "rb", buffering=0) as raw, copy.open("xb") as target:
-        return _pour(raw, target, name)
+def _copy_out(entry: CacheEntry, name: str, copy: Path | None) -> tuple[str, int]:
+    """Hash a file of a compiler cache dir, and copy it."""
+    with os.fdopen(_opened(entry, name), "rb", buffering=0) as raw:
+        if copy is None:
+            return _pour(raw, None, name)
+        with copy.open("xb") as target:
+            return _pour(raw, target, name)
 
 
-def _opened(entry: Entry, name: str) -> int:
+def _opened(entry: CacheEntry, name: str) -> int:
     """A module's file, open to be read.
 
     A link could lead to anything that this user may read, and records are shared. It is followed within the module's
@@ -211,7 +196,7 @@ def _opened(entry: Entry, name: str) -> int:
     raise _UnfitError(f"{name} {reason}")
 
 
-def _open(entry: Entry, name: str) -> int:
+def _open(entry: CacheEntry, name: str) -> int:
     # Not blocking: what was a file a moment ago may be a pipe now.
     how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     path = entry.path / name
@@ -228,7 +213,7 @@ def _open(entry: Entry, name: str) -> int:
     return os.open(path.parent / goal.name, how | os.O_NOFOLLOW)
 
 
-def _pour(source: BinaryIO, target: BinaryIO, name: str) -> tuple[str, int]:
+def _pour(source: BinaryIO, target: BinaryIO | None, name: str) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     while True:
         try:
@@ -239,14 +224,15 @@ def _pour(source: BinaryIO, target: BinaryIO, name: str) -> tuple[str, int]:
             return digest.hexdigest(), size
         digest.update(block)
         size += len(block)
-        target.write(block)
+        if target is not None:
+            target.write(block)
 
 
-# Into a live root
+# Into a compiler cache dir
 
 
 def check_module(module: Module) -> tuple[str, str]:
-    """The compiler's folder and the module's, of a module that may be put into a live root.
+    """The compiler's folder and the module's, of a module that may be put into a compiler cache dir.
 
     Raises:
         UnsafeArchiveError: It is no module of this compiler's cache, is not whole, or has a file that must not be.
@@ -268,7 +254,7 @@ def check_module(module: Module) -> tuple[str, str]:
 
 
 def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check | None = None) -> Restored:
-    """Put a module into a live root: whole, or not at all.
+    """Put a module into a compiler cache dir: whole, or not at all.
 
     A finished one that is there stays; an unfinished one nobody works on is replaced, a remembered failure too: there
     is a result now. What was left by killed restores is removed by `place.sweep`.
@@ -276,7 +262,7 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
     Args:
         module: The module.
         files: Its files' bytes, in the order of `module.files`; copied, never linked.
-        root: The live root; made if need be.
+        root: The compiler cache dir; made if need be.
         check: Judges the NEFF, and also that of a finished module which is there: a damaged one is replaced.
 
     Raises:
@@ -314,7 +300,7 @@ def _build(module: Module, files: Sequence[Path], built: Path, check: Check | No
     built.mkdir()
     size = 0
 
-    def said() -> Claim:
+    def said() -> Claimed:
         compiler, _, name = module.name.partition("/")
         return claim(compiler, name, read_flags(built / facts.FLAGS_FILE))
 

@@ -11,23 +11,26 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from cachekit.compilers.adapter import Judged
 from cachekit.compilers.neuron import facts, place
-from cachekit.compilers.neuron.fit import Check, Claim
-from cachekit.compilers.neuron.modules import Skipped
-from cachekit.compilers.port import Harvest
-from cachekit.compilers.tree import check_archive, pack
+from cachekit.compilers.neuron.fit import Check, Claimed, misfit
+from cachekit.compilers.neuron.neff import NeffError, NeffLimits, Slice, read
+from cachekit.compilers.tree import check_archive
 from cachekit.errors import IntegrityError
 from cachekit.store import archive
+from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 
 PREFIX = "torchneuron-"
+# An archive may hold thousands of graphs, so a tiny one may not become as much as a file of its own may.
+LIMITS = NeffLimits(inflated_base=256 << 10)
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")
 
 
 def directory(version: str) -> str:
-    """The folder of a compiler's version: below the live root, and for records and modules.
+    """The folder of a compiler's version: below the compiler cache dir, and for records and modules.
 
     Raises:
         ValueError: It is no version.
@@ -35,11 +38,6 @@ def directory(version: str) -> str:
     if VERSION.fullmatch(version) is None or ".." in version:
         raise ValueError(f"{version!r} is no version")
     return PREFIX + version
-
-
-def is_neurons(directory: str) -> bool:
-    """Whether a record's directory is one of Neuron's compilers', on XLA or not."""
-    return directory.startswith(PREFIX) or facts.COMPILER_DIRECTORY.fullmatch(directory) is not None
 
 
 def is_name(module: str) -> bool:
@@ -54,18 +52,18 @@ def split(name: str) -> tuple[str, str]:
     return (folder, rest) if folder.startswith(PREFIX) and rest else ("", name)
 
 
-def contents(live_root: Path) -> frozenset[str]:
-    """The finished NEFFs in a live root, by relative path.
+def contents(cache_dir: Path) -> frozenset[str]:
+    """The finished NEFFs in a compiler cache dir, by relative path.
 
     Writers rename them into place, so what has its final name is whole. Links and hidden names are none of them.
     """
     found = set()
-    for folder, folders, files in os.walk(live_root):
+    for folder, folders, files in os.walk(cache_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             path = Path(folder, name)
             if _is_neff(name) and not path.is_symlink():
-                found.add(path.relative_to(live_root).as_posix())
+                found.add(path.relative_to(cache_dir).as_posix())
     return frozenset(found)
 
 
@@ -79,55 +77,70 @@ def _is_neff(name: str) -> bool:
     return name.endswith(facts.NATIVE_SUFFIX) and not name.startswith(".") and name.isprintable()
 
 
-def harvest(
-    live_root: Path, before: frozenset[str], version: str, workspace: Path, *, check: Check | None = None
-) -> tuple[Harvest | None, tuple[Skipped, ...]]:
-    """Pack what is finished and was not there before.
+def judge(packed: Path, folder: str) -> Judged:
+    """Whether the graphs of an archive are whole, and of the compiler that its folder names. Nothing is unpacked.
+
+    An archive whose bytes are those of its record can be bad all the same: it may have been packed from damaged files,
+    by another program, or to do harm. Memory does not grow with it, and time not faster than its bytes.
 
     Args:
-        live_root: The folder of one compiler version.
-        before: What was there.
-        version: The compiler's.
-        workspace: A private folder.
-        check: Judges each NEFF; damaged ones are left out.
-
-    Returns:
-        One module with one archive, or None where nothing is new; and what was left out.
+        packed: The archive.
+        folder: The one of its module: `torchneuron-<version>`.
 
     Raises:
-        OSError: The workspace cannot be written.
+        OSError: It cannot be read.
     """
-    names: list[str] = []
-    skipped: list[Skipped] = []
-    for name in sorted(contents(live_root) - before):
-        try:
-            reason = check(live_root / name, Claim(compiler=version)) if check else None
-        except OSError as error:
-            reason = f"it cannot be read: {error.strerror}"
-        if reason:
-            skipped.append(Skipped(name, live_root / name, reason))
-        else:
-            names.append(name)
-    if not names:
-        return None, tuple(skipped)
-    return pack(live_root, names, directory(version), workspace), tuple(skipped)
+    seen: set[PurePosixPath] = set()
+    harm, odd = _Flaws(), _Flaws()
+    try:
+        for stored in archive.members(packed):
+            name = PurePosixPath(stored.name)
+            if name in seen or not is_graph(str(name)):
+                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is no NEFF'}")
+                break
+            seen.add(name)
+            try:
+                found = read(packed, leaks=False, limits=LIMITS, part=Slice(stored.offset, stored.size))
+            except NeffError as error:
+                (harm if error.damaged else odd).add(f"{stored.name}: {error.reason}")
+            else:
+                if reason := misfit(found, Claimed(compiler=folder.removeprefix(PREFIX))):
+                    harm.add(f"{stored.name}: {reason}")
+    except UnsafeArchiveError as error:
+        harm.add(str(error))
+    if not seen and not harm.count:
+        harm.add(f"it holds no {facts.NATIVE_SUFFIX} file")
+    return Judged(len(seen), harm.words(len(seen)), odd.words(len(seen)))
+
+
+class _Flaws:
+    """What is wrong with graphs of an archive: the first in words, and how many."""
+
+    def __init__(self) -> None:
+        self._first, self.count = "", 0
+
+    def add(self, reason: str) -> None:
+        self._first, self.count = self._first or reason, self.count + 1
+
+    def words(self, graphs: int) -> str:
+        return self._first + (f" (and {self.count - 1} more of {graphs} graphs)" if self.count > 1 else "")
 
 
 def restore(
     module: Module,
     packed: Path,
-    live_root: Path,
+    cache_dir: Path,
     version: str,
     *,
     check: Check | None = None,
     read: Callable[[archive.Sink], None] | None = None,
 ) -> int:
-    """Put the NEFFs of an archive into a live root; those that are there stay. Returns bytes written.
+    """Put the NEFFs of an archive into a compiler cache dir; those that are there stay. Returns bytes written.
 
     Args:
         module: The module.
         packed: Its archive.
-        live_root: The folder of one compiler version; made if need be.
+        cache_dir: The folder of one compiler version; made if need be.
         version: The compiler's.
         check: Judges each NEFF.
         read: Gives all bytes of the archive and checks them, as `archive.unpack` has it; they are checked here where
@@ -139,43 +152,25 @@ def restore(
         OSError: The root cannot be written.
     """
     check_archive(module, directory(version))
-    live_root.mkdir(parents=True, exist_ok=True)
-    with place.building(live_root) as hidden:
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with place.building(cache_dir) as hidden:
         tree = hidden / "tree"
         tree.mkdir()
         archive.unpack(packed, tree, read)
         if read is None:
             _check_digest(module, packed)
         names = sorted(_files(tree))
-        for neff in names:
-            if not is_graph(neff):
-                raise archive.UnsafeArchiveError(f"{module.name}: {neff!r} is no NEFF")
-            if check is not None and (reason := check(tree / neff, Claim(compiler=version))):
-                raise IntegrityError(f"{neff} of {module.name} is damaged", cause=reason)
-        sizes = {neff: (tree / neff).stat().st_size for neff in names}
-        left = _move_shards(tree, live_root)
-        moved = sum(size for neff, size in sizes.items() if neff.partition("/")[0] not in left)
-        return moved + sum(
-            _move(tree / neff, live_root / neff, live_root) for neff in names if neff.partition("/")[0] in left
-        )
+        for name in names:
+            if not is_graph(name):
+                raise UnsafeArchiveError(f"{module.name}: {name!r} is no NEFF")
+            if check is not None and (reason := check(tree / name, Claimed(compiler=version))):
+                raise IntegrityError(f"{name} of {module.name} is damaged", cause=reason)
+        return sum(_move(tree / name, cache_dir / name, cache_dir) for name in names)
 
 
 def _files(tree: Path) -> list[str]:
     start = len(os.path.join(tree, ""))  # noqa: PTH118 - there may be thousands
     return [f"{folder}/{name}"[start:] for folder, _, names in os.walk(tree) for name in names]
-
-
-def _move_shards(tree: Path, root: Path) -> frozenset[str]:
-    """Give whole shards their places, where there is nothing yet; returns the names of the rest."""
-    left = set()
-    for name in os.listdir(tree):  # noqa: PTH208
-        try:
-            if (root / name).is_symlink() or not (tree / name).is_dir():
-                raise FileExistsError
-            (tree / name).rename(root / name)  # never over a folder with something in it
-        except OSError:
-            left.add(name)
-    return frozenset(left)
 
 
 def _check_digest(module: Module, packed: Path) -> None:
@@ -195,7 +190,7 @@ def _move(source: Path, target: Path, root: Path) -> int:
         folder /= part
         folder.mkdir(exist_ok=True)
         if folder.is_symlink():
-            raise archive.UnsafeArchiveError(f"{folder} is a link")
+            raise UnsafeArchiveError(f"{folder} is a link")
     size = source.stat().st_size
     try:
         os.link(source, target)  # not a rename: that would replace what another process just finished

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cachekit.compilers.evidence import Assumption, Evidence, Seen, Subject, UnknownError
+from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subject, UnknownError
 from cachekit.compilers.neuron import facts, native
 from cachekit.compilers.neuron.assumptions import (
     CLEARED,
@@ -50,10 +50,10 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def _names(seen: Evidence) -> Seen:
+def _names(seen: Evidence) -> Observation:
     found = _graphs(seen)
     odd = [path for path in found if not _sharded(path)]
-    return Seen(not odd, (odd or found)[0])
+    return Observation(not odd, (odd or found)[0])
 
 
 def _sharded(path: str) -> bool:
@@ -61,53 +61,53 @@ def _sharded(path: str) -> bool:
     return folders == [name[:2], name[2:4]] and facts.NATIVE_NAME.fullmatch(name) is not None
 
 
-def _nothing_else(seen: Evidence) -> Seen:
+def _nothing_else(seen: Evidence) -> Observation:
     others = sorted(set(_files(seen.step("flags").cache / _TREE)) - set(_graphs(seen)))
-    return Seen(not others, listed(others[:5]) or "graphs alone")
+    return Observation(not others, listed(others[:5]) or "graphs alone")
 
 
-def _locks(seen: Evidence) -> Seen:
+def _locks(seen: Evidence) -> Observation:
     found = _files(seen.step("flags").cache / _LOCAL)
     graphs = [name for name in found if name.endswith(facts.NATIVE_SUFFIX)]
-    return Seen(bool(found) and not graphs, listed((graphs or found)[:3]) or "nothing is there")
+    return Observation(bool(found) and not graphs, listed((graphs or found)[:3]) or "nothing is there")
 
 
-def _digest(seen: Evidence) -> Seen:
+def _digest(seen: Evidence) -> Observation:
     return digests(_paths(seen))
 
 
-def _contents(seen: Evidence) -> Seen:
+def _contents(seen: Evidence) -> Observation:
     step = seen.good("warm")
     chip = facts.TARGET_CHIPS.get(hard(step, "target.chip"), "")
     version = hard(step, f"toolchain.{facts.COMPILER_PACKAGE}")
     found = {(one.compiler, one.chip) for one in map(read_neff, _paths(seen))}
     fits = {(public(compiler), of) for compiler, of in found} == {(version, chip)} and chip in facts.NATIVE_CHIPS
     told = (f"compiler {compiler or 'none'}, chip {of or 'none'}" for compiler, of in found)
-    return Seen(fits, f"{listed(told)}; cachekit says {version}, {chip}")
+    return Observation(fits, f"{listed(told)}; cachekit says {version}, {chip}")
 
 
-def _lnc(seen: Evidence) -> Seen:
+def _lnc(seen: Evidence) -> Observation:
     found, wanted = {str(read_neff(path).header.lnc) for path in _paths(seen)}, hard(seen.good("warm"), "target.lnc")
-    return Seen(found == {wanted}, f"{listed(found)}; cachekit says {wanted}")
+    return Observation(found == {wanted}, f"{listed(found)}; cachekit says {wanted}")
 
 
-def _counters(seen: Evidence) -> Seen:
+def _counters(seen: Evidence) -> Observation:
     said = [line for line in seen.good("flags").said.splitlines() if line.startswith("counted: ")]
     count = said[-1].removeprefix("counted: ") if said else "nothing"
-    return Seen(count.isdecimal() and int(count) > 0, f"it counted {count}")
+    return Observation(count.isdecimal() and int(count) > 0, f"it counted {count}")
 
 
-def _killed(seen: Evidence) -> Seen:
+def _killed(seen: Evidence) -> Observation:
     left = seen.step("killed").left
     found = [path for path in left.rglob(f"*{facts.NATIVE_SUFFIX}") if not path.name.startswith(".")] if left else []
     torn = [path for path in found if not digests([path]).fits]
-    return Seen(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
+    return Observation(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
 
 
-def _failure(seen: Evidence) -> Seen:
+def _failure(seen: Evidence) -> Observation:
     step = seen.step("refused")
     kind = classify(f"{step.log}\n{step.said}").kind
-    return Seen(kind is USER_ERROR, f"{kind.name}; {step.end}")
+    return Observation(kind is USER_ERROR, f"{kind.name}; {step.end}")
 
 
 ROWS = (

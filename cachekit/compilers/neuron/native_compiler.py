@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from msgspec import structs
 from cachekit.compilers.neuron import facts, host, native, options, split
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import OnNeuron
-from cachekit.compilers.neuron.native_watch import NativeWatch
+from cachekit.compilers.neuron.fit import Claimed
+from cachekit.compilers.neuron.processes import compiles_below
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import Blob, Harvest, Observed, Restored
+from cachekit.compilers.port import OpenBlob, Restored, Run
 from cachekit.compilers.tree import TreeCompiler
+from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompileError, RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
@@ -43,6 +45,14 @@ class NativeCommand(RunCommand):
         return None
 
 
+class NativeWatch(TreeWatch):
+    """One run: its compiler is a process of its own, which can be seen at work."""
+
+    def busy(self, pid: int) -> bool:
+        """Whether a compiler that the run has started compiles now."""
+        return bool(compiles_below(pid))
+
+
 class NeuronNative(TreeCompiler, OnNeuron):
     """See `compilers.port.Compiler`; layout, flags and machine are as on XLA."""
 
@@ -57,7 +67,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
     guest = "cachekit.compilers.neuron.native_guest"
 
     @property
-    def machine(self) -> host.Host:
+    def machine(self) -> host.NeuronHost:
         """What is compiled for.
 
         Raises:
@@ -94,7 +104,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """See the port: the flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
-        options.check_native(recipe)
+        options.check(recipe, options.NATIVE)
         options.check_machine(recipe, self.machine)
         self._check_layout(recipe)
         said = {**os.environ} if self.machine.here else {}
@@ -114,52 +124,25 @@ class NeuronNative(TreeCompiler, OnNeuron):
             )
         split.check(recipe, self.machine)
 
-    def watch(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
-    ) -> NativeWatch:
+    def watch(self, run: Run) -> NativeWatch:
         """See the port. A trial is a few steps on the device: TorchNeuron compiles what it meets."""
-        self.check_node(recipe)
-        notes = CompileNotes(live_root.with_name("compiles.jsonl"))
-        command = NativeCommand(recipe, live_root, self.machine, self._node, trial, notes)
-        environment = {
+        if run.kind == "command":
+            return NativeWatch(self, run, self._environment(run))
+        self.check_node(run.recipe)
+        notes = CompileNotes(run.cache_dir.with_name("compiles.jsonl"))
+        command = NativeCommand(run, self.machine, self._node, notes)
+        theirs = {
             name: value
             for name, value in command.environment(()).items()
             if name == "PATH" or name in facts.EFA_VARIABLES
         }
-        return NativeWatch(
-            self,
-            live_root,
-            environment | self._environment(recipe, live_root),
-            prefix=command.prefix(),
-            workers=command.workers,
-            found=found,
-            strict=strict,
-        )
+        return NativeWatch(self, run, theirs | self._environment(run), prefix=command.prefix(), workers=command.workers)
 
-    def attend(
-        self,
-        recipe: Recipe,
-        live_root: Path,
-        *,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,  # noqa: ARG002 - the port's
-    ) -> NativeWatch:
-        """See the port."""
-        return NativeWatch(self, live_root, self._environment(recipe, live_root), found=found, strict=strict)
-
-    def _environment(self, recipe: Recipe, live_root: Path) -> dict[str, str | None]:
-        tree, locks = self.tree(live_root), live_root.with_name(LOCKS)
+    def _environment(self, run: Run) -> dict[str, str | None]:
+        tree, locks = self.tree(run.cache_dir), run.cache_dir.with_name(LOCKS)
         tree.mkdir(exist_ok=True)
         locks.mkdir(exist_ok=True)
-        words = self.flags(recipe)
+        words = self.flags(run.recipe)
         return {
             # The compiler gets these words as they are: it knows none of the wrapper's on XLA.
             facts.CC_FLAGS: shlex.join(words) if words else None,
@@ -173,9 +156,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
         """See the port."""
         return {options.EXECUTION: options.execution(recipe)}
 
-    def tree(self, live_root: Path) -> Path:
+    def tree(self, cache_dir: Path) -> Path:
         """A folder for the compiler's version, which the graphs' names lack."""
-        return live_root / self.directory
+        return cache_dir / self.directory
 
     def unit(self, path: str) -> str:
         """Each NEFF is one."""
@@ -187,38 +170,29 @@ class NeuronNative(TreeCompiler, OnNeuron):
 
         return compare.contents(old) == compare.contents(new)
 
-    def harvest(
-        self,
-        live_root: Path,
-        before: frozenset[str],
-        fingerprint: Fingerprint,  # noqa: ARG002 - the folder is this compiler's
-        workspace: Path,
-        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
-    ) -> Harvest | None:
-        """See the port: one archive of what is new.
+    def torn(self, path: Path) -> bool:
+        """A damaged graph ends the harvest: a record without it would promise what is not so.
 
         Raises:
-            CompileError: Something of it is damaged: a record without it would promise what is not so.
+            CompileError: The graph is damaged, or is for another machine.
         """
-        tree = self.tree(live_root)
-        harvest, skipped = native.harvest(tree, before, self._version, workspace, check=self._check)
-        if skipped:
+        if reason := self._check(path, Claimed(compiler=self._version)):
             raise CompileError(
-                f"{len(skipped)} compiled graphs cannot be kept",
-                cause=f"{skipped[0].module}: {skipped[0].reason}",
+                "a compiled graph cannot be kept",
+                cause=f"{path.name}: {reason}",
                 hint="warm again; `cachekit doctor` looks at the disk",
             )
-        return harvest
+        return False
 
-    def restore(self, module: Module, files: Sequence[Blob], live_root: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
         """See the port. A run's own tree: nothing stands in the way."""
         (blob,) = files
-        tree = self.tree(live_root)
+        tree = self.tree(cache_dir)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
         return Restored(size=size)
 
 
-def _unpredictable(machine: host.Host) -> dict[str, str]:
+def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:
     if not machine.open:
         return {}
     known = "; ".join(f"{name}: {words}" for name, words in machine.open.items())

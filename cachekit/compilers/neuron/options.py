@@ -3,66 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachekit.compilers.neuron import facts, flags
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import worker_variables
 
 NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
 EXECUTION, COMPILE, EAGER = "execution", "compile", "eager"  # TorchNeuron's
-MEANING = {
-    NUM_PARALLEL: "compilers at once, a whole number from 1; by memory where it is not said",
-    EXIT_TIMEOUT: "seconds of silence after its end until a hanging run is ended",
-    COMPILE_TIMEOUT: "seconds for one graph",
+
+
+class Allowed(NamedTuple):
+    """What one can be, in words, and whether a value is that."""
+
+    meaning: str
+    fits: Callable[[Any], bool]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+XLA = {
+    NUM_PARALLEL: Allowed("compilers at once, a whole number from 1; by memory where it is not said", _is_count),
+    EXIT_TIMEOUT: Allowed("seconds of silence after its end until a hanging run is ended", _is_time),
+    COMPILE_TIMEOUT: Allowed("seconds for one graph", _is_time),
 }
+NATIVE = {EXECUTION: Allowed(f"{COMPILE} or {EAGER}", (COMPILE, EAGER).__contains__)}
 
 
-def check(recipe: Recipe) -> None:
+def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
     """Look at every option before anything runs.
+
+    Args:
+        recipe: The recipe.
+        known: What it may set: `XLA` or `NATIVE`.
 
     Raises:
         RecipeError: One is unknown, or its value is none that it can have.
     """
     for name, value in recipe.compiler.options.items():
         field = f"compiler.options.{name}"
-        if name not in MEANING:
-            near = get_close_matches(name, MEANING, n=1, cutoff=0.5)
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = "options of neuronx-cc go into compiler.flags, as they are written for it"
             raise RecipeError(
-                f"{field} is no option of Neuron's adapter",
-                cause=f"it knows {', '.join(MEANING)}",
+                f"{field} is no option of this adapter of Neuron's",
+                cause=f"it knows {', '.join(known)}",
                 hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
             )
-        if not (_is_count(value) if name == NUM_PARALLEL else _is_time(value)):
-            raise RecipeError(f"{field} cannot be {value!r}", cause=f"it is: {MEANING[name]}", hint=f"change {field}")
-
-
-def check_native(recipe: Recipe) -> None:
-    """As `check`, for TorchNeuron.
-
-    Raises:
-        RecipeError: An option is unknown, or its value is none that it can have.
-    """
-    for name, value in recipe.compiler.options.items():
-        field = f"compiler.options.{name}"
-        if name != EXECUTION:
+        if not known[name].fits(value):
             raise RecipeError(
-                f"{field} is no option of TorchNeuron's adapter",
-                cause=f"it knows {EXECUTION}",
-                hint="options of the compiler go into compiler.flags, as they are written for it",
-            )
-        if value not in {COMPILE, EAGER}:
-            raise RecipeError(
-                f"{field} cannot be {value!r}", cause=f"it is {COMPILE} or {EAGER}", hint=f"change {field}"
+                f"{field} cannot be {value!r}", cause=f"it is: {known[name].meaning}", hint=f"change {field}"
             )
 
 
-def check_machine(recipe: Recipe, machine: Host, words: Sequence[str] = ()) -> None:
+def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()) -> None:
     """Refuse a recipe's variables that name another machine than the one that is looked at: no graph would be kept.
 
     Args:
@@ -84,7 +88,7 @@ def check_machine(recipe: Recipe, machine: Host, words: Sequence[str] = ()) -> N
         raise _of_another_machine(facts.LNC, said, why, machine)
 
 
-def _of_another_machine(name: str, value: str, why: str, machine: Host) -> RecipeError:
+def _of_another_machine(name: str, value: str, why: str, machine: NeuronHost) -> RecipeError:
     return RecipeError(
         f"environment.{name} is {value}, but {why}",
         cause="that says for which machine all is compiled, so it cannot be one recipe's alone",
@@ -113,14 +117,6 @@ def exit_timeout(recipe: Recipe) -> float:
 def compile_timeout(recipe: Recipe) -> float:
     """Seconds for one graph."""
     return float(recipe.compiler.options.get(COMPILE_TIMEOUT) or facts.COMPILE_TIMEOUT)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 def check_environment(recipe: Recipe, ours: frozenset[str]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.entries import OURS, Entry, read_entry
+from cachekit.compilers.neuron.entries import OURS, CacheEntry, read_entry
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100
@@ -114,7 +114,7 @@ def standing(target: Path) -> tuple[Standing, str]:
     return _judge(entry)
 
 
-def _judge(entry: Entry) -> tuple[Standing, str]:
+def _judge(entry: CacheEntry) -> tuple[Standing, str]:
     if entry.state == "success":
         return "present", ""
     if entry.locks:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachekit import process
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.root import resolve
-from cachekit.leash import below
 
-PROC = Path("/proc")
 # What a container's runtime leaves in it for others to see.
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
@@ -47,7 +46,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class Snapshot:
     """What can be known of this host when a lock is judged.
 
     Attributes:
@@ -63,7 +62,7 @@ class Host:
     container: bool
 
 
-def look(proc: Path = PROC, *, container: bool | None = None, without: int | None = None) -> Host:
+def look(proc: Path = process.PROC, *, container: bool | None = None, without: int | None = None) -> Snapshot:
     """Look at this host; costs some milliseconds a hundred processes.
 
     Args:
@@ -73,51 +72,49 @@ def look(proc: Path = PROC, *, container: bool | None = None, without: int | Non
             compiler of theirs names the module and for a moment before and after, which a single look cannot tell
             from a lock that is stale. Compilers are never left out.
     """
-    own = frozenset(below(without, proc)) if without is not None else frozenset()
+    own = frozenset(process.below(without, proc)) if without is not None else frozenset()
     try:
         found = tuple(
-            process
-            for process in _processes(proc)
-            if process.pid not in own or (process.compiles and process.name != facts.PARALLEL_COMPILE)
+            one
+            for one in _processes(proc)
+            if one.pid not in own or (one.compiles and one.name != facts.PARALLEL_COMPILE)
         )
     except OSError:
-        return Host((), whole=False, boot=None, container=True)
+        return Snapshot((), whole=False, boot=None, container=True)
     # With hidepid, other users' processes are not listed: then the first one is missing as well.
-    whole = any(process.pid == 1 for process in found)
-    return Host(found, whole, _boot(proc), _in_container(found) if container is None else container)
+    whole = any(one.pid == 1 for one in found)
+    return Snapshot(found, whole, process.boot_time(proc), _in_container(found) if container is None else container)
 
 
-def compiles_below(pid: int, proc: Path = PROC) -> list[tuple[str, ...]]:
+def compiles_below(pid: int, proc: Path = process.PROC) -> list[tuple[str, ...]]:
     """Command lines of the compilers that a process has started, itself or by others, and that compile now."""
     found = []
-    for number in below(pid, proc):
+    for number in process.below(pid, proc):
         try:
-            raw = (proc / str(number) / "cmdline").read_bytes()
+            words = process.arguments(number, proc)
         except OSError:
             continue  # it has ended
-        arguments = tuple(os.fsdecode(part) for part in raw.rstrip(b"\0").split(b"\0"))
-        named = next((n for n, word in enumerate(arguments[:3]) if word.rpartition("/")[2] == facts.COMPILER), None)
-        if named is not None and facts.COMPILE_COMMAND[1] in arguments[named + 1 :]:
-            found.append(arguments[named:])
+        named = next((n for n, word in enumerate(words[:3]) if word.rpartition("/")[2] == facts.COMPILER), None)
+        if named is not None and facts.COMPILE_COMMAND[1] in words[named + 1 :]:
+            found.append(words[named:])
     return found
 
 
 def _processes(proc: Path) -> Iterator[Process]:
-    for name in sorted(name for name in os.listdir(proc) if name.isdecimal()):  # noqa: PTH208
-        folder = proc / name
+    for pid in process.numbers(proc):
+        folder = proc / str(pid)
         try:
-            raw = (folder / "cmdline").read_bytes()
+            words = process.arguments(pid, proc)
             comm = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
         except OSError:
             continue  # it has ended
-        arguments = tuple(os.fsdecode(part) for part in raw.rstrip(b"\0").split(b"\0")) if raw else ()
         try:
             uid = folder.stat().st_uid
         except OSError:
             uid = -1
-        program, uses = _program(comm, arguments), _uses_cache(folder)
-        named = _root(folder) if program in facts.COMPILER_PROCESSES else None
-        yield Process(int(name), program, uid, arguments, _open_files(folder), uses, named)
+        program, uses = _program(comm, words), process.has_loaded(pid, facts.CACHE_LIBRARIES, proc)
+        named = _root(pid, proc) if program in facts.COMPILER_PROCESSES else None
+        yield Process(pid, program, uid, words, process.open_files(pid, proc), uses, named)
 
 
 def _program(comm: str, arguments: tuple[str, ...]) -> str:
@@ -131,53 +128,16 @@ def _program(comm: str, arguments: tuple[str, ...]) -> str:
     return next((name for name in facts.COMPILER_PROCESSES if name[:cut] == comm), comm)
 
 
-def _open_files(folder: Path) -> tuple[str, ...] | None:
-    found = []
-    try:
-        for handle in os.listdir(folder / "fd"):  # noqa: PTH208
-            try:
-                found.append(os.readlink(folder / "fd" / handle))  # noqa: PTH115
-            except OSError:
-                continue  # closed meanwhile
-    except PermissionError:
+def _root(pid: int, proc: Path) -> Path | None:
+    variables = process.environment(pid, proc)
+    if variables is None:
         return None
-    except OSError:
-        return ()
-    return tuple(found)
-
-
-def _uses_cache(folder: Path) -> bool | None:
-    try:
-        maps = (folder / "maps").read_text(encoding="utf-8", errors="replace")
-    except PermissionError:
-        return None
-    except OSError:
-        return False
-    return any(library in maps for library in facts.CACHE_LIBRARIES)
-
-
-def _root(folder: Path) -> Path | None:
-    try:
-        raw = (folder / "environ").read_bytes()
-    except OSError:
-        return None
-    pairs = (os.fsdecode(part).partition("=") for part in raw.split(b"\0"))
-    found = resolve({name: value for name, _, value in pairs}, cwd=folder / "cwd", mounts="")
+    found = resolve(variables, cwd=proc / str(pid) / "cwd", mounts="")
     return None if found.origin == "default" else found.path
-
-
-def _boot(proc: Path) -> float | None:
-    try:
-        for line in (proc / "stat").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("btime "):
-                return float(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
 
 
 def _in_container(found: tuple[Process, ...]) -> bool:
     # Process 2 of a whole Linux host is the kernel's; in a namespace of processes it is anybody.
-    if not any(process.pid == 2 and process.name == "kthreadd" for process in found):  # noqa: PLR2004
+    if not any(one.pid == 2 and one.name == "kthreadd" for one in found):  # noqa: PLR2004
         return True
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(mark.exists() for mark in CONTAINER_MARKS)

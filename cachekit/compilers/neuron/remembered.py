@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -21,13 +20,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from cachekit import files
 from cachekit.compilers.neuron import facts, locks
-from cachekit.compilers.neuron.entries import Entry, read_entry
-from cachekit.compilers.neuron.failures import CLASSES, Failure, classify
+from cachekit.compilers.neuron.entries import CacheEntry, read_entry
+from cachekit.compilers.neuron.failures import CLASSES, CompileFailure, classify
 from cachekit.compilers.port import Failed
 
-EXCERPT_LINES = 8
-LONGEST_LINE = 300  # characters of each of them
 HEAD, TAIL = 4 << 10, 64 << 10  # bytes of Neuron's log that are looked at
 SCHEMA = 1
 DAYS = 7.0  # after that the compile is tried again, once: the world around a "deterministic" failure changes too
@@ -47,7 +45,7 @@ class FailedModule(Struct, frozen=True):
         text: The log, of a long one its beginning and its end.
     """
 
-    entry: Entry
+    entry: CacheEntry
     log: Path
     age: float
     inode: int
@@ -55,19 +53,12 @@ class FailedModule(Struct, frozen=True):
     text: str
 
     @property
-    def failure(self) -> Failure:
+    def failure(self) -> CompileFailure:
         """What the log tells of the reason."""
         return classify(self.text)
 
-    @property
-    def excerpt(self) -> tuple[str, ...]:
-        """The lines of the log that tell why: those with errors, else the last ones; each cut to 300."""
-        lines = [_cut(line.strip()) for line in self.text.splitlines() if line.strip()]
-        telling = [line for line in lines if any(mark in line for mark in facts.ERROR_MARKS)]
-        return tuple(dict.fromkeys(telling or lines[-EXCERPT_LINES:]))[:EXCERPT_LINES]
 
-
-def by_neuron(entries: Iterable[Entry]) -> list[FailedModule]:
+def by_neuron(entries: Iterable[CacheEntry]) -> list[FailedModule]:
     """The failures that Neuron remembers among some modules."""
     found = []
     for entry in entries:
@@ -106,13 +97,6 @@ def _ends(log: Path) -> str:
         return head.decode("utf-8", "replace") + "\n…\n" + source.read(TAIL).decode("utf-8", "replace")
 
 
-def _cut(line: str) -> str:
-    """The first line quotes the whole command before it says what went wrong."""
-    places = [place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0]
-    start = min(places, default=0)
-    return line[start if start > LONGEST_LINE // 2 else 0 :][:LONGEST_LINE]
-
-
 class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
     """A failure that is expected to come again.
 
@@ -136,9 +120,9 @@ class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
     schema: int = SCHEMA
 
     @property
-    def failure(self) -> Failure:
+    def failure(self) -> CompileFailure:
         """What it was."""
-        return Failure(CLASSES[self.kind], self.code, self.message)
+        return CompileFailure(CLASSES[self.kind], self.code, self.message)
 
 
 def _now() -> datetime:
@@ -157,7 +141,7 @@ class FailureMemory:
         self._folder = folder
         self._clock = clock
 
-    def remember(self, module: str, failure: Failure, *, compiler: str, log: str = "") -> None:
+    def remember(self, module: str, failure: CompileFailure, *, compiler: str, log: str = "") -> None:
         """Write a failure down, over an older one of the same module. Of one that may not come again nothing is kept.
 
         Raises:
@@ -175,7 +159,7 @@ class FailureMemory:
             when=self._clock().isoformat(timespec="seconds"),
         )
         self._folder.mkdir(parents=True, exist_ok=True)
-        _publish(self.path(module, compiler), msgspec.json.encode(entry))
+        files.replace(self.path(module, compiler), msgspec.json.encode(entry))
 
     def recall(self, module: str, *, compiler: str) -> Remembered | None:
         """The failure of a module under a compiler version, if one is known and its time is not over."""
@@ -207,21 +191,7 @@ def _read(path: Path) -> Remembered | None:
     return entry if entry.schema == SCHEMA and entry.kind in CLASSES and CLASSES[entry.kind].deterministic else None
 
 
-def _publish(path: Path, data: bytes) -> None:
-    """Whole or not at all. A power cut may lose it, which costs one more failing compile and no more."""
-    handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def by_any(entries: Iterable[Entry], folder: Path) -> dict[str, Failed]:
+def by_any(entries: Iterable[CacheEntry], folder: Path) -> dict[str, Failed]:
     """The failures that cachekit or Neuron remembers, by module.
 
     Args:
@@ -239,10 +209,9 @@ def by_any(entries: Iterable[Entry], folder: Path) -> dict[str, Failed]:
         if one.entry.module not in found:
             failure = one.failure
             when = datetime.fromtimestamp(one.modified / 1e9, timezone.utc).isoformat(timespec="seconds")
-            message = failure.message or next(iter(one.excerpt), "")
-            found[one.entry.module] = _failed(failure, message, one.log, when)
+            found[one.entry.module] = _failed(failure, failure.message, one.log, when)
     return found
 
 
-def _failed(failure: Failure, message: str, log: Path, when: str) -> Failed:
+def _failed(failure: CompileFailure, message: str, log: Path, when: str) -> Failed:
     return Failed(failure.kind.name, message, str(log), when, failure.advice, remembered=True)

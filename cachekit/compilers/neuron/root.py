@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cachekit.compilers.adapter import Place
+from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
 from cachekit.text import redact
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
-    """The live root of torch-neuronx's cache.
+class CacheRoot:
+    """The compiler cache dir of torch-neuronx's cache.
 
     Attributes:
         url: As it was said, but for a secret in it, or the default.
@@ -38,14 +38,16 @@ class Root:
     file_system: FileSystem = UNKNOWN
     warnings: tuple[str, ...] = ()
 
-    def place(self) -> Place:
+    def place(self) -> CachePlace:
         """The same, as the port has it."""
         exists = self.path is not None and self.path.is_dir()
-        return Place(self.url, self.path, self.origin, self.caching, exists, self.file_system.kind, self.warnings)
+        return CachePlace(self.url, self.path, self.origin, self.caching, exists, self.file_system.kind, self.warnings)
 
 
-def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None) -> Root:
-    """Find the live root as AWS's wrapper does.
+def resolve(
+    environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None
+) -> CacheRoot:
+    """Find the compiler cache dir as AWS's wrapper does.
 
     Args:
         environ: The environment; the process's own by default.
@@ -74,17 +76,17 @@ def resolve(environ: Mapping[str, str] | None = None, *, cwd: Path | None = None
     if not caching:
         warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
     if path is None:
-        return Root(redact(url), None, origin, caching, warnings=tuple(warnings))
+        return CacheRoot(redact(url), None, origin, caching, warnings=tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
     nested = path / facts.NESTED_ROOT
     if _has_compilers(nested):
         deep = "modules of a release of late 2023, one level too deep: today's do not find them"
         warnings.append(f"{nested} holds {deep}")
-    return Root(url, path, origin, caching, system, tuple(warnings))
+    return CacheRoot(url, path, origin, caching, system, tuple(warnings))
 
 
-def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> Root:
+def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> CacheRoot:
     """Find the folder where TorchNeuron keeps its graphs.
 
     Args:
@@ -102,7 +104,7 @@ def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | No
     if path.exists() and not path.is_dir():
         warnings.append(f"{path} is not a folder")
     origin = facts.NATIVE_ROOT_VARIABLE if said else "default"
-    return Root(url, path, origin, not off, file_system=file_system(path, mounts), warnings=tuple(warnings))
+    return CacheRoot(url, path, origin, not off, file_system=file_system(path, mounts), warnings=tuple(warnings))
 
 
 def _options(words: list[str]) -> tuple[str, bool, list[str]]:
@@ -143,7 +145,9 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
     elif separator:
         if scheme.lower() == facts.BUCKET_SCHEME:
             shown = redact(url)
-            return None, [f"{shown} is a bucket, no local folder: use it as a tier, and a local disk as the live root"]
+            return None, [
+                f"{shown} is a bucket, no local folder: use it as a remote, and a local disk as the cache dir"
+            ]
         return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
     if url.startswith("~"):
         warnings.append(f"{url}: nothing expands ~ here; write the whole path")

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachekit import leash, start
+from cachekit import start
 from cachekit.compilers.neuron import cores, facts, options
-from cachekit.compilers.neuron.compile_notes import CompileNotes
-from cachekit.compilers.neuron.host import Host
-from cachekit.compilers.neuron.memory import jobs_for_memory, jobs_for_peak
-from cachekit.compilers.port import Node
+from cachekit.compilers.neuron.compile_notes import CompileNotes, jobs_for_memory, jobs_for_peak
+from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.compilers.port import Node, Run
+from cachekit.process import SUBREAPER
 from cachekit.recipe import Recipe
 
 
@@ -29,20 +29,26 @@ class RunCommand:
     """One run of the workers of a recipe on this host.
 
     Attributes:
-        recipe: The recipe.
-        root: Neuron's cache root on this host.
+        run: The run, in Neuron's cache root on this host.
         machine: This host.
         node: This host's place among several.
-        trial: See `port.Watch`.
         notes: What earlier compiles took.
     """
 
-    recipe: Recipe
-    root: Path
-    machine: Host
+    run: Run
+    machine: NeuronHost
     node: Node
-    trial: bool
     notes: CompileNotes
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe."""
+        return self.run.recipe
+
+    @property
+    def trial(self) -> bool:
+        """Graphs are only written down, for a compile after the run."""
+        return self.run.kind == "trial"
 
     @property
     def npc(self) -> str | None:
@@ -52,12 +58,12 @@ class RunCommand:
     def environment(self, flags: Sequence[str]) -> dict[str, str | None]:
         """Changes to the workers' variables; `flags` are the compiler's and the wrapper's own."""
         # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
-        words = [*flags, f"{facts.CACHE_DIR_FLAG}={self.root}"]
+        words = [*flags, f"{facts.CACHE_DIR_FLAG}={self.run.cache_dir}"]
         path = os.environ.get("PATH", os.defpath)
         tools = str(Path(sys.executable).parent)
         changes: dict[str, str | None] = {
             facts.CC_FLAGS: shlex.join(words),
-            facts.CACHE_URL: str(self.root),
+            facts.CACHE_URL: str(self.run.cache_dir),
             facts.EXTRACT_ONLY: "1" if self.trial and not self.npc else None,
             # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
             "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
@@ -90,7 +96,7 @@ class RunCommand:
         if self.trial and (npc := self.npc):
             command = [npc, facts.NPC_PARALLEL_OPTION, str(self.jobs), *command]
         # Neither of them passes a kill on to all that it started.
-        return [*leash.COMMAND, *command]
+        return [*SUBREAPER, *command]
 
     def _rendezvous(self) -> list[str]:
         nodes = self.recipe.parallel.nodes

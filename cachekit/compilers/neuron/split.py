@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from cachekit.compilers.neuron import cores, facts
-from cachekit.compilers.neuron.host import Host, placeholders, public, release
+from cachekit.compilers.neuron.host import NeuronHost, placeholders, public, release
 from cachekit.errors import CompilerUnavailableError, RecipeError
 from cachekit.recipe import Recipe, architecture, zoo
 from cachekit.recipe.schema import Parallel, Training
 
-BACKEND = "cachekit.training.neuron_trainer"  # what trains a split model, in the worker
+BACKEND = "cachekit.training.split"  # what trains a split model, in the worker
 PLAIN = Parallel()
 FIELDS = ("tensor_parallel_size", "pipeline_parallel_size", "zero_1")
 
@@ -79,7 +79,7 @@ def packages(recipe: Recipe) -> tuple[str, ...]:
     return facts.SPLIT_PACKAGES if recipe.training.lora is None else (*facts.SPLIT_PACKAGES, facts.LORA_PACKAGE)
 
 
-def check_packages(recipe: Recipe, machine: Host) -> None:
+def check_packages(recipe: Recipe, machine: NeuronHost) -> None:
     """Look whether what splits a model is there.
 
     Raises:
@@ -107,7 +107,7 @@ def check_packages(recipe: Recipe, machine: Host) -> None:
         )
 
 
-def check(recipe: Recipe, machine: Host) -> None:
+def check(recipe: Recipe, machine: NeuronHost) -> None:
     """Look at the layout and at all that goes with it, before anything is loaded.
 
     Raises:
@@ -186,7 +186,7 @@ def _check_training(training: Training) -> None:
         )
 
 
-def _check_cores(recipe: Recipe, machine: Host) -> None:
+def _check_cores(recipe: Recipe, machine: NeuronHost) -> None:
     layout, there, share = recipe.parallel, cores.of_run(machine, recipe), group(recipe)
     if not there:  # no device: it can still compile
         return

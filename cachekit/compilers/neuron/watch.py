@@ -8,63 +8,56 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import compile_entries, facts, locks, options, remembered
-from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
-from cachekit.compilers.neuron.entries import Entry, scan
+from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes
+from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
-from cachekit.compilers.neuron.host import Host, public
+from cachekit.compilers.neuron.host import NeuronHost, public
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import EXACT, Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import Node, Observed, Sink
+from cachekit.compilers.port import Node, Observed, Run, Sink, Watch
 from cachekit.errors import CachekitError, CompileError, MissError
-from cachekit.recipe import Recipe
 
 LOOK = 1.0  # seconds between two looks for compilers
 LOOK_LOCKS = 5.0  # and between two at locks that may have lost their owner
 
 
-class NeuronWatch:
+class NeuronWatch(Watch):
     """See `compilers.port.Watch`.
 
     Args:
-        recipe: The recipe.
-        live_root: Neuron's cache root on this host.
+        run: The run, in Neuron's cache root on this host.
         machine: This host.
         flags: The compiler's flags, without the wrapper's own.
         node: This host's place among several.
         check: Judges each NEFF, for this host.
         own: Words among which the wrapper's own options are: those that a run may have are passed on.
-        trial: See the port; so for `found`, `strict` and `restored`.
         clock: Seconds.
     """
 
+    listens = True
+
     def __init__(
         self,
-        recipe: Recipe,
-        live_root: Path,
-        machine: Host,
+        run: Run,
+        machine: NeuronHost,
         flags: Sequence[str],
         node: Node,
         *,
         check: Check,
         own: Sequence[str] = (),
-        trial: bool,
-        found: bool,
-        strict: bool,
-        restored: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._recipe, self._root, self._machine = recipe, live_root, machine
+        self._recipe, self._root, self._machine = run.recipe, run.cache_dir, machine
         self._check = check
-        self._trial, self._found, self._strict = trial, found, strict
-        self._restored = restored or {}
+        self._trial, self._found, self._strict = run.kind == "trial", run.found, run.strict
+        self._restored = run.restored
         self._clock = clock
         self._reader, self._log = LogReader(), Log()
         self._phase = ""
@@ -80,14 +73,12 @@ class NeuronWatch:
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
-        self._notes_file = CompileNotes(live_root / facts.OUR_FOLDER / "compiles.jsonl")
+        self._notes_file = CompileNotes(run.cache_dir / facts.OUR_FOLDER / "compiles.jsonl")
         self._wrapper, self._left_out = wrapper_options(own)
-        command = RunCommand(recipe, live_root, machine, node, trial, self._notes_file)
+        command = RunCommand(run, machine, node, self._notes_file)
         self._npc = command.npc
-        self.environment: Mapping[str, str | None] = command.environment([*flags, *self._wrapper])
-        self.workers = command.workers
-        self.listens = True
-        self.prefix: Sequence[str] = command.prefix()
+        super().__init__(command.environment([*flags, *self._wrapper]))
+        self.workers, self.prefix = command.workers, command.prefix()
 
     # Before it starts
 
@@ -184,7 +175,7 @@ class NeuronWatch:
             failure = found.failure
             return CompileError(
                 f"{module} failed to compile in an earlier run, and Neuron never tries it again",
-                cause=f"{failure.kind.name}: {failure.message or (found.excerpt or ('no reason was kept',))[-1]}",
+                cause=f"{failure.kind.name}: {failure.message or 'no reason was kept'}",
                 hint=f"{failure.advice}; to have it tried again, remove {found.log}",
             )
         return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm tells why")
@@ -267,15 +258,15 @@ class NeuronWatch:
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
 
-    def _note_compiles(self, entries: Sequence[Entry]) -> None:
+    def _note_compiles(self, entries: Sequence[CacheEntry]) -> None:
         """What the tool's own compiles took, as far as the log measured it."""
         for entry in entries:
             seconds, basis = self._log.compiled.get(entry.name, (None, ""))
             if seconds and basis in EXACT:
                 graph = next((file.size for file in entry.files() if file.name in facts.HLO_FILES), 0)
-                self._notes_file.add(Note(entry.compiler, entry.name, graph, seconds))
+                self._notes_file.add(CompileNote(entry.compiler, entry.name, graph, seconds))
 
-    def _needed(self) -> list[Entry]:
+    def _needed(self) -> list[CacheEntry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""
         reported = set(self._log.modules)
         entries = self._entries()
@@ -283,7 +274,7 @@ class NeuronWatch:
             return [entry for entry in entries if entry.name in reported]
         return [entry for entry in entries if self._before.get(entry.module) != entry.state]
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[CacheEntry]:
         """The modules of this compiler in the root."""
         try:
             everything = scan(self._root)
@@ -320,10 +311,6 @@ class NeuronWatch:
             modules=frozenset(needed),
             seconds={names[name]: seconds for name, seconds in compiled.items() if seconds and name in names},
         )
-
-    def used(self) -> frozenset[str] | None:
-        """See the port: `modules` has them."""
-        return None
 
     def needs(self) -> frozenset[str]:
         """See the port."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from cachekit.errors import RecipeError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.convert import command, examples, metaflow, nxdt
-from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.draft import RecipeDraft, slug
 from cachekit.recipe.load import read_text
 
 LARGEST = 4 << 20  # bytes
@@ -21,7 +21,7 @@ KINDS = (
 OWN = "a script of your own runs without a recipe: cachekit run -- COMMAND"
 
 
-def convert_command(words: Sequence[str]) -> Draft:
+def convert_command(words: Sequence[str]) -> RecipeDraft:
     """Make a draft of a recipe of a command line.
 
     Raises:
@@ -35,7 +35,7 @@ def convert_command(words: Sequence[str]) -> Draft:
     return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
 
 
-def convert(path: Path) -> Draft:
+def convert(path: Path) -> RecipeDraft:
     """Make a draft of a recipe of what a file says.
 
     Args:

@@ -15,6 +15,7 @@ from cachekit.recipe import tasks
 from cachekit.recipe.convert import placeholder
 from cachekit.recipe.load import load_text
 from cachekit.recipe.schema import Data, Model, Parallel, Training
+from cachekit.text import hide_tokens, names_secret, one_line
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "model": Model.__struct_fields__,
@@ -23,16 +24,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "parallel": Parallel.__struct_fields__,
     "compiler": ("name", "flags", "options"),
 }
-# By their names, and by how they look. `s3_prefix_key` is a place: its value is not shown, and it is called no secret.
-_SECRET = re.compile(
-    r"(TOKEN|API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|PASSWORD|PASSWD|CREDENTIALS)$(?<!_(BOS|EOS|PAD|UNK|SEP|CLS)_TOKEN)",
-    re.IGNORECASE,
-)
-_PERHAPS = re.compile(r"(KEY|KEY_ID)$", re.IGNORECASE)
-_LOOKS_SECRET = re.compile(
-    r"\b(hf|api_org|hf_oauth|ghp|gho|github_pat)_[A-Za-z0-9_]{20,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bsk-[A-Za-z0-9_-]{20,}"
-    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*|(?<=://)[^/\s@]+:[^/\s@]+(?=@)"
-)
+_WORD = re.compile(r"(bos|eos|pad|unk|sep|cls|mask)_token$")  # a tokenizer's
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
 _WIDTH = 116
 SHORTEST = 6  # characters of a secret; `USE_TOKEN=1` is none
@@ -56,7 +48,7 @@ class Note(Struct, frozen=True):
         return f"{self.what}: {self.why}"
 
 
-class Draft(Struct):
+class RecipeDraft(Struct):
     """A recipe in the making.
 
     Attributes:
@@ -95,12 +87,10 @@ class Draft(Struct):
     def drop(self, what: str, why: str, value: Any = None) -> None:
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
-        if _SECRET.search(name) and (value is None or len(str(value)) >= SHORTEST):
+        if names_secret(name) and not _WORD.search(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
-        elif _PERHAPS.search(name):
-            value = None
         words = "" if value is None else " " + _short(value)
-        note = Note(_plain(what + words), why)
+        note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)
 
@@ -111,7 +101,7 @@ class Draft(Struct):
 
     def must(self, what: str, why: str) -> None:
         """Note what somebody must add."""
-        self.notes.append(Note(_plain(what), why, todo=True))
+        self.notes.append(Note(one_line(what), why, todo=True))
 
     def text(self, source: str) -> str:
         """The recipe as YAML, with what could not be carried over as comments. It loads.
@@ -158,7 +148,7 @@ class Draft(Struct):
         return False
 
     def _render(self, source: str) -> str:
-        lines = [f"# Made from {_plain(source)}, {self.kind}, by `cachekit zoo new`.", "#"]
+        lines = [f"# Made from {one_line(source)}, {self.kind}, by `cachekit zoo new`.", "#"]
         todo = [note for note in self.notes if note.todo]
         left = [note for note in self.notes if not note.todo]
         for title, notes in (("To be done before it can be used:", todo), ("Not carried over:", left)):
@@ -192,14 +182,9 @@ _Dumper.add_representer(
 )
 
 
-def _plain(words: str) -> str:
-    """One line, of printable characters: it goes into a comment and onto a terminal."""
-    return "".join(char if char.isprintable() else " " for char in words)
-
-
 def _short(value: Any) -> str:
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    words = _LOOKS_SECRET.sub("<secret>", words)
+    words = hide_tokens(words)
     return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
 
 

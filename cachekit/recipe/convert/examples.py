@@ -11,7 +11,7 @@ from typing import Any
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of
-from cachekit.recipe.convert.draft import Draft
+from cachekit.recipe.convert.draft import RecipeDraft
 from cachekit.recipe.convert.rows import read_rows
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree, is_true, plain
@@ -25,7 +25,7 @@ _LENGTHS = ("max_seq_length", "max_length")
 _WEIGHTS = ("model_name_or_path", "model_name", "model_id")
 
 
-def convert(commands: list[Command], name: str, folder: Path) -> Draft:
+def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     """Make a draft of the first training among calls of scripts.
 
     Args:
@@ -51,7 +51,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> Draft:
     given, loose, doubles = options_of(chosen.words)
     if chosen.file:
         given, loose = options_in(folder / os.path.expanduser(chosen.file)), []  # noqa: PTH111 - leaves an unknown user
-    draft = Draft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
+    draft = RecipeDraft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
     for command in commands:
         if command.only_compiles:
             draft.drop(f"line {command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
@@ -71,7 +71,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> Draft:
     return draft
 
 
-def _leave(draft: Draft, options: Tree) -> None:
+def _leave(draft: RecipeDraft, options: Tree) -> None:
     """Note the options that nothing took."""
     known = tables().examples
     tested = draft.get("data.test_split") or draft.get("data.test_file")
@@ -80,7 +80,7 @@ def _leave(draft: Draft, options: Tree) -> None:
             draft.drop(f"--{name}", known.reasons.get(name, UNKNOWN), None if value is True else value)
 
 
-def _model(draft: Draft, command: Command, options: Tree) -> None:
+def _model(draft: RecipeDraft, command: Command, options: Tree) -> None:
     name, config, kind = options.take(*_WEIGHTS), options.take("config_name"), options.take("model_type")
     if name is None and (config or kind):
         draft.set("model.from_config", value=True)
@@ -107,7 +107,7 @@ def _model(draft: Draft, command: Command, options: Tree) -> None:
         draft.set("model.config", {key: plain(value) for key, value in pairs.items()})
 
 
-def _training(draft: Draft, command: Command, options: Tree) -> None:
+def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
     known = tables().examples
     script = known.scripts[command.script]
     for name, value in script.training.items():
@@ -134,7 +134,7 @@ def _training(draft: Draft, command: Command, options: Tree) -> None:
         draft.set("training.lora", lora)
 
 
-def _argument(draft: Draft, given: str, name: str, value: Any) -> None:
+def _argument(draft: RecipeDraft, given: str, name: str, value: Any) -> None:
     """Set a field of `training` from the argument of the same meaning."""
     less_than_none = isinstance(value, int) and value < 0
     if name in {"max_steps", "save_total_limit", "max_seq_length", "max_target_length"} and less_than_none:
@@ -152,7 +152,7 @@ def _argument(draft: Draft, given: str, name: str, value: Any) -> None:
         draft.assumed.discard(f"training.{name}")
 
 
-def _precision(draft: Draft, options: Tree) -> None:
+def _precision(draft: RecipeDraft, options: Tree) -> None:
     if options.has("bf16"):
         draft.set("training.bf16", options.flag("bf16"))
     if options.flag("fp16"):
@@ -160,7 +160,7 @@ def _precision(draft: Draft, options: Tree) -> None:
         draft.drop("--fp16", NO_FP16)
 
 
-def _schedule(draft: Draft, options: Tree) -> None:
+def _schedule(draft: RecipeDraft, options: Tree) -> None:
     """What goes by steps, in words that a recipe does not have."""
     steps = draft.get("training.max_steps")
     if (ratio := options.take("warmup_ratio")) is not None:
@@ -187,7 +187,7 @@ def _schedule(draft: Draft, options: Tree) -> None:
         draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
 
 
-def _launch(draft: Draft, command: Command, options: Tree) -> None:
+def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
     """Fill in what stood before the script, and the layout."""
     known = tables().examples
     launcher = Tree(options_of([word for word in command.launch if word not in {"-m", "-u"}])[0])
@@ -220,7 +220,7 @@ def _launch(draft: Draft, command: Command, options: Tree) -> None:
             draft.drop(f"--{name}", why, None if value is True else value)
 
 
-def _environment(draft: Draft, command: Command) -> None:
+def _environment(draft: RecipeDraft, command: Command) -> None:
     known = tables().examples
     for name, value in command.variables.items():
         reaches = name.startswith(known.environment) and name not in known.environment_ours
@@ -244,7 +244,7 @@ def _environment(draft: Draft, command: Command) -> None:
             draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
 
 
-def _flags(draft: Draft, text: str) -> None:
+def _flags(draft: RecipeDraft, text: str) -> None:
     try:
         words = shlex.split(text)
     except ValueError:

@@ -9,14 +9,14 @@ import re
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.draft import RecipeDraft, slug
 from cachekit.recipe.convert.tables import data_fields, tables
 from cachekit.recipe.convert.tree import Tree
 from cachekit.recipe.schema import Parallel, Training
 from cachekit.recipe.synonyms import SYNONYMS
 
 _STORES = ("data_store", "model_store", "tokenizer_store")
-_PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own shared cache"
+_PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own remote"
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
 
 
@@ -25,10 +25,10 @@ def knows(document: Any) -> bool:
     return isinstance(document, dict) and len(set(_STORES) & set(document)) > 1
 
 
-def convert(document: dict[str, Any], name: str) -> Draft:
+def convert(document: dict[str, Any], name: str) -> RecipeDraft:
     """Make a draft of a configuration."""
     tree = Tree(document)
-    draft = Draft(slug(name), "a configuration of metaflow-trainium")
+    draft = RecipeDraft(slug(name), "a configuration of metaflow-trainium")
     model = tree.take("model_store.hf_model_name", "model_store.hf_model_id", "model_store.model_name")
     kind = tree.take("model_architecture.model_type")
     if isinstance(model, str):
@@ -66,7 +66,7 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     return draft
 
 
-def _architecture(tree: Tree, draft: Draft) -> None:
+def _architecture(tree: Tree, draft: RecipeDraft) -> None:
     """A whole config.json under `model_architecture`; training begins with random weights there."""
     config = tree.look("model_architecture")
     if not isinstance(config, dict):
@@ -82,7 +82,7 @@ def _architecture(tree: Tree, draft: Draft) -> None:
     draft.set("model.from_config", value=True)
 
 
-def _training(tree: Tree, draft: Draft) -> None:
+def _training(tree: Tree, draft: RecipeDraft) -> None:
     length = tree.number("data_store.block_size")
     if length:
         draft.set("training.max_seq_length", int(length))

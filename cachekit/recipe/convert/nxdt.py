@@ -11,7 +11,7 @@ from typing import Any
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.convert import placeholder
-from cachekit.recipe.convert.draft import Draft, slug
+from cachekit.recipe.convert.draft import RecipeDraft, slug
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree
 
@@ -27,7 +27,7 @@ def knows(document: Any) -> bool:
     )
 
 
-def convert(document: dict[str, Any], name: str) -> Draft:
+def convert(document: dict[str, Any], name: str) -> RecipeDraft:
     """Make a draft of a configuration.
 
     Raises:
@@ -36,7 +36,7 @@ def convert(document: dict[str, Any], name: str) -> Draft:
     tree = Tree(document)
     named = tree.take("name")
     placeholder.refuse([("name", named)], "the configuration", "put the values in their places")
-    draft = Draft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
+    draft = RecipeDraft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
     tree.take("exp_manager.name")
     draft.task = _task(tree)
     _model(tree, draft)
@@ -77,7 +77,7 @@ def _task(tree: Tree) -> str:
     return "instruction-tuning" if tuned else "causal-lm"
 
 
-def _model(tree: Tree, draft: Draft) -> None:
+def _model(tree: Tree, draft: RecipeDraft) -> None:
     place = tree.take("model.model_config")
     tokenizer = tree.take("data.tokenizer.type", "model.tokenizer.type")
     if isinstance(place, str) and place:
@@ -107,7 +107,7 @@ def _model(tree: Tree, draft: Draft) -> None:
         tree.take("model.weight_init_only")  # a fine-tune begins with weights alone
 
 
-def _layout(tree: Tree, draft: Draft) -> None:
+def _layout(tree: Tree, draft: RecipeDraft) -> None:
     tensor = _whole(tree.number("distributed_strategy.tensor_model_parallel_size"))
     pipeline = _whole(tree.number("distributed_strategy.pipeline_model_parallel_size"))
     nodes, devices = _whole(tree.number("trainer.num_nodes")), tree.number("trainer.devices")
@@ -141,7 +141,7 @@ def _whole(value: float | None) -> int:
     return max(int(value), 1) if value else 1
 
 
-def _data(tree: Tree, draft: Draft) -> None:
+def _data(tree: Tree, draft: RecipeDraft) -> None:
     train, validation = tree.take(*_TRAIN), tree.take(*_VALIDATION)
     if isinstance(train, str) and PurePosixPath(train).suffix:
         draft.set("data.train_file", train)
@@ -166,7 +166,7 @@ def _data(tree: Tree, draft: Draft) -> None:
         draft.must("data.prompt_column", "the file does not say its columns; prompt and response are looked for")
 
 
-def _training(tree: Tree, draft: Draft) -> None:
+def _training(tree: Tree, draft: RecipeDraft) -> None:
     plain = {
         "seed": ("seed",),
         "max_steps": ("trainer.max_steps", "model.optim.sched.max_steps"),
@@ -207,7 +207,7 @@ def _training(tree: Tree, draft: Draft) -> None:
         draft.set("training.gradient_checkpointing", value=True)
 
 
-def _optimizer(tree: Tree, draft: Draft) -> None:
+def _optimizer(tree: Tree, draft: RecipeDraft) -> None:
     optimizer = tree.take("model.optim.name")
     if isinstance(optimizer, str):
         draft.set("training.optim", "adamw_torch")
@@ -222,7 +222,7 @@ def _optimizer(tree: Tree, draft: Draft) -> None:
             draft.drop("model.optim.sched.name", "no schedule of Transformers is like it", schedule)
 
 
-def _evaluation(tree: Tree, draft: Draft) -> None:
+def _evaluation(tree: Tree, draft: RecipeDraft) -> None:
     every, limit = tree.look("trainer.val_check_interval"), tree.take("trainer.limit_val_batches")
     if limit == 0 or (tree.look(*_TRAIN) and not tree.look(*_VALIDATION)):
         tree.take("trainer.val_check_interval")
@@ -235,7 +235,7 @@ def _evaluation(tree: Tree, draft: Draft) -> None:
         draft.drop("trainer.limit_val_batches", "every row is judged once; data.max_eval_samples takes fewer", limit)
 
 
-def _adapter(tree: Tree, draft: Draft) -> None:
+def _adapter(tree: Tree, draft: RecipeDraft) -> None:
     base = "model_alignment_strategy.peft" if tree.has("model_alignment_strategy.peft") else "peft"
     rank = tree.number(f"{base}.lora_rank")
     if rank is None:
@@ -257,7 +257,7 @@ def _adapter(tree: Tree, draft: Draft) -> None:
     draft.set("training.lora", lora)
 
 
-def _compiler(tree: Tree, draft: Draft) -> None:
+def _compiler(tree: Tree, draft: RecipeDraft) -> None:
     draft.set("compiler.name", "neuron")
     flags = tree.take("compiler_flags")
     if isinstance(flags, str) and flags.strip():

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.convert.draft import Draft
+from cachekit.recipe.convert.draft import RecipeDraft
 from cachekit.recipe.convert.tables import data_fields, tables
 from cachekit.recipe.convert.tree import Tree, is_true, plain
 
@@ -15,7 +15,7 @@ _REGRESSION = "its rows have numbers for labels: a regression, which recipes hav
 _FOLDERS = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev", "eval")}
 
 
-def read_rows(draft: Draft, script: str, options: Tree) -> None:
+def read_rows(draft: RecipeDraft, script: str, options: Tree) -> None:
     """Fill the draft's `data` from a call's options, and take those."""
     _data_set(draft, script, options)
     _images(draft, options)
@@ -39,7 +39,7 @@ def read_rows(draft: Draft, script: str, options: Tree) -> None:
     _labels(draft, options)
 
 
-def _data_set(draft: Draft, script: str, options: Tree) -> None:
+def _data_set(draft: RecipeDraft, script: str, options: Tree) -> None:
     name, config = options.take("dataset_name"), options.take("dataset_config_name", "dataset_config")
     task = options.take("task_name")
     if script == "run_glue" and isinstance(task, str) and name is None:
@@ -76,7 +76,7 @@ def _data_set(draft: Draft, script: str, options: Tree) -> None:
             draft.set("data.labels", None)  # those of names
 
 
-def _known(draft: Draft, options: Tree, name: str, config: Any = None) -> bool:
+def _known(draft: RecipeDraft, options: Tree, name: str, config: Any = None) -> bool:
     """Fill in what is known of a data set; whether anything is."""
     found = data_fields(name, config)
     for field, value in found.items():
@@ -88,7 +88,7 @@ def _known(draft: Draft, options: Tree, name: str, config: Any = None) -> bool:
     return bool(found)
 
 
-def _joined(draft: Draft) -> None:
+def _joined(draft: RecipeDraft) -> None:
     """Ask for the columns whose texts the script puts together, `title,body`."""
     given = draft.get("data.text_column")
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
@@ -98,7 +98,7 @@ def _joined(draft: Draft) -> None:
         draft.must(f"--text_column_names {given}", why)
 
 
-def _images(draft: Draft, options: Tree) -> None:
+def _images(draft: RecipeDraft, options: Tree) -> None:
     """Find the folder around `train/` and its like: that is `data.path`."""
     train, validation = options.look("train_dir"), options.look("validation_dir")
     if not isinstance(train, str) or draft.get("data.id") or draft.get("data.path"):
@@ -112,7 +112,7 @@ def _images(draft: Draft, options: Tree) -> None:
         draft.relative("--train_dir", train)
 
 
-def _files(draft: Draft, script: str, options: Tree) -> None:
+def _files(draft: RecipeDraft, script: str, options: Tree) -> None:
     train, known = options.take("train_file", "train_data_file"), tables().examples
     if draft.get("data.id") or draft.get("data.path"):
         if train is not None:
@@ -129,7 +129,7 @@ def _files(draft: Draft, script: str, options: Tree) -> None:
         draft.drop("the columns", finds)
 
 
-def _labels(draft: Draft, options: Tree) -> None:
+def _labels(draft: RecipeDraft, options: Tree) -> None:
     if options.flag("do_regression"):
         draft.must("--do_regression", _REGRESSION)
         return

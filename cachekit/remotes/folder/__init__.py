@@ -1,5 +1,5 @@
-"""A shared folder as a tier: EFS, FSx, NFS, or a disk that several processes share."""
+"""A shared folder as a remote: EFS, FSx, NFS, or a disk that several processes share."""
 
-from cachekit.remotes.folder.remote import FolderTier
+from cachekit.remotes.folder.remote import FolderStorage
 
-__all__ = ["FolderTier"]
+__all__ = ["FolderStorage"]

@@ -13,11 +13,12 @@ import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from cachekit.errors import UsageError
-from cachekit.remotes import paths
+from cachekit.remotes import layout
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
@@ -33,7 +34,7 @@ def steps_of(path: str) -> tuple[str, ...]:
     Raises:
         UsageError: It is absolute, goes up, or is a name that cachekit keeps for itself.
     """
-    paths.check([path])
+    layout.check([path])
     steps = tuple(path.split("/"))
     if any(step.startswith(OURS) for step in steps):
         raise UsageError(
@@ -44,8 +45,7 @@ def steps_of(path: str) -> tuple[str, ...]:
     return steps
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class ConfinedFolder(Struct, frozen=True):
     """The folder.
 
     Attributes:
@@ -102,6 +102,16 @@ def _enter(above: int, step: str, mode: int | None) -> int:
 def is_absent(error: OSError) -> bool:
     """Whether the error means that no such file is there (a link counts as none)."""
     return error.errno in ABSENT_ERRNOS
+
+
+def state_of(folder: int, name: str) -> os.stat_result | None:
+    """What lies under a name, and not what a link there leads to; None where nothing does."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        if is_absent(error):
+            return None
+        raise
 
 
 def open_file(folder: int, name: str) -> int:

@@ -19,11 +19,12 @@ import json
 import os
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct, structs
 
 from cachekit.remotes.folder.confined import (
     OURS,
-    Root,
+    ConfinedFolder,
     is_absent,
     link_new,
     new_file,
@@ -57,8 +58,7 @@ _REFUSED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class Generation(Struct, frozen=True):
     """A generation.
 
     Attributes:
@@ -85,11 +85,11 @@ class Generations:
     """A document.
 
     Args:
-        root: The tier's folder.
+        root: The remote's folder.
         steps: The document's path.
     """
 
-    def __init__(self, root: Root, steps: tuple[str, ...]) -> None:
+    def __init__(self, root: ConfinedFolder, steps: tuple[str, ...]) -> None:
         self._root = root
         self._above = steps[:-1]
         self._name = steps[-1]
@@ -108,7 +108,7 @@ class Generations:
                 self._heal(state)
         return Document(state.data, state.token) if state.there else None
 
-    def check(self, token: str) -> State:
+    def check(self, token: str) -> Generation:
         """The present state, if it is the one that this token names.
 
         Raises:
@@ -144,7 +144,7 @@ class Generations:
             try:
                 state = self.check(token)
                 before = (state.id, *state.before)[:_BEFORE]
-                mine = State(state.number + 1, uuid.uuid4().hex[:16], before, data is not None, data or b"")
+                mine = Generation(state.number + 1, uuid.uuid4().hex[:16], before, data is not None, data or b"")
                 write_all(handle, _encode(mine))
                 self._root.file_mode(handle, fixed=True)
                 os.fsync(handle)
@@ -161,7 +161,7 @@ class Generations:
             with suppress(OSError):  # it has happened; the copy is made good by the next reader
                 self._show(folder, mine)
 
-    def _decide(self, folder: int, fresh: str, mine: State) -> None:
+    def _decide(self, folder: int, fresh: str, mine: Generation) -> None:
         try:
             if not link_new(folder, fresh, folder, _named(mine.number)):
                 raise self._conflict()
@@ -174,7 +174,7 @@ class Generations:
                 f"nobody knows whether {'/'.join((*self._above, self._name))} was changed", cause=str(error)
             ) from error
 
-    def _settle(self, folder: int, mine: State) -> None:
+    def _settle(self, folder: int, mine: Generation) -> None:
         """Make sure that the new generation was the next one, and not a number that had become free again."""
         for _ in range(_TRIES):
             number = max(_numbers(folder), default=0)
@@ -190,7 +190,7 @@ class Generations:
             break
         raise UncertainError(f"{'/'.join((*self._above, self._name))} was changed many times while this process slept")
 
-    def _state(self, limit: int) -> State:
+    def _state(self, limit: int) -> Generation:
         try:
             with self._root.folder(self._steps) as folder:
                 for _ in range(_TRIES):
@@ -207,7 +207,7 @@ class Generations:
                 raise
         return self._plain(limit)
 
-    def _plain(self, limit: int) -> State:
+    def _plain(self, limit: int) -> Generation:
         """The state of a document that something else put there: whoever copied a cache repo into the folder."""
         try:
             with self._root.folder(self._above) as above:
@@ -219,14 +219,14 @@ class Generations:
         except OSError as error:
             if not is_absent(error) or not self._above_is_there():
                 raise
-            return State(0, "", (), there=False)
+            return Generation(0, "", (), there=False)
 
     def _above_is_there(self) -> bool:
         """Whether the root is: a cache that is gone is an error, not an empty one."""
         with self._root.folder(()):
             return True
 
-    def _heal(self, state: State) -> None:
+    def _heal(self, state: Generation) -> None:
         """Make the plain copy good after a writer that was killed before it could."""
         with self._root.folder(self._above) as above:
             try:
@@ -237,7 +237,7 @@ class Generations:
             with self._root.folder(self._steps) as folder:
                 self._show(folder, state)
 
-    def _show(self, folder: int, state: State) -> None:
+    def _show(self, folder: int, state: Generation) -> None:
         """Copy a state to the plain path; whoever comes last finds that it is the present one, or copies again."""
         with self._root.folder(self._above) as above:
             for _ in range(_TRIES):
@@ -274,12 +274,12 @@ def _numbers(folder: int) -> list[int]:
     return [int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdecimal()]
 
 
-def _encode(state: State) -> bytes:
+def _encode(state: Generation) -> bytes:
     head = {"cachekit": 1, "id": state.id, "before": state.before, "removed": not state.there}
     return json.dumps(head).encode() + b"\n" + state.data
 
 
-def _load(folder: int, number: int, limit: int) -> State | None:
+def _load(folder: int, number: int, limit: int) -> Generation | None:
     """Read a generation; None where it was removed meanwhile.
 
     Args:
@@ -303,14 +303,14 @@ def _load(folder: int, number: int, limit: int) -> State | None:
             ):  # not ours, or damaged: a document that others can replace
                 identity, removed, before, newline, line = "damaged", False, (), b"", b""
             if removed or limit == _NO_DATA:
-                return State(number, identity, before, not removed)
+                return Generation(number, identity, before, not removed)
             skip = len(line) + len(newline)
             os.lseek(handle, skip, os.SEEK_SET)
-            state = State(number, identity, before, there=True)
+            state = Generation(number, identity, before, there=True)
             size = os.fstat(handle).st_size - skip
             if size > limit:
                 raise _too_large(size, limit, state)
-            return replace(state, data=read_all(handle, size))
+            return structs.replace(state, data=read_all(handle, size))
         finally:
             os.close(handle)
     except OSError as error:
@@ -319,18 +319,18 @@ def _load(folder: int, number: int, limit: int) -> State | None:
         raise
 
 
-def _of_others(handle: int, limit: int) -> State:
+def _of_others(handle: int, limit: int) -> Generation:
     """The state of a plain file."""
     found = os.fstat(handle)
     if found.st_size <= _HASHED:
         data = read_all(handle, _HASHED)
-        state = State(0, hashlib.sha256(data).hexdigest(), (), there=True, data=data)
+        state = Generation(0, hashlib.sha256(data).hexdigest(), (), there=True, data=data)
     else:
-        state = State(0, f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}", (), there=True)
+        state = Generation(0, f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}", (), there=True)
     if limit != _NO_DATA and found.st_size > limit:
         raise _too_large(found.st_size, limit, state)
     return state
 
 
-def _too_large(size: int, limit: int, state: State) -> TooLargeError:
+def _too_large(size: int, limit: int, state: Generation) -> TooLargeError:
     return TooLargeError(f"a document of {size:,} bytes, of which {limit:,} are allowed", token=state.token)

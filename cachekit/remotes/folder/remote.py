@@ -1,4 +1,4 @@
-"""A tier in a shared folder: EFS, FSx, NFS, or a disk that several processes share.
+"""A remote in a shared folder: EFS, FSx, NFS, or a disk that several processes share.
 
 Artifacts are written beside, made durable, and linked to their place, which fails where something is already.
 Documents are swapped as `documents` says: each by itself, in the order of the change, after all of them were found in
@@ -19,29 +19,31 @@ import os
 import stat as stat_module
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
+from cachekit.calls import Calls
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes import trust
-from cachekit.remotes.budget import Calls
 from cachekit.remotes.folder.confined import (
     OURS,
     SCRATCH,
-    Root,
+    ConfinedFolder,
     is_absent,
     link_new,
     new_file,
     open_file,
-    read_all,
     remove,
+    state_of,
     steps_of,
     sweep,
     write_all,
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import (
-    Change,
+    Commit,
     ConflictError,
     Document,
     Entry,
@@ -73,7 +75,7 @@ _HINTS = {
 }
 
 
-class FolderTier:
+class FolderStorage:
     """The folder at `path`.
 
     Args:
@@ -88,7 +90,7 @@ class FolderTier:
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)
-        self._root = Root(path)
+        self._root = ConfinedFolder(path)
         self._limits = limits or Limits()
         self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
         self._changes = 0
@@ -108,56 +110,36 @@ class FolderTier:
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
-        below: dict[tuple[str, ...], list[tuple[str, str]]] = {}
-        for path in paths:
-            *above, name = steps_of(path)
-            below.setdefault(tuple(above), []).append((path, name))
+        asked = sorted({steps_of(path) for path in paths}, key=lambda steps: (steps[:-1], steps))  # folder by folder
         found: dict[str, Entry] = {}
-        groups = [
-            (above, asked[start : start + _BATCH])
-            for above, asked in sorted(below.items())
-            for start in range(0, len(asked), _BATCH)
-        ]
-        while groups:
-            batch, count = [], 0
-            while groups and count < _BATCH:
-                batch.append(groups.pop())
-                count += len(batch[-1][1])
-            found.update(self._do(lambda batch=batch: self._look(batch)))  # type: ignore[misc]
+        for start in range(0, len(asked), _BATCH):
+            found |= self._do(partial(self._look, asked[start : start + _BATCH]))
         if not found:
             self.revision()
         return found
 
-    def _look(self, groups: Sequence[tuple[tuple[str, ...], list[tuple[str, str]]]]) -> dict[str, Entry]:
-        found = {}
-        for above, asked in groups:
+    def _look(self, asked: Sequence[tuple[str, ...]]) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
+        for above, files in groupby(asked, lambda steps: steps[:-1]):
             try:
                 with self._root.folder(above) as folder:
-                    for path, name in asked:
-                        entry = self._entry(folder, path, name)
-                        if entry is not None:
-                            found[path] = entry
+                    entries = [self._entry(folder, steps) for steps in files]
             except OSError as error:
                 if not is_absent(error):
                     raise
+            else:
+                found |= {entry.path: entry for entry in entries if entry is not None}
         return found
 
-    def _entry(self, folder: int, path: str, name: str) -> Entry | None:
-        try:
-            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat_module.S_ISREG(state.st_mode):
-                return Entry(path, state.st_size)
-        except OSError as error:
-            if not is_absent(error):
-                raise
-        # A document whose writer was killed before it made the copy for people.
-        try:
-            os.stat(FOLDER + name, dir_fd=folder, follow_symlinks=False)
-        except OSError as error:
-            if not is_absent(error):
-                raise
+    def _entry(self, folder: int, steps: tuple[str, ...]) -> Entry | None:
+        path, name = "/".join(steps), steps[-1]
+        state = state_of(folder, name)
+        if state is not None and stat_module.S_ISREG(state.st_mode):
+            return Entry(path, state.st_size)
+        if state_of(folder, FOLDER + name) is None:
             return None
-        document = Generations(self._root, steps_of(path)).read(1 << 30)
+        # A document whose writer was killed before it made the copy for people.
+        document = Generations(self._root, steps).read(1 << 30)
         return None if document is None else Entry(path, len(document.data))
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
@@ -166,10 +148,9 @@ class FolderTier:
         self.revision()
         while waiting:
             above = waiting.pop()
-            names = self._do(lambda above=above: self._names(above))  # type: ignore[misc]
+            names = self._do(partial(self._names, above))
             for start in range(0, len(names), _BATCH):
-                batch = names[start : start + _BATCH]
-                entries, folders = self._do(lambda above=above, batch=batch: self._kinds(above, batch))  # type: ignore[misc]
+                entries, folders = self._do(partial(self._kinds, above, names[start : start + _BATCH]))
                 yield from entries
                 waiting.extend(folders)
 
@@ -188,17 +169,11 @@ class FolderTier:
         entries, folders = [], []
         with suppress(FileNotFoundError), self._root.folder(above) as folder:
             for name in names:
-                path = "/".join((*above, name))
-                with suppress(FileNotFoundError):
-                    if stat_module.S_ISDIR(_mode(folder, name)):
-                        folders.append((*above, name))
-                        continue
-                try:
-                    steps_of(path)
-                except UsageError:  # a name that no record can hold
-                    continue
-                entry = self._entry(folder, path, name)
-                if entry is not None:
+                steps = (*above, name)
+                state = state_of(folder, name)
+                if state is not None and stat_module.S_ISDIR(state.st_mode):
+                    folders.append(steps)
+                elif _can_be_held(steps) and (entry := self._entry(folder, steps)):
                     entries.append(entry)
         return entries, folders
 
@@ -222,7 +197,7 @@ class FolderTier:
             handle = self._do(begin, absent=True)
         except FileNotFoundError:
             self.revision()
-            raise FileNotFoundError(errno.ENOENT, "no such file in the shared cache", path) from None
+            raise FileNotFoundError(errno.ENOENT, "no such file in the remote", path) from None
         hangs = False
         try:
             while True:
@@ -245,15 +220,15 @@ class FolderTier:
         folders: set[tuple[str, ...]] = set()
         for file in files:
             steps = steps_of(file.path)
-            there = self._holds(file, steps)
+            there = self._in_use(file, steps)
             if there is None and not self._put(file, steps, tell):
-                there = self._holds(file, steps)  # somebody else was faster
+                there = self._in_use(file, steps)  # somebody else was faster
             if there is False:
                 taken.append(file.path)
             else:
                 folders.add(steps[:-1])
         for folder in sorted(folders):
-            self._do(lambda folder=folder: self._sync(folder), self._limits.commit)  # type: ignore[misc]
+            self._do(partial(self._sync, folder), self._limits.commit)
         if files:
             self._sweep()
         if taken:
@@ -263,7 +238,7 @@ class FolderTier:
         with self._root.folder(steps) as folder:
             os.fsync(folder)
 
-    def _holds(self, file: Upload, steps: tuple[str, ...]) -> bool | None:
+    def _in_use(self, file: Upload, steps: tuple[str, ...]) -> bool | None:
         """Whether these bytes lie at the path, and not others; None where nothing does."""
 
         def size() -> int | None:
@@ -292,8 +267,8 @@ class FolderTier:
         scratch, name, handle = self._do(self._begin)
         try:
             digest, size = hashlib.sha256(), 0
-            for piece in _pieces(file.source):
-                self._do(lambda piece=piece: write_all(handle, piece))  # type: ignore[misc]
+            for piece in file.pieces(_PIECE):
+                self._do(partial(write_all, handle, piece))
                 digest.update(piece)
                 size += len(piece)
                 tell(len(piece))
@@ -322,7 +297,7 @@ class FolderTier:
             raise
         return scratch, name, handle
 
-    def commit(self, change: Change, revision: str) -> str:
+    def commit(self, change: Commit, revision: str) -> str:
         """Swap the documents, one after the other, when all of them are in the state that they are built on."""
         documents = [(Generations(self._root, steps_of(write.path)), write) for write in change.writes]
 
@@ -385,7 +360,7 @@ class FolderTier:
             ) from error
 
     def _sweep(self) -> None:
-        """Remove what killed writers left: after a tier's first change, and now and then."""
+        """Remove what killed writers left: after a remote's first change, and now and then."""
         self._changes += 1
         if self._changes % _EVERY != 1:
             return
@@ -404,13 +379,18 @@ class FolderTier:
             self._do(clean)
 
 
-def opened(address: str, options: Mapping[str, str]) -> FolderTier:  # noqa: ARG001 - as every kind of remote
+def opened(address: str, options: Mapping[str, str]) -> FolderStorage:  # noqa: ARG001 - as every kind of remote
     """The remote in a folder: a path, or `file://` and one; it has no options."""
-    return FolderTier(Path(address.removeprefix("file://")).expanduser())
+    return FolderStorage(Path(address.removeprefix("file://")).expanduser())
 
 
-def _mode(folder: int, name: str) -> int:
-    return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+def _can_be_held(steps: tuple[str, ...]) -> bool:
+    """Whether a record can name this file."""
+    try:
+        steps_of("/".join(steps))
+    except UsageError:
+        return False
+    return True
 
 
 def _mark(title: str) -> str:
@@ -421,16 +401,3 @@ def _end(scratch: int, name: str, handle: int) -> None:
     os.close(handle)
     remove(scratch, name)
     os.close(scratch)
-
-
-def _pieces(source: Path | bytes) -> Iterator[bytes]:
-    if isinstance(source, bytes):
-        for start in range(0, len(source), _PIECE):
-            yield source[start : start + _PIECE]
-        return
-    handle = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        while piece := read_all(handle, _PIECE):
-            yield piece
-    finally:
-        os.close(handle)

@@ -1,6 +1,7 @@
-"""A Hugging Face Hub repo as a tier: `HubTier`, over the real client of whatever version is installed (0.35 to 2.x)."""
+"""The Hugging Face Hub: a repo (`HubStorage`) or a Storage Bucket (`BucketStorage`), over one `client.Client`."""
 
+from cachekit.remotes.hub.bucket import BucketStorage
 from cachekit.remotes.hub.create import create, look
-from cachekit.remotes.hub.repo import HubTier
+from cachekit.remotes.hub.repo import HubStorage
 
-__all__ = ["HubTier", "create", "look"]
+__all__ = ["BucketStorage", "HubStorage", "create", "look"]

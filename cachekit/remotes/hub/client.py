@@ -1,44 +1,50 @@
-"""The client for one repo: who asks, where, and how long a question may take."""
+"""The real client of the Hub (0.35 to 2.x), bounded in time, with its errors in the words of the port.
+
+Repos and buckets share it. What the client itself would do with a request (wait without end, try five times, swallow
+the wait that a 429 asks for) does not happen in a `Call`: see `session`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from cachekit import __version__
-from cachekit.errors import CachekitError, UsageError
-from cachekit.remotes.budget import Calls
-from cachekit.remotes.hub.errors import translated
-from cachekit.remotes.hub_client.call import Call, entered, run
-from cachekit.remotes.hub_client.habits import ask_for_no_registry
-from cachekit.remotes.hub_client.session import bound_session
+from cachekit.calls import Calls
+from cachekit.errors import CachekitError, TooLargeError, UsageError
+from cachekit.remotes.hub.call import Call, entered, run
+from cachekit.remotes.hub.download import Body
+from cachekit.remotes.hub.errors import is_missing, translated
+from cachekit.remotes.hub.send import abandon, watched
+from cachekit.remotes.hub.session import bound_session
 from cachekit.remotes.port import Limits, Tell
-from cachekit.text import redact
+from cachekit.remotes.trust import Accounts, stranger_on_hub
 
 T = TypeVar("T")
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+SLOW = 1 << 20  # bytes a second that a document may take
 
 
 class Client:
-    """The real client, bounded, with its errors in our words.
+    """One repo or bucket on the Hub.
+
+    The client itself is imported with the first question.
 
     Args:
-        repo: `team/cache`.
-        kind: `model` or `dataset`.
+        place: For people: `hf://team/cache`.
         endpoint: Of the Hub; `HF_ENDPOINT` where None.
         token: Where None, as the client finds one: `HF_TOKEN`, or what `hf auth login` kept.
         limits: For each request.
 
     Raises:
-        UsageError: No repo can have this name, or the endpoint is no address.
+        UsageError: The endpoint is no address.
     """
 
-    def __init__(self, repo: str, kind: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
-        if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-            raise UsageError(f"no repo can have this name: {redact(repo)!r}", hint="name it as team/cache")
+    def __init__(self, place: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
         address = endpoint or os.environ.get("HF_ENDPOINT") or ""
         if address and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
             raise UsageError(
@@ -46,11 +52,10 @@ class Client:
                 cause="it begins with neither http:// nor https://",
                 hint="correct HF_ENDPOINT, or endpoint in its table: https://HOST; unset it for huggingface.co",
             )
-        self.repo, self.kind, self.limits = repo, kind, limits
+        self.place, self.limits = place, limits
         self._endpoint, self._token = endpoint.rstrip("/") if endpoint else None, token
-        self.place = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
         self._made: Any = None
-        self._calls = Calls(self.place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
+        self._calls = Calls(place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
 
     @property
     def api(self) -> Any:
@@ -58,64 +63,65 @@ class Client:
         if self._made is None:
             from huggingface_hub import HfApi
 
-            ask_for_no_registry()
+            _ask_for_no_registry()
             self._made = HfApi(
                 endpoint=self._endpoint, token=self._token, library_name="cachekit", library_version=__version__
             )
         return self._made
 
     @property
-    def page(self) -> str:
-        """Its address for people."""
-        return f"{redact(self.api.endpoint)}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
+    def endpoint(self) -> str:
+        """Of the Hub: given, of the environment, or the client's own."""
+        return str(self.api.endpoint)
 
-    def address(self, path: str, revision: str) -> str:
-        """Where a file is fetched from."""
-        from huggingface_hub import hf_hub_url
-
-        url: str = hf_hub_url(
-            self.repo, path, repo_type=self.kind, revision=revision, endpoint=self._endpoint or self.api.endpoint
-        )
-        return url
-
-    def headers(self) -> dict[str, str]:
-        """What a request needs: the token, and who asks."""
-        from huggingface_hub.utils import build_hf_headers
-
-        ask_for_no_registry()
-        headers: dict[str, str] = build_hf_headers(
-            token=self._token, library_name="cachekit", library_version=__version__
-        )
-        return headers
-
-    def identity(self) -> tuple[str, str]:
-        """The Hub's endpoint, and the token that is used there; empty where there is none."""
+    def stranger(self, name: str, private: object, memory: Path | None) -> str:
+        """Why others than this user may write to what the Hub calls `name`: one request a day; see `trust`."""
         from huggingface_hub import get_token
 
-        return str(self.api.endpoint), self._token or get_token() or ""
+        token = self._token or get_token() or ""
+        accounts = Accounts(memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
+        return stranger_on_hub(name, private, accounts)
 
-    def ask(self, question: Callable[[Any], T], call: Call | None = None) -> T:
+    def call(self, **options: Any) -> Call:
+        """A call whose token goes to this Hub only; options: fields of `Call`."""
+        return Call(self.limits, host=urlsplit(self.endpoint).netloc, **options)
+
+    def ask(self, question: Callable[[Any], T], call: Call | None = None, seconds: float | None = None) -> T:
         """What the client answers, in bounded time.
+
+        Args:
+            question: What is asked of the `HfApi`.
+            call: What its requests may do; else a small question.
+            seconds: How long all of it may take; else as long as three requests.
 
         Raises:
             CachekitError: Of the port.
             FileNotFoundError: The Hub says that there is no such file or folder.
         """
-        call = call or Call(self.limits)
-        with self.failing(call):
-            seconds = self.limits.connect + 2 * self.limits.read
+        call = call or self.call()
+        seconds = seconds or self.limits.connect + 2 * self.limits.read
+        with self._failing(call):
             return run(self._calls, call, lambda: question(self._bound()), seconds=seconds)
 
-    def send(self, job: Callable[[Any], T], call: Call, tell: Tell | None = None, seconds: float | None = None) -> T:
-        """As `ask`, for what may take long: as long as it moves, or as the call is given.
+    def send(self, job: Callable[[Any], T], call: Call, tell: Tell | None = None) -> T:
+        """As `ask`, for what sends files: it may take as long as it moves.
 
         Raises:
             CachekitError: Of the port.
             OSError: A local file cannot be read.
         """
+
+        def sending() -> T:
+            with watched(call):
+                return job(self._bound())
+
         call.tell = tell
-        with self.failing(call):
-            return run(self._calls, call, lambda: job(self._bound()), seconds=seconds)
+        try:
+            with self._failing(call):
+                return run(self._calls, call, sending)
+        finally:
+            if call.over:
+                abandon()
 
     def each(self, question: Callable[[Any], Iterator[T]], call: Call | None = None) -> Iterator[T]:
         """What the client lists, page by page.
@@ -124,8 +130,8 @@ class Client:
             CachekitError: Of the port.
             FileNotFoundError: The Hub says that there is no such file or folder.
         """
-        call = call or Call(self.limits)
-        with self.failing(call):
+        call = call or self.call()
+        with self._failing(call):
             items: Iterator[T] | None = None
             while True:
                 with entered(call):
@@ -136,34 +142,85 @@ class Client:
                         return
                 yield item
 
-    @contextmanager
-    def failing(self, call: Call) -> Iterator[None]:
-        """Errors of the client become those of the port."""
-        from huggingface_hub.errors import EntryNotFoundError
+    def chunks(self, url: str, call: Call, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from `start` to its end.
 
+        Raises:
+            CachekitError: Of the port.
+            FileNotFoundError: The Hub says that there is no such file.
+        """
+        with self._failing(call), closing(self._opened(url, call, start)) as body:
+            yield from body.chunks()
+
+    def document(self, url: str, path: str, limit: int, call: Call) -> tuple[bytes, str]:
+        """A small file whole, and the name that the Hub gives its contents; empty where it says none.
+
+        Raises:
+            CachekitError: Of the port.
+            FileNotFoundError: The Hub says that there is no such file.
+            TooLargeError: It has more than `limit` bytes; the error's token is that name.
+        """
+
+        def whole(_: Any) -> tuple[bytes, str]:
+            with closing(Body(url, self._headers(), call)) as body:
+                data = bytearray()
+                for piece in body.chunks():
+                    data += piece
+                    if len(data) > limit:
+                        cause = f"more than {limit} bytes"
+                        raise TooLargeError(f"{path} on {self.place} is too large", cause=cause, token=body.named)
+                return bytes(data), body.named
+
+        return self.ask(whole, call, self.limits.connect + 2 * self.limits.read + limit / SLOW)
+
+    def _opened(self, url: str, call: Call, start: int) -> Body:
+        seconds = self.limits.connect + 2 * self.limits.read
+        return run(self._calls, call, lambda: Body(url, self._headers(), call, start), seconds=seconds)
+
+    def _headers(self) -> dict[str, str]:
+        """What a request of ours needs: the token, and who asks."""
+        from huggingface_hub.utils import build_hf_headers
+
+        _ask_for_no_registry()
+        headers: dict[str, str] = build_hf_headers(
+            token=self._token, library_name="cachekit", library_version=__version__
+        )
+        return headers
+
+    @contextmanager
+    def _failing(self, call: Call) -> Iterator[None]:
+        """Errors of the client become those of the port."""
         try:
             yield
         except (CachekitError, FileNotFoundError, GeneratorExit):
             raise
-        except EntryNotFoundError as error:
-            if call.committing:
-                raise self.error(error, call) from None
-            raise FileNotFoundError(f"{self.place} has no such file") from None
         except OSError as error:
             if type(error).__module__ == "builtins" and not isinstance(error, (ConnectionError, TimeoutError)):
                 raise  # of a local file; the client's own errors are OSErrors too
-            raise self.error(error, call) from None
+            raise self._error(error, call) from None
         except Exception as error:  # noqa: BLE001 - what it makes of a broken answer: KeyError, TypeError, …
-            raise self.error(error, call) from None
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":  # of hf_xet's Rust: no Exception, and it must end no run
-                raise
-            raise self.error(error, call) from None
+            raise self._error(error, call) from None
 
-    def error(self, error: BaseException, call: Call) -> CachekitError:
-        """The error of the port for one of the client."""
+    def _error(self, error: BaseException, call: Call) -> Exception:
+        if is_missing(error, call):
+            return FileNotFoundError(f"{self.place} has no such file")
         return translated(error, self.place, call, self._token)
 
     def _bound(self) -> Any:
         bound_session()
         return self.api
+
+
+def _ask_for_no_registry() -> None:
+    """Keep the client of this process from asking which agents there are.
+
+    Since 2.x it fetches `/api/agent-harnesses` before the first request of a process whose HF_HOME has no copy of the
+    last 24 hours, to name an agent in its user agent (`utils/_detect_agent.py`). On a Hub that is away that waits as
+    long as the request itself. An empty registry is what it takes when it got none.
+    """
+    try:
+        from huggingface_hub.utils import _detect_agent as module
+    except ImportError:  # before 2.x
+        return
+    if getattr(module, "_registry", module) is None:
+        module._registry = getattr(module, "_EMPTY_REGISTRY", {})  # noqa: SLF001

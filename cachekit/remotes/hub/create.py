@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.port import Limits, Repo
+from cachekit.text import redact
 
 KINDS = ("model", "dataset")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+def place_of(repo: str, kind: str) -> str:
+    """What people write for a repo: `hf://team/cache`, `hf://datasets/team/cache`.
+
+    Raises:
+        UsageError: No repo can have this name or kind.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
+    if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
+        raise UsageError(f"no repo can have this name: {redact(repo)!r}", hint="name it as team/cache")
+    return f"hf://{_below(kind)}{repo}"
+
+
+def _below(kind: str) -> str:
+    return "datasets/" if kind == "dataset" else ""
 
 
 def look(
@@ -24,14 +44,15 @@ def look(
     Raises:
         RemoteError, AuthError: As the port has them.
     """
-    client = Client(repo, kind, endpoint, token, limits or Limits())
+    client = Client(place_of(repo, kind), endpoint, token, limits or Limits())
     try:
         info = client.ask(lambda api: api.repo_info(repo, repo_type=kind, expand=["private"]))
     except AuthError as error:
         if error.cause.startswith("404"):
             return None
         raise
-    return Repo(repo, kind, client.page, private=bool(info.private))
+    page = f"{redact(client.endpoint)}/{_below(kind)}{repo}"
+    return Repo(repo, kind, page, private=bool(info.private))
 
 
 def create(
@@ -49,9 +70,7 @@ def create(
         UsageError: The name or the kind cannot be.
         RemoteError, AuthError: As the port has them.
     """
-    if kind not in KINDS:
-        raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
-    client = Client(repo, kind, endpoint, token, limits or Limits())
+    client = Client(place_of(repo, kind), endpoint, token, limits or Limits())
 
     def make(api: Any) -> Repo | None:
         from huggingface_hub.errors import HfHubHTTPError

@@ -9,31 +9,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
 
 from cachekit.errors import RemoteError
+from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.reading import pieces
-from cachekit.remotes.hub_client.call import Call, entered
-from cachekit.remotes.hub_client.session import PIECE, bound_session
+from cachekit.remotes.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _PAST_END = re.compile(r"bytes \*/(\d+)")
 
 
 class Body:
-    """An answer whose body comes in pieces; close it.
+    """A file whose bytes come in pieces; close it.
+
+    Args:
+        url: Of the file on the Hub.
+        headers: The token, and who asks.
+        call: Which bounds it.
+        start: From which byte on it is wanted.
 
     Attributes:
-        status: 200, 206 or 416; other answers were raised.
-        headers: Of the last answer.
-        linked_size: That the Hub named for the file, where it did.
+        named: What the Hub calls the file's contents: a Xet hash, or an ETag; empty where it says nothing.
+
+    Raises:
+        Exception: Whatever the client raises.
     """
 
-    def __init__(self, url: str, headers: dict[str, str], call: Call) -> None:
+    def __init__(self, url: str, headers: dict[str, str], call: Call, start: int = 0) -> None:
         from huggingface_hub.utils import hf_raise_for_status
 
-        self._call = call
+        self._call, self._start = call, start
+        headers = {**headers, "Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         with entered(call):
             session = bound_session()
             if hasattr(session, "build_request"):  # httpx, httpx2
@@ -41,24 +47,65 @@ class Body:
                 self._response = session.send(request, stream=True, follow_redirects=True)
             else:
                 self._response = session.get(url, headers=headers, stream=True, allow_redirects=True)
-            self.status: int = self._response.status_code
-            self.headers: Any = self._response.headers
             try:
-                if self.status != 416:  # noqa: PLR2004
+                if self._response.status_code != 416:  # noqa: PLR2004
                     hf_raise_for_status(self._response)
             except BaseException:
                 self.close()
                 raise
-        linked = [r.headers.get("X-Linked-Size") or "" for r in (*self._response.history, self._response)]
-        self.linked_size = next((int(size) for size in linked if size.isdigit()), None)
+        self.named = self._said("X-Xet-Hash") or self._said("X-Linked-Etag").strip('"')
 
-    def pieces(self) -> Iterator[bytes]:
-        """The body as it was sent, piece by piece.
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes from `start` to the end of the file, or an error.
 
         Raises:
-            RemoteError: It is packed, though we asked for it as it is.
+            RemoteError: It is shorter than was announced, or than `start`; it is packed; the range is another one.
+            Exception: Whatever the client raises.
         """
-        if self.headers.get("Content-Encoding", "identity").lower() != "identity":
+        at, end = self._bounds()
+        if at is None:
+            return
+        for piece in self._pieces():
+            at += len(piece)
+            if end is not None and at > end:
+                raise RemoteError(f"a file has more than the {end} bytes that were announced")
+            if at > self._start:
+                yield piece[max(0, len(piece) - (at - self._start)) :]
+        if at < (self._start if end is None else end):
+            raise RemoteError(f"a file ended after {at} bytes" + (f" of {end}" if end is not None else ""))
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._response.close()
+
+    def _said(self, header: str) -> str:
+        """What the Hub, or where it sent us, says first of the file."""
+        hops = (*self._response.history, self._response)
+        return next((hop.headers[header] for hop in hops if hop.headers.get(header)), "")
+
+    def _bounds(self) -> tuple[int | None, int | None]:
+        """Where the body begins and ends in the file; None for the beginning where nothing is to come."""
+        status, headers = self._response.status_code, self._response.headers
+        if status == 416:  # noqa: PLR2004
+            past = _PAST_END.fullmatch(headers.get("Content-Range") or "")
+            if past and int(past[1]) == self._start:
+                return None, self._start
+            raise RemoteError(f"a file has no bytes from {self._start} on")
+        at = 0  # of a server that takes no ranges
+        length = headers.get("Content-Length") or ""
+        end = int(length) if length.isdigit() else None
+        if status == 206:  # noqa: PLR2004
+            given = _RANGE.fullmatch(headers.get("Content-Range") or "")
+            if not given or int(given[1]) > self._start:
+                raise RemoteError(f"another range came than the one from {self._start} on")
+            at = int(given[1])
+            end = int(given[3]) if given[3].isdigit() else int(given[2]) + 1
+        linked = self._said("X-Linked-Size")
+        return at, int(linked) if linked.isdigit() else end
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The body as it was sent, piece by piece."""
+        if self._response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RemoteError("a file came packed, though it was asked for as it is")
         is_httpx = hasattr(self._response, "iter_raw")
         body = pieces(self._response, self._call.limits.read) if is_httpx else self._raw()
@@ -72,50 +119,3 @@ class Body:
     def _raw(self) -> Iterator[bytes]:
         body: Iterator[bytes] = self._response.raw.stream(PIECE, decode_content=False)
         return body
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._response.close()
-
-
-def chunks(url: str, headers: dict[str, str], start: int, call: Call) -> Iterator[bytes]:
-    """The bytes of a file from `start` to its end, or an error.
-
-    Raises:
-        RemoteError: It is shorter than was announced, or than `start`; it is packed; the range is another one.
-        Exception: Whatever the client raises.
-    """
-    headers = {**headers, "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    with closing(Body(url, headers, call)) as body:
-        at, end = _bounds(body, start)
-        if at is None:
-            return
-        for piece in body.pieces():
-            at += len(piece)
-            if end is not None and at > end:
-                raise RemoteError(f"a file has more than the {end} bytes that were announced")
-            if at > start:
-                yield piece[max(0, len(piece) - (at - start)) :]
-        if at < (start if end is None else end):
-            raise RemoteError(f"a file ended after {at} bytes" + (f" of {end}" if end is not None else ""))
-
-
-def _bounds(body: Body, start: int) -> tuple[int | None, int | None]:
-    """Where the body begins and ends in the file; None for the beginning where nothing is to come."""
-    if body.status == 416:  # noqa: PLR2004
-        past = _PAST_END.fullmatch(body.headers.get("Content-Range") or "")
-        if past and int(past[1]) == start:
-            return None, start
-        raise RemoteError(f"a file has no bytes from {start} on")
-    at = 0  # of a server that takes no ranges
-    length = body.headers.get("Content-Length") or ""
-    end = int(length) if length.isdigit() else None
-    if body.status == 206:  # noqa: PLR2004
-        given = _RANGE.fullmatch(body.headers.get("Content-Range") or "")
-        if not given or int(given[1]) > start:
-            raise RemoteError(f"another range came than the one from {start} on")
-        at = int(given[1])
-        end = int(given[3]) if given[3].isdigit() else int(given[2]) + 1
-    return at, body.linked_size if body.linked_size is not None else end

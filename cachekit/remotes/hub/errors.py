@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from cachekit.errors import AuthError, CachekitError, RemoteError
-from cachekit.remotes.hub_client.call import Call, LostError
+from cachekit.remotes.hub.call import Call, LostError
 from cachekit.remotes.port import BusyError, ConflictError, UncertainError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
@@ -39,18 +39,31 @@ def clean(text: str, *secrets: str | None) -> str:
     return text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
 
 
+def is_missing(error: BaseException, call: Call) -> bool:
+    """Whether this says that there is no such file or folder, and nothing else is wrong."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    if call.committing:
+        return False
+    response: Any = getattr(error, "response", None)
+    vague = response is not None and response.status_code == 404 and not response.headers.get("X-Error-Code")  # noqa: PLR2004
+    return isinstance(error, EntryNotFoundError) or (call.missing and vague)
+
+
 def translated(error: BaseException, place: str, call: Call, token: str | None = None) -> CachekitError:
     """The error of the port that this one of the client is.
 
     Args:
         error: What the client raised.
-        place: The tier's name.
+        place: The remote's name.
         call: In which it happened.
         token: Not to be shown.
     """
     if isinstance(error, CachekitError):
         return error
     chain = _chain(error)
+    if failures := getattr(error, "failures", None):  # of a bucket's batch
+        return RemoteError(f"{place} does not answer as it should", cause=f"{len(failures)} operations failed")
     answered = next((e for e in chain if getattr(getattr(e, "response", None), "status_code", None)), None)
     if answered is not None:
         return _by_status(answered, place, call, token)
@@ -87,7 +100,8 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
     cause = clean(f"{status} {said}", token)
     code = headers.get("X-Error-Code") or ""
     if code == "RepoNotFound":
-        hint = f"create it with `cachekit hub create`, or log in: {LOGIN} read it"
+        create = "hf buckets create" if place.startswith("hf://buckets/") else "cachekit hub create"
+        hint = f"create it with `{create}`, or log in: {LOGIN} read it"
         return AuthError(f"{place} is not there, or this token may not see it", cause=cause, hint=hint)
     if status in {401, 403}:
         return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} read and write this repo")

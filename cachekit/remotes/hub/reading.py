@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from cachekit.remotes.hub_client.call import LostError
+from cachekit.remotes.hub.call import LostError
 
 WIDE = 1 << 20  # bytes that are taken at once, at most
 LARGE = 16 << 20  # bytes that are left of a body, from which on another connection later is worth it

@@ -1,4 +1,4 @@
-"""A model or dataset repo as a tier: at a branch, to read and to write, or at a tag or commit, to read.
+"""A model or dataset repo as a remote: at a branch, to read and to write, or at a tag or commit, to read.
 
 Documents have compare-and-swap by the commit that they are built on (`parent_commit`): the Hub takes no commit whose
 parent is not the branch's head. A document's token is the digests of its bytes, both ways that a Hub may know them; it
@@ -10,22 +10,19 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
-from cachekit.remotes import paths, trust
+from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
-from cachekit.remotes.hub.create import KINDS
-from cachekit.remotes.hub.download import chunks
-from cachekit.remotes.hub_client.call import Call
+from cachekit.remotes.hub.create import place_of
 from cachekit.remotes.port import (
     ABSENT,
-    Change,
+    Commit,
     ConflictError,
     Document,
     Entry,
@@ -42,13 +39,12 @@ MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
 LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
-SLOW = 1 << 20  # bytes a second that a document may take
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ADDRESS = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
-class HubTier:
-    """A repo on the Hub; see `Tier`.
+class HubStorage:
+    """A repo on the Hub; see `Storage`.
 
     Args:
         repo: `team/cache`.
@@ -77,14 +73,10 @@ class HubTier:
         token: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        if kind not in KINDS:
-            raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
-        self._limits = limits or Limits()
-        self._client = Client(repo, kind, endpoint, token, self._limits)
+        self.name = place_of(repo, kind) + ("" if branch == MAIN else f"@{branch}")
+        self._client = Client(self.name, endpoint, token, limits or Limits())
         self._repo = {"repo_id": repo, "repo_type": kind}
         self._branch = branch
-        self.name = self._client.place + ("" if branch == MAIN else f"@{branch}")
-        self._client.place = self.name
         self._lock = threading.Lock()
         self._known: tuple[str, dict[str, Entry | None]] = ("", {})
         self._modes: dict[tuple[str, str], str] = {}  # how what was sent travels, by path and digest
@@ -92,7 +84,7 @@ class HubTier:
         self._place, self._private = repo, None  # as the Hub says it, with the revision
 
     def __repr__(self) -> str:
-        return f"HubTier({self.name})"
+        return f"HubStorage({self.name})"
 
     def revision(self) -> str:
         """The head of the branch, or the commit behind the tag; one request."""
@@ -110,8 +102,7 @@ class HubTier:
 
     def stranger(self, memory: Path | None = None) -> str:
         """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
-        accounts = trust.Accounts(memory, *self._client.identity(), lambda: self._client.ask(lambda api: api.whoami()))
-        return trust.stranger_on_hub(self._place, self._private, accounts)
+        return self._client.stranger(self._place, self._private, memory)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; one request for a thousand."""
@@ -143,30 +134,16 @@ class HubTier:
             for number, entry in enumerate(self._client.each(tree)):
                 if number >= LIST_LIMIT:
                     raise RemoteError(f"{self.name} lists no end of files")
-                if entry and _is_good(entry.path) and (below is None or entry.path.startswith(f"{below}/")):
+                if entry and layout.is_good(entry.path) and (below is None or entry.path.startswith(f"{below}/")):
                     yield entry
         except FileNotFoundError:
             return
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document; one request, two where git LFS holds it."""
-        call = Call(self._limits, streams=True)
-        address = self._client.address(_checked(path), revision or self._branch)
-
-        def whole(_: Any) -> bytes:
-            pieces: list[bytes] = []
-            size = 0
-            with closing(chunks(address, self._client.headers(), 0, call)) as body:  # type: ignore[type-var]
-                for piece in body:
-                    size += len(piece)
-                    if size > limit:
-                        raise TooLargeError(f"{path} on {self.name} has more than {limit} bytes")
-                    pieces.append(piece)
-            return b"".join(pieces)
-
-        seconds = self._limits.connect + 2 * self._limits.read + limit / SLOW
+        address = self._address(path, revision)
         try:
-            data = self._client.send(whole, call, seconds=seconds)
+            data, _ = self._client.document(address, path, limit, self._client.call(streams=True))
         except FileNotFoundError:
             self._learn(revision, {path: None})
             return None
@@ -180,10 +157,13 @@ class HubTier:
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """A file's bytes; two requests."""
-        call = Call(self._limits, streams=True)
-        with self._client.failing(call):
-            address = self._client.address(_checked(path), revision or self._branch)
-            yield from chunks(address, self._client.headers(), start, call)
+        yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start)
+
+    def _address(self, path: str, revision: str) -> str:
+        from huggingface_hub import hf_hub_url
+
+        revision = revision or self._branch
+        return str(hf_hub_url(filename=_checked(path), revision=revision, endpoint=self._client.endpoint, **self._repo))
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send what is large; what is small goes with the commit.
@@ -195,17 +175,11 @@ class HubTier:
         unsent = [file for file in missing if (file.path, file.sha256) not in self._modes]
         if not unsent:
             return
-        call = Call(self._limits, uploads=True, patience=2)
-        call.slack = sum(file.size for file in unsent)
-
-        def sending(api: Any) -> dict[str, str]:
-            with send.watched(call):
-                return send.preupload(api, self._repo, self._branch, unsent)
-
-        modes = self._send(sending, call, tell)
+        call = self._client.call(uploads=True, patience=2, slack=sum(file.size for file in unsent))
+        modes = self._client.send(lambda api: send.preupload(api, self._repo, self._branch, unsent), call, tell)
         self._modes.update({(file.path, file.sha256): modes[file.path] for file in unsent})
 
-    def commit(self, change: Change, revision: str) -> str:
+    def commit(self, change: Commit, revision: str) -> str:
         """One commit on top of `revision`; one request where all files were sent before.
 
         One more where the card changes: the client has the Hub check it.
@@ -213,8 +187,8 @@ class HubTier:
         self._check_branch()
         missing = self._missing(change.files, revision)
         writes = self._fitting(change.writes, revision)
-        call = Call(self._limits, uploads=True)
-        call.slack = sum(file.size for file in missing if (file.path, file.sha256) not in self._modes)
+        unsent = sum(file.size for file in missing if (file.path, file.sha256) not in self._modes)
+        call = self._client.call(uploads=True, slack=unsent)
 
         def committing(api: Any) -> str:
             from huggingface_hub import CommitOperationDelete
@@ -230,17 +204,16 @@ class HubTier:
                 if self.revision() != revision:
                     raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
                 return revision
-            with send.watched(call):
-                made = send.commit(
-                    api, self._repo, call, operations=operations, commit_message=change.title,
-                    revision=self._branch, parent_commit=revision,
-                )  # fmt: skip
+            made = send.commit(
+                api, self._repo, call, operations=operations, commit_message=change.title,
+                revision=self._branch, parent_commit=revision,
+            )  # fmt: skip
             if not call.committing and made != revision:  # nothing to change, the client says: but at another head
                 raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
             send.refuse_ignored(operations)
             return made
 
-        made = self._send(committing, call)
+        made = self._client.send(committing, call)
         if not _COMMIT.fullmatch(made):
             raise UncertainError(f"{self.name} names no commit in its answer", cause=made[:100])
         return made
@@ -253,13 +226,6 @@ class HubTier:
             return next((str(commit.commit_id) for commit in commits if commit.title.strip() == title.strip()), "")
 
         return self._client.ask(latest)
-
-    def _send(self, job: Callable[[Any], T], call: Call, tell: Tell | None = None) -> T:
-        try:
-            return self._client.send(job, call, tell)
-        finally:
-            if call.over:
-                send.abandon()
 
     def _check_branch(self) -> None:
         """Refuse to write to a tag or a commit; a branch other than the main one is looked up once."""
@@ -311,7 +277,7 @@ class HubTier:
         return [write for write in writes if not _is_there(write, states[write.path])]
 
 
-def opened(address: str, options: Mapping[str, str]) -> HubTier:
+def opened(address: str, options: Mapping[str, str]) -> HubStorage:
     """The remote at `hf://[datasets/]owner/name[@branch]`; options: `endpoint`.
 
     Raises:
@@ -325,7 +291,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubTier:
         )
     kind, repo, branch = matched.groups()
     kind = "dataset" if kind == "datasets" else "model"
-    return HubTier(repo, kind=kind, branch=branch or MAIN, endpoint=options.get("endpoint") or None)
+    return HubStorage(repo, kind=kind, branch=branch or MAIN, endpoint=options.get("endpoint") or None)
 
 
 def _entry_of(path: str, data: bytes) -> Entry:
@@ -367,14 +333,6 @@ def _entry(info: Any) -> Entry | None:
     return Entry(str(info.path), int(info.lfs.size if info.lfs else info.size), digests)
 
 
-def _is_good(path: str) -> bool:
-    try:
-        paths.check([path])
-    except UsageError:
-        return False
-    return True
-
-
 def _checked(path: str) -> str:
-    paths.check([path])
+    layout.check([path])
     return path

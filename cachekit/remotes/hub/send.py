@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.errors import RemoteError
-from cachekit.remotes.hub_client.call import Call, current
-from cachekit.remotes.hub_client.session import MARK
+from cachekit.remotes.hub.call import Call, current
+from cachekit.remotes.hub.session import MARK
 from cachekit.remotes.port import Upload
 
 SAMPLE = 512  # bytes, by which the Hub tells text from binary

@@ -17,12 +17,12 @@ from cachekit.errors import ConflictError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
 from cachekit.remotes.lease.claim import GENERATIONS, LARGEST, LONGEST, Claim, Owner, decode, encode
-from cachekit.remotes.port import ABSENT, Change, Tier, Write
+from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 
 _MANY = 64  # claims of one key that are looked at
 
 
-class Wanted(Struct, frozen=True):
+class WantedLease(Struct, frozen=True):
     """A lease that a process wants.
 
     Attributes:
@@ -35,7 +35,7 @@ class Wanted(Struct, frozen=True):
         clock: For waiting.
     """
 
-    remote: Tier
+    remote: Storage
     key: str
     what: str
     seconds: float
@@ -51,18 +51,18 @@ class Wanted(Struct, frozen=True):
     def commit(self, doing: str, writes: Sequence[Write], revision: str) -> str:
         """Change leases, under a title that no other change has; returns the new revision."""
         title = f"cachekit: {doing} the lease of {self.key[:16]} [{uuid.uuid4().hex}]"
-        return self.remote.commit(Change(title, writes=writes), revision)
+        return self.remote.commit(Commit(title, writes=writes), revision)
 
-    def read(self, path: str, revision: str) -> Held | None:
+    def read(self, path: str, revision: str) -> HeldLease | None:
         """What lies there; what is too large to be a lease is held by somebody unknown, like all that says nothing."""
         try:
             document = self.remote.read(path, revision, LARGEST)
         except TooLargeError as error:
-            return Held(path, error.token, error.token.encode(), None)
-        return None if document is None else Held(path, document.token, document.data, decode(document.data))
+            return HeldLease(path, error.token, error.token.encode(), None)
+        return None if document is None else HeldLease(path, document.token, document.data, decode(document.data))
 
 
-class Held(Struct, frozen=True):
+class HeldLease(Struct, frozen=True):
     """A lease or claim that lies on the remote.
 
     Attributes:
@@ -88,7 +88,7 @@ class Held(Struct, frozen=True):
         return Write(self.path, None, self.token)
 
 
-class Seen(Struct, frozen=True):
+class LeasesSeen(Struct, frozen=True):
     """What one look at the remote saw.
 
     Attributes:
@@ -98,22 +98,22 @@ class Seen(Struct, frozen=True):
     """
 
     revision: str
-    mine: Held | None
-    others: Mapping[str, Held]
+    mine: HeldLease | None
+    others: Mapping[str, HeldLease]
 
 
-class Watch:
+class LeaseWatch:
     """Since when each lease has not changed, on the own clock that only goes forward.
 
     Args:
         wanted: The lease that this process wants; one that cannot be read is believed for as long.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._since: dict[str, tuple[bytes, float]] = {}
 
-    def left(self, seen: Seen) -> dict[str, float]:
+    def left(self, seen: LeasesSeen) -> dict[str, float]:
         """Seconds that each lease of somebody else is still to be believed; 0 or less where its holder is dead."""
         now = self._wanted.clock.now()
         left = {}
@@ -128,14 +128,14 @@ class Watch:
         return left
 
 
-class Backend(Protocol):
+class LeaseBackend(Protocol):
     """One way to keep leases on a remote."""
 
-    def look(self, revision: str = "") -> Seen:
+    def look(self, revision: str = "") -> LeasesSeen:
         """Look at the remote, at its present state or at a revision."""
         ...
 
-    def take(self, seen: Seen, watch: Watch) -> Held | None:
+    def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
         """Try to take the lease, all others of which are dead; None where somebody else was faster.
 
         Raises:
@@ -144,7 +144,7 @@ class Backend(Protocol):
         """
         ...
 
-    def renew(self, held: Held) -> Held | None:
+    def renew(self, held: HeldLease) -> HeldLease | None:
         """Give a sign of life; None where the lease is lost."""
         ...
 
@@ -152,28 +152,28 @@ class Backend(Protocol):
 class Swapped:
     """One document, by compare-and-swap."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._path = lease_path(wanted.key)
 
-    def look(self, revision: str = "") -> Seen:
+    def look(self, revision: str = "") -> LeasesSeen:
         """Read the document."""
         revision = revision or self._wanted.remote.revision()
         held = self._wanted.read(self._path, revision)
         if held is None:
-            return Seen(revision, None, {})
+            return LeasesSeen(revision, None, {})
         if held.claim is not None and held.claim.owner.id == self._wanted.owner.id:
-            return Seen(revision, held, {})
-        return Seen(revision, None, {self._path: held})
+            return LeasesSeen(revision, held, {})
+        return LeasesSeen(revision, None, {self._path: held})
 
-    def take(self, seen: Seen, watch: Watch) -> Held | None:
+    def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
         """Swap it."""
         there = seen.others.get(self._path)
         known = there.claim.generation if there is not None and there.claim is not None else 0
         mine = self._wanted.claim(min(known + 1, GENERATIONS))
         return self._write("takes", mine, ABSENT if there is None else there.token, seen.revision)
 
-    def renew(self, held: Held) -> Held | None:
+    def renew(self, held: HeldLease) -> HeldLease | None:
         """Swap it; where that was not possible, it may still be the own one."""
         if held.claim is None:
             return None
@@ -182,28 +182,28 @@ class Swapped:
         except (ConflictError, UncertainError):
             return self.look().mine
 
-    def _write(self, doing: str, mine: Claim, token: str, revision: str) -> Held | None:
+    def _write(self, doing: str, mine: Claim, token: str, revision: str) -> HeldLease | None:
         return self.look(self._wanted.commit(doing, [Write(self._path, encode(mine), token)], revision)).mine
 
 
 class Claims:
     """A claim of each process, beside those of the others."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._remote = wanted.remote
         self._folder = f"{LEASES}/{wanted.key}"
         self._path = f"{self._folder}/{wanted.owner.id}.json"
         self._written = 0.0  # when the own claim was last written, or a moment before
 
-    def look(self, revision: str = "") -> Seen:
+    def look(self, revision: str = "") -> LeasesSeen:
         """List and read the claims."""
         revision = revision or self._remote.revision()
         paths = sorted(entry.path for entry in self._remote.list(self._folder, revision))
         claims = {path: held for path in paths[:_MANY] if (held := self._wanted.read(path, revision)) is not None}
-        return Seen(revision, claims.pop(self._path, None), claims)
+        return LeasesSeen(revision, claims.pop(self._path, None), claims)
 
-    def take(self, seen: Seen, watch: Watch) -> Held | None:
+    def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
         """Put a claim, wait, and look who is there: who holds goes first, then the smallest id."""
         mine = self._wanted.claim(held=False)
         self._write("claims", mine)
@@ -220,7 +220,7 @@ class Claims:
             self._wanted.commit("clears", [held.removal for held in seen.others.values()], self._remote.revision())
         return self.look().mine
 
-    def _is_beaten(self, watch: Watch, *, held: bool) -> bool:
+    def _is_beaten(self, watch: LeaseWatch, *, held: bool) -> bool:
         seen = self.look()
         left = watch.left(seen)
         live = {path: other for path, other in seen.others.items() if left[path] > 0}
@@ -234,7 +234,7 @@ class Claims:
         if mine is not None:
             self._wanted.commit("leaves", [mine.removal], self._remote.revision())
 
-    def renew(self, held: Held) -> Held | None:
+    def renew(self, held: HeldLease) -> HeldLease | None:
         """Write the own claim again, unless somebody took it for dead and removed it.
 
         Nothing compares: a process that is stopped after its look, and goes on when the claim was removed, would write

@@ -5,7 +5,6 @@ Nobody compares clocks. `since` is for people to read; what counts is that the d
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import uuid
@@ -15,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from cachekit.remotes.lease import here
+from cachekit import process
 
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
@@ -26,7 +25,7 @@ Text = Annotated[str, Meta(max_length=256)]
 
 
 class Owner(Struct, frozen=True):
-    """A process that compiles; `id` is random, for numbers and names come again. `place` and `began`: see `here`."""
+    """A process that compiles; `id` is random, for numbers and names come again; for the rest see `process.is_dead`."""
 
     host: Text
     user: Text
@@ -37,7 +36,7 @@ class Owner(Struct, frozen=True):
 
     def is_dead(self) -> bool:
         """Whether that is certain, which only processes of the same machine can know."""
-        return here.is_dead(self.place, self.pid, self.began)
+        return process.is_dead(self.place, self.pid, self.began)
 
 
 class Claim(Struct, frozen=True):
@@ -79,12 +78,8 @@ class Claim(Struct, frozen=True):
 
 def myself() -> Owner:
     """This process, under an id that nobody else has."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # the system has no name for it
-        user = str(os.getuid())
-    pid = os.getpid()
-    return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, here.place(), here.began(pid))
+    pid, user = os.getpid(), process.user_name()
+    return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, process.namespace(), process.began(pid))
 
 
 # Made once, where no other thread is: msgspec learns a type at its first use.

@@ -1,4 +1,4 @@
-"""The lease of a key, on the shared cache where a run would find its record."""
+"""The lease of a key, on the remote where a run would find its record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from cachekit.errors import AuthError, RemoteError
 from cachekit.events import Journal
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.layout import Place
+from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.lease.claim import Claim
 from cachekit.remotes.lease.lease import Lease, lease
 from cachekit.remotes.remote import Found, Remote
@@ -24,17 +24,17 @@ SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other 
 def fleet_lease(
     chain: Chain,
     journal: Journal,
-    place: Place,
+    place: RecordPlace,
     what: str,
     *,
     wait: float,
     seconds: float = 0.0,
     expected: float | None = None,
 ) -> Iterator[Lease[Found]]:
-    """Wait until nobody else of the fleet compiles this key; without a shared cache that is at once.
+    """Wait until nobody else of the fleet compiles this key; without a remote that is at once.
 
     Args:
-        chain: The shared caches; the lease lies on the first that is read and written.
+        chain: The remotes; the lease lies on the first that is read and written.
         journal: Told for whom this process waits.
         place: Of the record that is to be compiled.
         what: What is compiled, for those who wait.
@@ -52,7 +52,7 @@ def fleet_lease(
     if remote is None or not _is_private(chain, remote):
         yield Lease()
         return
-    if remote.tier.scarce and not seconds:
+    if remote.storage.scarce and not seconds:
         seconds = SCARCE_LEASE if expected is None else 2 * expected + SCARCE_EXTRA
     told = ""
 
@@ -61,8 +61,8 @@ def fleet_lease(
         name = str(holder or "an unknown machine")
         if holder is not None and holder.owner.id != told:
             told = holder.owner.id
-            journal.emit("flight.wait", key=place.key, holder=name)
-        journal.show("flight.waiting", holder=name, waited=waited)
+            journal.emit("lock.wait", key=place.key, holder=name)
+        journal.show("lock.waiting", holder=name, waited=waited)
 
     def published() -> Found | None:
         remote.refresh()
@@ -71,7 +71,7 @@ def fleet_lease(
         except DamagedRecordError:
             return None
 
-    with lease(remote.tier, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
+    with lease(remote.storage, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
         if isinstance(mine.trouble, RemoteError | AuthError):
             chain.failed(remote, mine.trouble)
         yield mine

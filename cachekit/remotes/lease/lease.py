@@ -27,9 +27,17 @@ from cachekit.errors import (
     WaitedTooLongError,
 )
 from cachekit.remotes.budget import CLOCK, Clock, Retry
-from cachekit.remotes.lease.backends import Backend, Claims, Held, Seen, Swapped, Wanted, Watch
+from cachekit.remotes.lease.backends import (
+    Claims,
+    HeldLease,
+    LeaseBackend,
+    LeasesSeen,
+    LeaseWatch,
+    Swapped,
+    WantedLease,
+)
 from cachekit.remotes.lease.claim import Claim, myself
-from cachekit.remotes.port import Tier, Write
+from cachekit.remotes.port import Storage, Write
 
 T = TypeVar("T")
 SETTLE = 2.0  # seconds until all see a claim, on remotes without compare-and-swap
@@ -43,7 +51,7 @@ Told = Callable[["Claim | None", float], None]
 
 @contextmanager
 def lease(
-    remote: Tier,
+    remote: Storage,
     key: str,
     what: str,
     seconds: float,
@@ -79,8 +87,8 @@ def lease(
     Raises:
         WaitedTooLongError: Somebody else holds it, and the deadline passed.
     """
-    wanted = Wanted(remote, key, what, seconds, settle, myself(), clock)
-    mine = Lease[T](wanted)
+    wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock)
+    mine = _Asked[T](wanted)
     poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
     try:
         mine.acquire(wait, told, done, poll, patience)
@@ -90,10 +98,7 @@ def lease(
 
 
 class Lease(Generic[T]):
-    """Where one key stands in the fleet; `Lease()` where nobody is asked.
-
-    Args:
-        wanted: The lease.
+    """Where one key stands in the fleet; this one where nobody is asked: there is no lease, and nothing to give back.
 
     Attributes:
         state: `held`: this process is to compile, and others wait. `finished`: somebody has compiled. `without`: this
@@ -101,35 +106,21 @@ class Lease(Generic[T]):
         found: What `done` answered, where it is finished.
         trouble: Why there is no lease although there is something to compile; None where nothing went wrong.
         waited: Seconds that this process waited.
+        remote: Where it lies; None where nobody is asked.
+        held: Whether the lease is this process's, as far as it knows: False after it slept for longer than the lease.
     """
 
-    def __init__(self, wanted: Wanted | None = None) -> None:
+    def __init__(self, remote: Storage | None = None) -> None:
         self.state: Literal["held", "finished", "without"] = "without"
         self.found: T | None = None
         self.trouble: CachekitError | None = None
         self.waited = 0.0
-        self._wanted = wanted
-        self._backend: Backend | None = None
-        if wanted is not None:
-            self._backend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
-        self._clock = wanted.clock if wanted else CLOCK
-        self._held: Held | None = None
-        self._alive = 0.0  # when it was last taken or renewed, or a moment before
-        self._maybe = False  # it may lie there although nobody said so
-        self._stop = threading.Event()
-        self._heart: threading.Thread | None = None
-
-    @property
-    def remote(self) -> Tier | None:
-        """Where it lies; None where nobody is asked."""
-        return self._wanted.remote if self._wanted else None
+        self.remote = remote
 
     @property
     def held(self) -> bool:
-        """Whether the lease is this process's, as far as it knows: False after it slept for longer than the lease."""
-        if self._wanted is None or self._held is None:
-            return False
-        return self._clock.now() - self._alive <= self._wanted.seconds
+        """See the class."""
+        return False
 
     def give_back(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
@@ -142,8 +133,49 @@ class Lease(Generic[T]):
         Returns:
             None where there is no lease to remove, or the remote cannot be asked.
         """
+        return None
+
+    def settled(self, *, removed: bool) -> None:
+        """Know what became of the commit that was to remove the lease.
+
+        Args:
+            removed: The lease is gone: leaving the block asks the remote nothing. Otherwise signs of life go on.
+        """
+
+    def release(self) -> bool:
+        """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
+
+        Returns:
+            Whether nothing of it is left.
+        """
+        return True
+
+
+class _Asked(Lease[T]):
+    """A lease that is asked for.
+
+    Args:
+        wanted: The lease.
+    """
+
+    def __init__(self, wanted: WantedLease) -> None:
+        super().__init__(wanted.remote)
+        self._wanted = wanted
+        self._backend: LeaseBackend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
+        self._clock = wanted.clock
+        self._held: HeldLease | None = None
+        self._alive = 0.0  # when it was last taken or renewed, or a moment before
+        self._maybe = False  # it may lie there although nobody said so
+        self._stop = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._held is not None and self._clock.now() - self._alive <= self._wanted.seconds
+
+    def give_back(self, revision: str = "") -> Write | None:
         self._end_heart()
-        if self._backend is None or self._held is None:
+        if self._held is None:
             return None
         try:
             mine = self._backend.look(revision).mine
@@ -152,11 +184,6 @@ class Lease(Generic[T]):
         return None if mine is None else mine.removal
 
     def settled(self, *, removed: bool) -> None:
-        """Know what became of the commit that was to remove the lease.
-
-        Args:
-            removed: The lease is gone: leaving the block asks the remote nothing. Otherwise signs of life go on.
-        """
         if removed:
             self._end_heart()
             self._held, self._maybe = None, False
@@ -165,13 +192,8 @@ class Lease(Generic[T]):
             self._begin_heart()
 
     def release(self) -> bool:
-        """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
-
-        Returns:
-            Whether nothing of it is left.
-        """
         self._end_heart()
-        if self._wanted is None or self._backend is None or (self._held is None and not self._maybe):
+        if self._held is None and not self._maybe:
             return True
         began, attempt = self._clock.now(), 0
         while True:
@@ -197,9 +219,7 @@ class Lease(Generic[T]):
         Raises:
             WaitedTooLongError: Somebody else holds it, and the deadline passed.
         """
-        assert self._wanted is not None
-        assert self._backend is not None
-        watch = Watch(self._wanted)
+        watch = LeaseWatch(self._wanted)
         start = well = self._clock.now()
         waiting: bool | None = None  # for somebody, by the last look that the remote answered
         attempt = 0
@@ -210,7 +230,7 @@ class Lease(Generic[T]):
                 seen = self._backend.look()
                 left = watch.left(seen)
                 waiting = max(left.values(), default=0.0) > 0
-                if self._is_finished(done) or (not waiting and self._take(self._backend, seen, watch, began, done)):
+                if self._is_finished(done) or (not waiting and self._take(seen, watch, began, done)):
                     return
             except (AuthError, IntegrityError) as error:  # asking again would not help
                 self.trouble = error
@@ -236,7 +256,6 @@ class Lease(Generic[T]):
 
     def _retry(self, trouble: RemoteError, poll: float, patience: float, *, waiting: bool) -> Retry:
         """How long a remote that answered before may give such answers, before one compiles without it."""
-        assert self._wanted is not None
         if isinstance(trouble, (ConflictError, UncertainError)):  # the next look tells soon
             return Retry(patience, 0.15 * poll, 1.0, poll)
         if isinstance(trouble, BusyError):
@@ -244,14 +263,13 @@ class Lease(Generic[T]):
         limit = min(patience if waiting else _BRIEFLY, patience, self._wanted.seconds)
         return Retry(limit, 0.75 * poll, 1.0, poll)
 
-    def _take(self, backend: Backend, seen: Seen, watch: Watch, began: float, done: Callable[[], T | None]) -> bool:
+    def _take(self, seen: LeasesSeen, watch: LeaseWatch, began: float, done: Callable[[], T | None]) -> bool:
         """Take the lease; whether there is no more to wait for."""
-        assert self._wanted is not None
         held = seen.mine  # there already where an answer was lost
         if held is None or not held.counts:
             before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                held = backend.take(seen, watch)
+                held = self._backend.take(seen, watch)
             except UncertainError:
                 raise
             except RemoteError:
@@ -276,8 +294,7 @@ class Lease(Generic[T]):
             self.state = "finished"
         return self.found is not None
 
-    def _tell(self, seen: Seen, left: dict[str, float], wait: float, told: Told) -> None:
-        assert self._wanted is not None
+    def _tell(self, seen: LeasesSeen, left: dict[str, float], wait: float, told: Told) -> None:
         live = [path for path in left if left[path] > 0]
         holder = seen.others[max(live, key=lambda path: (seen.others[path].counts, left[path]))].claim
         if self.waited >= wait:
@@ -291,14 +308,11 @@ class Lease(Generic[T]):
     # Signs of life.
 
     def _begin_heart(self) -> None:
-        assert self._wanted is not None
         if not self._wanted.remote.scarce:
             stop = self._stop
             self._heart = self._clock.start(lambda: self._beat(stop), "cachekit-lease")
 
     def _beat(self, stop: threading.Event) -> None:
-        assert self._wanted is not None
-        assert self._backend is not None
         seconds = self._wanted.seconds
         pause = max(0.0, self._alive + seconds / 3 - self._clock.now())
         while not self._clock.wait(stop, pause) and self._held is not None:
@@ -315,5 +329,5 @@ class Lease(Generic[T]):
 
     def _end_heart(self) -> None:
         self._stop.set()
-        if self._heart is not None and self._heart is not threading.current_thread() and self._wanted is not None:
+        if self._heart is not None and self._heart is not threading.current_thread():
             self._heart.join(min(10.0, self._wanted.seconds))

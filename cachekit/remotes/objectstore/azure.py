@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from cachekit.errors import AuthError, CachekitError, UsageError
-from cachekit.remotes.objectstore.connect import Kind, endpoint_of
-from cachekit.remotes.objectstore.remote import ObjectTier
+from cachekit.remotes.objectstore.connect import ObjectService, endpoint_of
+from cachekit.remotes.objectstore.remote import ObjectStorage
 
 _ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
 _ENDPOINTS = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _METADATA = "169.254.169.254"  # where a machine asks for its identity
 
 
-class Azure(Kind):
+class Azure(ObjectService):
     """Azure Blob Storage."""
 
     scheme = "az"
@@ -57,6 +57,6 @@ class Azure(Kind):
         )
 
 
-def opened(address: str, options: Mapping[str, str]) -> ObjectTier:
+def opened(address: str, options: Mapping[str, str]) -> ObjectStorage:
     """The remote at `az://container/prefix`; options: `account`, `endpoint`."""
-    return ObjectTier(Azure(), address, options)
+    return ObjectStorage(Azure(), address, options)

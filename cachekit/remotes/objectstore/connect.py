@@ -40,7 +40,7 @@ class Stores(Struct, frozen=True):
     writes: ObjectStore
 
 
-class Kind:
+class ObjectService:
     """What one service does differently.
 
     Attributes:
@@ -152,7 +152,7 @@ class Kind:
         )
 
 
-def parse(kind: Kind, address: str) -> tuple[str, str]:
+def parse(kind: ObjectService, address: str) -> tuple[str, str]:
     """Bucket and prefix of `s3://bucket/prefix`.
 
     Raises:
@@ -168,7 +168,7 @@ def parse(kind: Kind, address: str) -> tuple[str, str]:
     return found[1], prefix
 
 
-def endpoint_of(given: str, kind: Kind, bucket: str, variable: str) -> dict[str, str]:
+def endpoint_of(given: str, kind: ObjectService, bucket: str, variable: str) -> dict[str, str]:
     """The setting for a server that is not the service's own; nothing where none is given.
 
     Raises:
@@ -193,7 +193,7 @@ def status_of(error: BaseException) -> tuple[int, str]:
     return int(status[1]) if status else 0, code[1] if code else ""
 
 
-def is_missing(kind: Kind, error: BaseException) -> bool:
+def is_missing(kind: ObjectService, error: BaseException) -> bool:
     """Whether it says that there is no such object, in a bucket that is there."""
     return isinstance(error, FileNotFoundError) and status_of(error)[1] not in kind.absent
 
@@ -203,7 +203,7 @@ def is_past_the_end(error: BaseException) -> bool:
     return status_of(error)[0] == 416 or "StartTooLarge" in str(error)  # noqa: PLR2004 - the second: obstore's memory
 
 
-def translated(kind: Kind, error: BaseException, remote: str, what: str) -> CachekitError:
+def translated(kind: ObjectService, error: BaseException, remote: str, what: str) -> CachekitError:
     """An error of obstore in our words. Its own text is not shown: it has the request and the answer in it."""
     if isinstance(error, CachekitError):
         return error

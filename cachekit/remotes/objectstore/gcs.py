@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cachekit.errors import AuthError, CachekitError
-from cachekit.remotes.objectstore.connect import Kind
-from cachekit.remotes.objectstore.remote import ObjectTier
+from cachekit.remotes.objectstore.connect import ObjectService
+from cachekit.remotes.objectstore.remote import ObjectStorage
 
 _METADATA = ("metadata.google.internal", "169.254.169.254")  # where a machine asks for its account
 
 
-class GCS(Kind):
+class GCS(ObjectService):
     """Google Cloud Storage, by its XML API."""
 
     scheme = "gs"
@@ -36,6 +36,6 @@ class GCS(Kind):
         )
 
 
-def opened(address: str, options: Mapping[str, str]) -> ObjectTier:
+def opened(address: str, options: Mapping[str, str]) -> ObjectStorage:
     """The remote at `gs://bucket/prefix`; it has no options."""
-    return ObjectTier(GCS(), address, options)
+    return ObjectStorage(GCS(), address, options)

@@ -19,32 +19,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from cachekit import config
-from cachekit.errors import CachekitError, RemoteError, TooLargeError
-from cachekit.remotes.budget import Calls, Progress, each
-from cachekit.remotes.objectstore.connect import (
-    UNREACHED,
-    Kind,
-    is_missing,
-    is_past_the_end,
-    parse,
-    status_of,
-    translated,
-)
-from cachekit.remotes.paths import check
+from cachekit.calls import CallProgress
+from cachekit.errors import RemoteError, TooLargeError
+from cachekit.remotes.budget import each
+from cachekit.remotes.layout import check
+from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, parse, status_of
+from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, Objects
 from cachekit.remotes.port import (
     ABSENT,
-    Change,
+    Commit,
     ConflictError,
     Document,
     Entry,
@@ -58,34 +49,11 @@ from cachekit.remotes.port import (
 if TYPE_CHECKING:
     from obstore import Attributes
 
-T = TypeVar("T")
 SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, from memory
-REMOVED = b'{"cachekit": "removed", "meaning": "a document was here; the place is free"}\n'
-PART = 8 << 20  # bytes of a part of a large upload; an ETag of S3 depends on it
-_FEW = 4  # files that are asked for one by one, which also tells their SHA-256
-_PAGE = 1000  # entries of one answer to a listing
-_PATIENCE = 8  # answers of a listing; the rest is asked for one by one if they settled fewer than _FEW files each
-_ASKERS, _SENDERS = 16, 6
-_CHUNK = 64 << 10  # bytes that are handed on at least, but for the last ones
-_SHA256 = "sha256"  # name of the metadata that objects carry
+_SENDERS = 6  # files at once
 
 
-class _State(Struct, frozen=True, omit_defaults=True):
-    """What names a state of a document: S3 and Azure compare the ETag, Google the version."""
-
-    e_tag: str | None = None
-    version: str | None = None
-
-
-class _Found(Struct, frozen=True):
-    """An object: what the port tells of it, its ETag without quotes, and what names its state."""
-
-    entry: Entry
-    e_tag: str
-    token: str
-
-
-class ObjectTier:
+class ObjectStorage:
     """A bucket, or what lies below a prefix in it.
 
     Args:
@@ -104,17 +72,14 @@ class ObjectTier:
     public = False
 
     def __init__(
-        self, kind: Kind, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
+        self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
     ) -> None:
         bucket, prefix = parse(kind, address)
         self.name = f"{kind.scheme}://{bucket}/{prefix}".rstrip("/")
         self._kind = kind
         self._limits = limits or Limits()
         self._stores = kind.connect(bucket, prefix, options or {}, self._limits)
-        # obstore ends what hangs by itself, a little later; so none of it is refused.
-        self._calls = Calls(self.name, hanging=1000)
-        self._soon = 2 * self._limits.connect + self._limits.read  # with the tries that begin within `connect`
-        self._seen = False  # the bucket is there
+        self._objects = Objects(kind, self.name, self._stores, self._limits)
         self._sent: set[tuple[str, str]] = set()
 
     def revision(self) -> str:
@@ -129,84 +94,36 @@ class ObjectTier:
         return f"it is read without credentials ({variable})"
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """See the port: a request a file for a few, else pages of a listing, from one wanted name to the next."""
-        return {path: found.entry for path, found in self._look(paths).items()}
+        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next."""
+        return {path: found.entry for path, found in self._objects.look(paths).items()}
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
-        """See the port: a request for 1,000 files."""
-        import obstore
-
-        check([folder] if folder else [])
-        pages = self._calls.stream(
-            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, "list"
-        )
-        try:
-            for page in pages:
-                yield from (found.entry for found in map(self._seen_in_list, page) if found)
-        except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            raise self._translated(error, "list") from None
+        """All files below a folder; a request for 1,000 files."""
+        return self._objects.below(folder)
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
-        """See the port."""
-        import obstore
-
-        check([path])
-        progress = Progress()
-
-        def get() -> Document:
-            result = obstore.get(self._stores.reads, path)
-            if result.meta["size"] > limit:
-                raise TooLargeError(
-                    f"{self.name}: {path} is too large",
-                    cause=f"{result.meta['size']} bytes, at most {limit} expected",
-                    token=self._token(result.meta),
-                )
-            data = bytearray()
-            for chunk in result.stream(min_chunk_size=_CHUNK):
-                data += chunk
-                progress()
-            return Document(bytes(data), self._token(result.meta))
-
-        try:
-            document = self._do("read", get, progress=progress)
-        except FileNotFoundError:
-            return None
-        return None if document.data == REMOVED else document
+        """A document; one request."""
+        document = self._objects.read(path, limit)
+        return None if document is None or document.data == REMOVED else document
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
-        """See the port."""
-        import obstore
-
-        check([path])
-
-        def get() -> Iterator[bytes]:
-            result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
-            for chunk in map(bytes, result.stream(min_chunk_size=_CHUNK)):
-                yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
-
-        try:
-            yield from self._calls.stream(get, self._soon, "read")
-        except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            if is_missing(self._kind, error):
-                raise FileNotFoundError(f"{self.name}: there is no {path}") from None
-            if start and is_past_the_end(error):
-                return
-            raise self._translated(error, "read") from None
+        """A file's bytes; one request."""
+        return self._objects.chunks(path, start)
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
-        """See the port: one look for all, and a request for each that is not there."""
-        there = self._look([file.path for file in files])
-        each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], _ASKERS)
+        """Send files: one look for all, and a request for each that is not there."""
+        there = self._objects.look([file.path for file in files])
+        each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
 
-    def commit(self, change: Change, revision: str) -> str:
-        """See the port, and this module for what is not possible."""
+    def commit(self, change: Commit, revision: str) -> str:
+        """Write documents, one after the other; this module says what that cannot do."""
         check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
         if len(change.writes) > 1:
-            each([partial(self._check, write) for write in change.writes], _ASKERS)
+            each([partial(self._check, write) for write in change.writes], ASKERS)
         for write in change.writes:
             self._write(write)
         return ""
@@ -215,74 +132,7 @@ class ObjectTier:
         """Nothing: there is no history. A document that was written is found by reading it."""
         return ""
 
-    # Asking.
-
-    def _look(self, paths: Sequence[str]) -> dict[str, _Found]:
-        check(paths)
-        found: dict[str, _Found] = {}
-        left = sorted(set(paths))  # by code point, which is the order of UTF-8, and of object stores, too
-        pages, wanted = 0, len(left)
-        listing = self._listing(_common_folder(left))
-        while len(left) > _FEW and (pages < _PATIENCE or wanted - len(left) >= pages * _FEW):
-            page = {entry["path"]: entry for entry in self._do("list", partial(listing, left[0]))}
-            pages, self._seen = pages + 1, True
-            for path in left:
-                if path in page and (seen := self._seen_in_list(page[path])):
-                    found[path] = seen
-            last = max(page) if len(page) >= _PAGE else None
-            left = [path for path in left if path > last] if last is not None else []
-        heads = each([partial(self._head, path) for path in left], _ASKERS)
-        found |= {path: seen for path, seen in zip(left, heads, strict=True) if seen}
-        if not self._seen:
-            if not found and left:  # a missing bucket and a missing object answer the same
-                self._do("list", partial(self._listing(""), left[0]))
-            self._seen = True
-        return found
-
-    def _listing(self, folder: str) -> Callable[[str], Sequence[Any]]:
-        """What gives the next page of a listing: from a name on, or as the server goes on where it cannot do that."""
-        import obstore
-
-        if not self._kind.resumes_lists:
-            pages = obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE)
-            return lambda _: next(pages, ())
-
-        def page(first: str) -> Sequence[Any]:
-            before = first[:-1]
-            if before.endswith("/"):  # SeaweedFS passes over a whole folder that one begins after
-                before = before[:-2]
-            pages = obstore.list(self._stores.asks, folder or None, offset=before or None, chunk_size=_PAGE)
-            return next(pages, ())  # no more is asked for
-
-        return page
-
-    def _head(self, path: str) -> _Found | None:
-        import obstore
-
-        try:
-            result = self._do("look", lambda: obstore.get(self._stores.asks, path, options={"head": True}))
-        except FileNotFoundError:
-            return None
-        sha256 = result.attributes.get(_SHA256, "")
-        digests = {_SHA256: sha256} if re.fullmatch("[0-9a-f]{64}", sha256) else {}
-        meta = result.meta
-        found = _Found(Entry(path, meta["size"], digests), (meta["e_tag"] or "").strip('"'), self._token(meta))
-        return None if self._is_removed(found) else found
-
-    def _seen_in_list(self, listed: Any) -> _Found | None:
-        # An ETag may be an MD5 or not (encryption by KMS, parts), and does not say so: it is no digest to rely on.
-        found = _Found(Entry(listed["path"], listed["size"]), (listed["e_tag"] or "").strip('"'), "")
-        return None if self._is_removed(found) else found
-
-    def _is_removed(self, found: _Found) -> bool:
-        if found.entry.size != len(REMOVED):
-            return False
-        known = self._kind.e_tag_of(lambda: iter([REMOVED]), "")
-        return (bool(known) and found.e_tag == known) or self.read(found.entry.path, "", len(REMOVED)) is None
-
-    # Sending.
-
-    def _compare(self, file: Upload, found: _Found) -> None:
+    def _compare(self, file: Upload, found: FoundObject) -> None:
         """Nothing, if these are the file's bytes; in the cheapest way that tells.
 
         Raises:
@@ -292,7 +142,7 @@ class ObjectTier:
         if same is None and found.e_tag:
             same = self._kind.e_tag_of(partial(pieces_of, file), found.e_tag) == found.e_tag or None
         if same is None:
-            head = self._head(file.path)
+            head = self._objects.head(file.path)
             same = head.entry.holds(file.size, file.sha256) if head else False
         if same is None:
             digest = hashlib.sha256()
@@ -306,8 +156,8 @@ class ObjectTier:
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        progress, broken = Progress(), list[OSError]()
-        attributes: Attributes = {_SHA256: file.sha256}
+        progress, broken = CallProgress(), list[OSError]()
+        attributes: Attributes = {SHA256: file.sha256}
 
         def pieces() -> Iterator[bytes]:
             try:
@@ -331,18 +181,18 @@ class ObjectTier:
                 tell(len(data))
 
         try:
-            self._calls.run(put, self._limits.connect + self._limits.commit, "send", progress)
+            self._objects.calls.run(put, self._limits.connect + self._limits.commit, "send", progress)
         except AlreadyExistsError:  # somebody was faster, or the answer to a first try was lost
-            if not (found := self._head(file.path)):
+            if not (found := self._objects.head(file.path)):
                 raise ConflictError(f"{self.name}: {file.path} is being written by others") from None
             self._compare(file, found)
         except Exception as error:
             if broken or (isinstance(error, OSError) and not status_of(error)[0]):
                 raise  # the source
-            raise self._translated(error, "send") from None
+            raise self._objects.translated(error, "send") from None
 
     def _check(self, write: Write) -> None:
-        found = self._head(write.path)
+        found = self._objects.head(write.path)
         if (found.token if found else ABSENT) != write.token:
             raise self._changed(write)
 
@@ -356,23 +206,23 @@ class ObjectTier:
         try:
             self._put(write.path, data, write.token)
         except AlreadyExistsError:
-            removed = self._raw(write.path, len(REMOVED))
-            if write.token != ABSENT or not removed or removed.data != REMOVED:
+            there = self._marker(write.path)
+            if write.token != ABSENT or there is None:
                 raise self._changed(write) from None
-            self._write(Write(write.path, write.data, removed.token))
+            self._write(Write(write.path, write.data, there.token))
         except (PreconditionError, FileNotFoundError) as error:
             if status_of(error)[1] in self._kind.absent:
-                raise self._translated(error, "write") from None
+                raise self._objects.translated(error, "write") from None
             raise self._changed(write) from None
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            self._settle(write, data, self._translated(error, "write"), status_of(error)[0])
+            self._settle(write, data, self._objects.translated(error, "write"), status_of(error)[0])
 
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
         """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
         if type(error) is not RemoteError or error.cause == UNREACHED or 400 <= status < 500:  # noqa: PLR2004
             raise error from None
         try:
-            now = self._raw(write.path, len(data))
+            now = self._objects.read(write.path, len(data))
         except Exception:  # noqa: BLE001 - what counts is the first error
             now = None
         if not now or now.data != data:
@@ -383,45 +233,22 @@ class ObjectTier:
     def _put(self, path: str, data: bytes, token: str) -> None:
         import obstore
 
-        attributes: Attributes = {_SHA256: hashlib.sha256(data).hexdigest()}  # for whoever asks what lies there
+        attributes: Attributes = {SHA256: hashlib.sha256(data).hexdigest()}  # for whoever asks what lies there
         # What is None there is left out: obstore takes it for a wrong type.
         mode: Any = "create" if token == ABSENT else msgspec.json.decode(token)
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        self._calls.run(put, self._soon, "write")
+        self._objects.calls.run(put, self._objects.soon, "write")
 
-    def _raw(self, path: str, limit: int) -> Document | None:
-        """A document, or the marker in the place of one; without its bytes where these are more than so many."""
-        import obstore
-
-        def get() -> Document:
-            result = obstore.get(self._stores.reads, path)
-            data = bytes(result.bytes()) if result.meta["size"] <= limit else b""
-            return Document(data, self._token(result.meta))
-
+    def _marker(self, path: str) -> Document | None:
+        """The marker in the place of a removed document; None where something else lies there."""
         try:
-            return self._do("read", get)
-        except FileNotFoundError:
+            there = self._objects.read(path, len(REMOVED))
+        except TooLargeError:
             return None
+        return there if there and there.data == REMOVED else None
 
     def _changed(self, write: Write) -> ConflictError:
         return ConflictError(f"{self.name}: {write.path} was changed meanwhile")
-
-    def _token(self, meta: Mapping[str, Any]) -> str:
-        if not (meta["e_tag"] or meta["version"]):
-            raise RemoteError(f"{self.name}: it gives neither ETags nor versions", hint="use another kind of remote")
-        return msgspec.json.encode(_State(meta["e_tag"], meta["version"])).decode()
-
-    def _translated(self, error: BaseException, doing: str) -> CachekitError:
-        return translated(self._kind, error, self.name, doing)
-
-    def _do(self, doing: str, call: Callable[[], T], progress: Progress | None = None) -> T:
-        """A call in bounded time, with our errors; FileNotFoundError for a missing object."""
-        try:
-            return self._calls.run(call, self._soon, doing, progress)
-        except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            if is_missing(self._kind, error):
-                raise FileNotFoundError from None
-            raise self._translated(error, doing) from None
 
 
 def pieces_of(file: Upload) -> Iterator[bytes]:
@@ -431,20 +258,8 @@ def pieces_of(file: Upload) -> Iterator[bytes]:
         OSError: The source cannot be read, or has not as many bytes as it had.
     """
     size = 0
-    if isinstance(file.source, bytes):
-        size = len(file.source)
-        yield from (file.source[at : at + PART] for at in range(0, size, PART))
-    else:
-        with Path(file.source).open("rb") as opened:
-            while piece := opened.read(PART):
-                size += len(piece)
-                yield piece
+    for piece in file.pieces(PART):
+        size += len(piece)
+        yield piece
     if size != file.size:
         raise OSError(f"{file.path} has {size} bytes, and had {file.size}")
-
-
-def _common_folder(paths: Sequence[str]) -> str:
-    if not paths:
-        return ""
-    first, last = paths[0].split("/")[:-1], paths[-1].split("/")[:-1]  # what these have in common, all between have
-    return "/".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))

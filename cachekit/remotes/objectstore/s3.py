@@ -14,15 +14,15 @@ from typing import Any
 
 from cachekit.errors import AuthError, CachekitError, RemoteError
 from cachekit.remotes.objectstore.aws_profile import credentials
-from cachekit.remotes.objectstore.connect import Kind, endpoint_of
-from cachekit.remotes.objectstore.remote import ObjectTier
+from cachekit.remotes.objectstore.connect import ObjectService, endpoint_of
+from cachekit.remotes.objectstore.remote import ObjectStorage
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _METADATA = "169.254.169.254"  # where an instance asks for its role
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 
 
-class S3(Kind):
+class S3(ObjectService):
     """Amazon S3 and its like; documents are compared by ETag."""
 
     scheme = "s3"
@@ -70,6 +70,6 @@ class S3(Kind):
         return whole.hexdigest()
 
 
-def opened(address: str, options: Mapping[str, str]) -> ObjectTier:
+def opened(address: str, options: Mapping[str, str]) -> ObjectStorage:
     """The remote at `s3://bucket/prefix`; options: `endpoint`, `region`."""
-    return ObjectTier(S3(), address, options)
+    return ObjectStorage(S3(), address, options)

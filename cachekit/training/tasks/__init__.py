@@ -1,5 +1,5 @@
-"""What the worker can train: one module a task, each with a `TASK` that keeps to `port.Task`."""
+"""What the worker can train: one module a task, each with a `TASK`, a value of `port.Task`."""
 
-from cachekit.training.tasks.select import select
+from cachekit.training.tasks.port import select
 
 __all__ = ["select"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from cachekit.recipe.ingredients import image_size
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
+from cachekit.training.tasks import labels, metrics
 from cachekit.training.tasks.images import Preparer, decode
-from cachekit.training.tasks.labels import numbering
-from cachekit.training.tasks.port import FILLER, Batch, Feature, Work
-from cachekit.training.tasks.text_classification import check_classes, class_names, score, values
+from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 
 
-class ImageClassification:
-    """See `port.Task`. Rows are `{"image": any, "where": str, "folder": Path, "label": int}`, and so are features.
+class ImageClassification(Task):
+    """Rows are `{"image": any, "where": str, "folder": Path, "label": int}`, and so are features.
 
     Images are decoded as batches are made: decoded, a data set is many times the size of its files.
     """
@@ -31,15 +29,13 @@ class ImageClassification:
     processor = "image"
 
     def config(self, job: Job) -> dict[str, Any]:
-        """See `port.Task`."""
-        return {**class_names(job.labels), "problem_type": "single_label_classification"}
+        return {**labels.class_names(job.labels), "problem_type": "single_label_classification"}
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
-        """See `port.Task`."""
         columns = tasks.columns(job.recipe)
         image, label = columns["image_column"], columns["label_column"]
         tables = data.tables(job.recipe)
-        number_of = numbering(job.labels, {name: values(table, label, name) for name, table in tables.items()}, tell)
+        number_of = labels.of_column(job.labels, tables, label, tell)
         folders = {name: folder_of(job.recipe, name) for name in tables}
 
         def read(row: Mapping[str, Any], where: str) -> Feature:
@@ -47,39 +43,23 @@ class ImageClassification:
             folder = folders.get(where.partition(" ")[0], folders["train"])
             return {"image": row[image], "where": where, "folder": folder, "label": number_of(row[label], where)}
 
-        check_classes(tables["train"], label, job.labels, number_of)
         for name, table in tables.items():
             check_files(table, image, name, folders[name])
         return data.splits(tables, job.recipe, read)
 
-    def ready(
-        self,
-        job: Job,
-        processor: Any,
-        model: Any,
-        splits: Mapping[str, Split],
-        most: Mapping[str, int],  # noqa: ARG002 - each row is a feature, made when it is asked for
-    ) -> Work:
-        """See `port.Task`."""
+    def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
         size = image_size(job.recipe, job.config)
-        collate = Collator(Preparer(processor, size, getattr(model.config, "num_channels", 3)))
+        prepare = Preparer(processor, size, getattr(model.config, "num_channels", 3))
+
+        def encode(rows: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+            images = [decode(row["image"], row["where"], row["folder"]) if row["where"] else None for row in rows]
+            return {"pixel_values": prepare(images), "labels": torch.tensor([row["label"] for row in rows])}
+
         for split in splits.values():
-            collate([split[0]])  # an image that cannot be read is told before anything compiles
+            encode([split[0]])  # an image that cannot be read is told before anything compiles
         filler = {"image": None, "where": "", "folder": Path(), "label": FILLER}
-        return Work(features=splits, filler=filler, collate=collate, score=score)
-
-
-@dataclass(frozen=True)
-class Collator:
-    """Decodes and prepares a batch."""
-
-    prepare: Preparer
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """`pixel_values` of shape (rows, channels, size, size), and `labels` of shape (rows,)."""
-        images = [decode(row["image"], row["where"], row["folder"]) if row["where"] else None for row in batch]
-        labels = torch.tensor([row["label"] for row in batch], dtype=torch.long)
-        return {"pixel_values": self.prepare(images), "labels": labels}
+        collate = Collator(("pixel_values",), encode)
+        return Work(features=splits, filler=filler, collate=collate, score=metrics.classification)
 
 
 def folder_of(recipe: Recipe, split: str) -> Path:

@@ -10,31 +10,24 @@ import torch
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import tasks
+from cachekit.text import first_line
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks import packing, token_loss
-from cachekit.training.tasks.causal_lm import check_causal
-from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import inputs_of
+from cachekit.training.tasks import inputs, metrics
+from cachekit.training.tasks.port import FILLER, Array, Collator, Feature, Task, Work
 
 RESPONDER = "assistant"  # the role of a chat whose messages are learnt
 
 Piece = tuple[str, bool]  # a text, and whether it is judged
 
 
-class InstructionTuning:
-    """See `port.Task`. Rows are `{"prompt", "response"}` or `{"messages"}`, features tokens and which are judged."""
+class InstructionTuning(Task):
+    """Rows are `{"prompt", "response"}` or `{"messages"}`, features tokens and which are judged."""
 
     auto_model = "AutoModelForCausalLM"
-    processor = "tokenizer"
 
-    def config(self, job: Job) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
-        return {}
-
-    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
+    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
         columns = tasks.columns(job.recipe)
         chat = columns.get("messages_column")
 
@@ -49,10 +42,9 @@ class InstructionTuning:
         return data.splits(data.tables(job.recipe), job.recipe, read)
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
-        """See `port.Task`."""
-        check_causal(model)
-        packing.check_vocabulary(processor, model)
-        length, end = job.recipe.training.max_seq_length, packing.end_of_text(processor)
+        inputs.check_causal(model)
+        inputs.check_vocabulary(processor, model)
+        length, end = job.recipe.training.max_seq_length, inputs.end_of_text(processor)
         if job.recipe.data.messages_column and not processor.chat_template:
             raise RecipeError(
                 "data.messages_column needs a chat template, and the tokenizer has none",
@@ -73,12 +65,16 @@ class InstructionTuning:
                     f"{lost} of {len(split)} {name} rows are left out: their prompts alone have the {length} tokens of "
                     "training.max_seq_length, or more"
                 )
+
+        def encode(rows: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+            return filled_up(rows, length, end)
+
         return Work(
             features=features,
             filler={"input_ids": np.full(1, end, dtype=np.int32), "judged": np.zeros(1, dtype=np.bool_)},
-            collate=Collator(inputs_of(model), length, end),
+            collate=Collator(inputs.inputs_of(model), encode),
             score=score,
-            reduce=token_loss.next_token_sums,
+            reduce=metrics.next_token_sums,
             notes=tuple(notes),
         )
 
@@ -101,7 +97,7 @@ def messages(value: Any, where: str) -> list[dict[str, str]]:
 
 def _encoded(split: Split, tokenizer: Any, length: int, most: int | None) -> tuple[list[Feature], int]:
     """Features of a split's rows, and how many rows have none because nothing of their response fits."""
-    start, end = _start(tokenizer), [packing.end_of_text(tokenizer)]
+    start, end = _start(tokenizer), [inputs.end_of_text(tokenizer)]
     found: list[Feature] = []
     lost = 0
     for row in split:
@@ -122,7 +118,7 @@ def _tokens(tokenizer: Any, row: Feature, start: list[int], end: list[int]) -> t
         start, end = [], []  # the template writes them
     else:
         pieces = [(row["prompt"] + _between(row["prompt"], row["response"]), False), (row["response"], True)]
-    parts = packing.token_lists(tokenizer, [text for text, _ in pieces], special=False)
+    parts = inputs.token_lists(tokenizer, [text for text, _ in pieces], special=False)
     ids: Array = np.asarray([*start, *(token for part in parts for token in part), *end], dtype=np.int32)
     judged: Array = np.zeros(len(ids), dtype=np.bool_)
     place = len(start)
@@ -143,7 +139,7 @@ def _between(prompt: str, response: str) -> str:
 def _start(tokenizer: Any) -> list[int]:
     """The token that the tokenizer itself puts before a text, if it does."""
     token = tokenizer.bos_token_id
-    (ids,) = packing.token_lists(tokenizer, ["a"], special=True)
+    (ids,) = inputs.token_lists(tokenizer, ["a"], special=True)
     return [token] if token is not None and ids[:1] == [token] else []
 
 
@@ -164,8 +160,7 @@ def chat_pieces(tokenizer: Any, chat: Sequence[Mapping[str, str]], where: str) -
             for number in turns
         ]
     except Exception as error:  # Jinja's errors, and those that a template raises, have no root of their own
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise DataError(f"{where}: the tokenizer's chat template refuses the chat", cause=cause) from error
+        raise DataError(f"{where}: the tokenizer's chat template refuses the chat", cause=first_line(error)) from error
     whole = spans[-1][1]
     if not all(after.startswith(before) and whole.startswith(after) for before, after in spans):
         spans = spans[-1:]
@@ -193,37 +188,22 @@ def _written(tokenizer: Any, chat: Sequence[Mapping[str, str]], *, asks: bool) -
     return text
 
 
-class Collator:
-    """Rows as tensors, filled up to one length at their ends, where no judged place can see it.
-
-    Args:
-        inputs: What the model is given; see `text_inputs.inputs_of`.
-        length: Tokens a row.
-        filler: The token that fills it.
-    """
-
-    def __init__(self, inputs: Sequence[str], length: int, filler: int) -> None:
-        self._inputs = inputs
-        self._length = length
-        self._filler = filler
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The batch as tensors of shape (rows, length)."""
-        shape = (len(batch), self._length)
-        ids, labels = torch.full(shape, self._filler), torch.full(shape, FILLER)
-        mask = torch.zeros(shape, dtype=torch.long)
-        for number, row in enumerate(batch):
-            tokens = torch.from_numpy(row["input_ids"]).long()
-            ids[number, : len(tokens)] = tokens
-            mask[number, : len(tokens)] = 1
-            labels[number, : len(tokens)] = torch.where(torch.from_numpy(row["judged"]), tokens, FILLER)
-        known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-        return {**{name: known[name] for name in self._inputs}, "labels": labels}
+def filled_up(rows: Sequence[Feature], length: int, filler: int) -> Mapping[str, torch.Tensor]:
+    """Rows as tensors of one length, filled up at their ends, where no judged place can see it."""
+    shape = (len(rows), length)
+    ids, labels = torch.full(shape, filler), torch.full(shape, FILLER)
+    mask = torch.zeros(shape, dtype=torch.long)
+    for number, row in enumerate(rows):
+        tokens = torch.from_numpy(row["input_ids"]).long()
+        ids[number, : len(tokens)] = tokens
+        mask[number, : len(tokens)] = 1
+        labels[number, : len(tokens)] = torch.where(torch.from_numpy(row["judged"]), tokens, FILLER)
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
 def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's
     """Mean loss over the responses' tokens, perplexity, tokens and their accuracy, and rows."""
-    return {**token_loss.figures(predictions, accuracy=True), "rows": float(len(features))}
+    return {**metrics.of_sums(predictions, accuracy=True), "rows": float(len(features))}
 
 
 TASK = InstructionTuning()

@@ -1,17 +1,55 @@
-"""Which class a row's label means: a name of the recipe's, or a class's number; decided once for a whole data set."""
+"""Classes: what a head is told of them, and which one a row's label means.
+
+A label is a name of the recipe's, or a class's number; which of the two is decided once for a whole data set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cachekit.data import rows
 from cachekit.errors import DataError
 
-MANY = 5  # labels that a sentence lists
+_MANY = 5  # labels that a sentence lists
 _LONGEST = 9  # digits; there are never that many classes
 
 Numbering = Callable[[Any, str], int]
+
+
+def class_names(labels: Sequence[str]) -> dict[str, Any]:
+    """Config fields of a head with these classes."""
+    return {
+        "num_labels": len(labels),
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: number for number, name in enumerate(labels)},
+    }
+
+
+def of_column(labels: Sequence[str], tables: Mapping[str, Any], column: str, tell: Callable[[str], None]) -> Numbering:
+    """The class's number for a value of a column that holds one a row; see `numbering`.
+
+    Raises:
+        DataError: See `numbering`; or the training rows are of one class.
+    """
+    found = {name: list(_labelled(table, column, name)) for name, table in tables.items()}
+    number_of = numbering(labels, found, tell)
+    classes = {number_of(value, where) for where, value in found["train"]}
+    if len(classes) < 2:  # noqa: PLR2004
+        raise DataError(
+            f"the training data has one class only: {labels[classes.pop()]!r}",
+            cause="a classifier needs at least two",
+            hint="check data.label_column",
+        )
+    return number_of
+
+
+def _labelled(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
+    """Every label of a split, or every distinct one, with where it stands."""
+    if hasattr(table, "unique"):  # a datasets.Dataset: its distinct values, not its millions of rows
+        yield from ((f"{name} data", value) for value in table.unique(column))
+        return
+    yield from ((f"{name} row {number}", row[column]) for number, row in enumerate(table, start=1))
 
 
 def numbering(
@@ -50,7 +88,7 @@ def numbering(
         number = next(text for text in by_number if text not in by_name)
         raise DataError(
             f"some labels are names, and some are numbers: {name!r} in {found[name]}, {number!r} in {found[number]}",
-            cause=f"labels are {_listed(labels)}",
+            cause=f"labels are {listed(labels)}",
             hint="use the one or the other in all the data",
         )
     if any(by_name[text] != by_number[text] for text in named if text in by_number):
@@ -69,16 +107,17 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST
 
 
-def _listed(texts: Iterable[str]) -> str:
+def listed(texts: Iterable[str]) -> str:
+    """The first of some texts, for a sentence."""
     shown = list(texts)
-    return ", ".join(shown[:MANY]) + (", ..." if len(shown) > MANY else "")
+    return ", ".join(shown[:_MANY]) + (", ..." if len(shown) > _MANY else "")
 
 
 def _said(names: bool, no_name: str, found: Mapping[str, str], labels: Sequence[str]) -> str:
     if names:
-        return f"the labels {_listed(sorted(found))} are read as names of data.labels, not as numbers of classes"
+        return f"the labels {listed(sorted(found))} are read as names of data.labels, not as numbers of classes"
     return (
-        f"the labels {_listed(sorted(found))} are read as numbers of classes, 0 for {labels[0]!r}: "
+        f"the labels {listed(sorted(found))} are read as numbers of classes, 0 for {labels[0]!r}: "
         f"{no_name!r} is no name of data.labels"
     )
 

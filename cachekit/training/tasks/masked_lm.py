@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,57 +13,50 @@ import torch
 from cachekit.errors import RecipeError
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks import packing, token_loss
-from cachekit.training.tasks.port import FILLER, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import inputs_of
+from cachekit.training.tasks import inputs, metrics, packing
+from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 
 
-class MaskedLM:
-    """See `port.Task`. Rows are those of `packing.text_rows`, features blocks.
+class MaskedLM(Task):
+    """Rows are those of `packing.text_rows`, features blocks.
 
     The stream is each text with its special tokens, `[CLS] text [SEP] [CLS] text [SEP] ...`, as in Transformers'
     example. Which tokens of a block are hidden changes with every pass of training, and never in evaluation.
     """
 
     auto_model = "AutoModelForMaskedLM"
-    processor = "tokenizer"
 
-    def config(self, job: Job) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
-        return {}
-
-    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
+    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
         return packing.text_rows(job)
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
-        """See `port.Task`."""
         if processor.mask_token is None:
             raise RecipeError("the tokenizer has no mask token", hint="choose another with model.tokenizer")
-        packing.check_vocabulary(processor, model)
-        length = job.recipe.training.max_seq_length
-        pad = processor.pad_token_id if processor.pad_token_id is not None else packing.end_of_text(processor)
+        inputs.check_vocabulary(processor, model)
+        training = job.recipe.training
+        length = training.max_seq_length
+        pad = processor.pad_token_id if processor.pad_token_id is not None else inputs.end_of_text(processor)
 
-        def encode(texts: Sequence[Feature]) -> list[list[int]]:
+        def tokens(texts: Sequence[Feature]) -> list[list[int]]:
             # A line's end is no token of it, and an empty text would be nothing but special ones.
             stripped = [row["text"].strip() for row in texts]
-            found = packing.token_lists(processor, stripped, special=True)
+            found = inputs.token_lists(processor, stripped, special=True)
             return [ids if text else [] for text, ids in zip(stripped, found, strict=True)]
 
-        packed = {
-            name: packing.pack(split, encode, packing.Cut(length, pad, partial=name != "train"), most=most.get(name))
-            for name, split in splits.items()
-        }
-        training = job.recipe.training
-        collate = Collator(processor, training.mlm_probability, inputs_of(model), training.seed)
+        features: dict[str, Sequence[Feature]] = {}
+        for name, split in splits.items():
+            cut = packing.Cut(length, pad, partial=name != "train")
+            blocks = packing.pack(split, tokens, cut, most=most.get(name))
+            features[name] = blocks if name == "train" else Still(blocks)
+        hiding = Hiding(processor, training.mlm_probability, training.seed)
         return Work(
-            features={name: blocks if name == "train" else Still(blocks) for name, blocks in packed.items()},
+            features=features,
             filler={**packing.filler_block(length, pad), "still": True},
-            collate=collate,
-            score=score,
-            reduce=token_loss.sums,
+            collate=Collator(inputs.inputs_of(model), hiding.encode),
+            score=partial(metrics.of_blocks, accuracy=True),
+            reduce=metrics.sums,
             unit=f"blocks of {length} tokens",
-            begin=collate.begin,
+            begin=hiding.begin,
         )
 
 
@@ -79,7 +73,7 @@ class Still(Sequence[Feature]):
         return {**self._blocks[index], "still": True}
 
 
-class Collator:
+class Hiding:
     """Hides tokens of blocks: Transformers' own choice of them and of what stands in their place.
 
     In training that follows from the seed, the pass and the block's number alone. PyTorch's own generator would not do:
@@ -88,33 +82,28 @@ class Collator:
     Args:
         tokenizer: Of the model, or another one.
         share: Of the tokens that are hidden.
-        inputs: What the model is given; see `text_inputs.inputs_of`.
         seed: Of the training.
     """
 
-    def __init__(self, tokenizer: Any, share: float, inputs: Sequence[str], seed: int) -> None:
+    def __init__(self, tokenizer: Any, share: float, seed: int) -> None:
         from transformers import DataCollatorForLanguageModeling
 
         self._mask = tokenizer.mask_token_id
         self._special = np.asarray(tokenizer.all_special_ids)
         self._hide = DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=share)
-        self._inputs = inputs
         self._seed = seed
         self._epoch = 0
 
     def begin(self, epoch: int) -> None:
-        """See `port.Work`."""
+        """Hide others from now on: a pass over the training features begins, counted from 0."""
         self._epoch = epoch
 
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The batch as tensors of shape (blocks, length)."""
-        hidden = [self._hidden(block) for block in batch]
-        ids, labels = (torch.stack(part) for part in zip(*hidden, strict=True))
+    def encode(self, blocks: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+        """Blocks as tensors; the labels are the tokens that are hidden."""
+        ids, labels = (torch.stack(part) for part in zip(*map(self._hidden, blocks), strict=True))
         # A block of which nothing is judged only fills the batch: it is seen whole, as attention to nothing is NaN.
-        seen = [block["judged"] if block["judged"].any() else ~block["judged"] for block in batch]
-        mask = torch.from_numpy(np.stack(seen)).long()
-        known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-        return {**{name: known[name] for name in self._inputs}, "labels": labels}
+        seen = [block["judged"] if block["judged"].any() else ~block["judged"] for block in blocks]
+        return {"input_ids": ids, "attention_mask": torch.from_numpy(np.stack(seen)).long(), "labels": labels}
 
     def _hidden(self, block: Feature) -> tuple[torch.Tensor, torch.Tensor]:
         ids = torch.from_numpy(block["input_ids"])
@@ -134,15 +123,6 @@ class Collator:
     def _draw(self, block: Feature) -> int:
         words = f"{self._seed} {self._epoch} {block['number']}".encode()
         return int.from_bytes(hashlib.blake2b(words, digest_size=7).digest(), "big")
-
-
-def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's
-    """Mean loss over hidden tokens, perplexity, hidden tokens and their accuracy, blocks, and texts."""
-    return {
-        **token_loss.figures(predictions, accuracy=True),
-        "features": float(len(features)),
-        "rows": float(sum(block["texts"] for block in features)),
-    }
 
 
 TASK = MaskedLM()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-import numpy as np
 import torch
 
 from cachekit.data import rows
@@ -16,26 +15,20 @@ from cachekit.recipe import Recipe, tasks
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks.labels import MANY
-from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, inputs_of, lengths, tensors
+from cachekit.training.tasks import inputs, metrics
+from cachekit.training.tasks.labels import listed
+from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 
 
-class MultipleChoice:
-    """See `port.Task`. Rows are `{"context", "question", "choices": [str, ...], "label": int}`, and so are features.
+class MultipleChoice(Task):
+    """Rows are `{"context", "question", "choices": [str, ...], "label": int}`, and so are features.
 
     `context` is None where the recipe names no such column.
     """
 
     auto_model = "AutoModelForMultipleChoice"
-    processor = "tokenizer"
-
-    def config(self, job: Job) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
-        return {}
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
-        """See `port.Task`."""
         recipe = job.recipe
         columns, count = tasks.columns(recipe), choices_of(recipe)
         question, context, label = columns["question_column"], columns.get("context_column"), columns["label_column"]
@@ -73,55 +66,24 @@ class MultipleChoice:
         numbers |= numbering(found, count, tell)
         return data.splits(tables, recipe, read)
 
-    def ready(
-        self,
-        job: Job,
-        processor: Any,
-        model: Any,
-        splits: Mapping[str, Split],
-        most: Mapping[str, int],  # noqa: ARG002 - each row is a feature, made when it is asked for
-    ) -> Work:
-        """See `port.Task`."""
-        check_tokenizer(processor)
+    def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
+        inputs.check_tokenizer(processor)
+        length, given = job.recipe.training.max_seq_length, inputs.inputs_of(model)
+
+        def encode(rows: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+            encoded = inputs.encode(processor, *pairs(rows), length=length, inputs=given)
+            shaped = {name: tensor.view(len(rows), -1, length) for name, tensor in encoded.items()}
+            return {**shaped, "labels": torch.tensor([row["label"] for row in rows])}
+
         context = "" if job.recipe.data.context_column else None
         choices = [""] * choices_of(job.recipe)
-
-        def count(rows: Sequence[Feature]) -> Sequence[int]:
-            pairs = [_pair(row, choice) for row in rows for choice in row["choices"]]
-            return lengths(processor, [first for first, _ in pairs], [second for _, second in pairs])
-
         return Work(
             features=splits,
             filler={"context": context, "question": "", "choices": choices, "label": FILLER},
-            collate=Collator(processor, job.recipe.training.max_seq_length, inputs_of(model)),
+            collate=Collator(given, encode),
             score=score,
-            notes=cut(splits, count, job.recipe.training.max_seq_length),
+            notes=inputs.cut(splits, lambda rows: inputs.lengths(processor, *pairs(rows)), length),
         )
-
-
-class Collator:
-    """Tokenizes a batch: each choice with its question, padded or cut to one length.
-
-    Args:
-        tokenizer: Of the model, or another one.
-        length: Tokens a choice.
-        inputs: What the model is given; see `text_inputs.inputs_of`.
-    """
-
-    def __init__(self, tokenizer: Any, length: int, inputs: Sequence[str]) -> None:
-        self._tokenizer = tokenizer
-        self._length = length
-        self._inputs = inputs
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The batch as tensors of shape (rows, choices, length), and `labels` of shape (rows,)."""
-        pairs = [_pair(row, choice) for row in batch for choice in row["choices"]]
-        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
-        encoded = encode(self._tokenizer, firsts, seconds, length=self._length, inputs=self._inputs)
-        given = {
-            name: tensor.view(len(batch), -1, self._length) for name, tensor in tensors(encoded, self._inputs).items()
-        }
-        return {**given, "labels": torch.tensor([row["label"] for row in batch], dtype=torch.long)}
 
 
 def numbering(found: Mapping[str, str], count: int, tell: Callable[[str], None]) -> dict[str, int]:
@@ -149,25 +111,31 @@ def numbering(found: Mapping[str, str], count: int, tell: Callable[[str], None])
     return known
 
 
-def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's
+def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
     """Accuracy, mean cross entropy, and the number of rows."""
     from sklearn.metrics import accuracy_score
 
-    logits: Array = np.asarray(predictions[0] if isinstance(predictions, tuple) else predictions).astype(np.float64)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    logits = metrics.logits_of(predictions)
     return {
         "accuracy": float(accuracy_score(labels, logits.argmax(axis=-1))),
-        "loss": float(-log_softmax[np.arange(len(labels)), labels].mean()),
-        "rows": float(len(labels)),
+        "loss": metrics.cross_entropy(logits, labels),
+        "rows": float(len(features)),
     }
 
 
-def _pair(row: Feature, choice: str) -> tuple[str, str]:
-    """As SWAG and RACE are trained: the text, and the question with one ending; the question itself without a text."""
-    if row["context"] is None:
-        return row["question"], choice
-    return row["context"], f"{row['question']} {choice}".strip()
+def pairs(rows: Sequence[Feature]) -> tuple[list[str], list[str]]:
+    """The first and the second texts of all choices of some rows.
+
+    As SWAG and RACE are trained: the text, and the question with one ending; the question itself without a text.
+    """
+    found = []
+    for row in rows:
+        for choice in row["choices"]:
+            if row["context"] is None:
+                found.append((row["question"], choice))
+            else:
+                found.append((row["context"], f"{row['question']} {choice}".strip()))
+    return [first for first, _ in found], [second for _, second in found]
 
 
 def _choices(row: Mapping[str, Any], recipe: Recipe, count: int, where: str) -> tuple[list[Any], list[Any] | None]:
@@ -185,10 +153,9 @@ def _choices(row: Mapping[str, Any], recipe: Recipe, count: int, where: str) -> 
 
 
 def _unknown(text: str, where: str, known: Sequence[str]) -> DataError:
-    shown = ", ".join(known[:MANY]) + (", ..." if len(known) > MANY else "")
     return DataError(
         f"{where}: the label {text!r} is none of the choices",
-        cause=f"they are {shown}",
+        cause=f"they are {listed(known)}",
         hint="a letter (A is the first), or a number from 0 or from 1; check data.label_column",
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cachekit.data import rows
-from cachekit.errors import DataError, RecipeError
+from cachekit.errors import DataError
 from cachekit.recipe import tasks
 from cachekit.training import data
 from cachekit.training.data import Split
@@ -19,7 +19,7 @@ from cachekit.training.tasks.port import FILLER, Array, Feature
 AT_ONCE = 1000  # texts that are tokenized together
 _FEW = 16  # texts to begin with, where a few blocks are enough
 
-Encode = Callable[[Sequence[Feature]], Sequence[Sequence[int]]]
+Tokens = Callable[[Sequence[Feature]], Sequence[Sequence[int]]]
 
 
 def text_rows(job: Job) -> dict[str, Split]:
@@ -97,12 +97,12 @@ class Blocks(Sequence[Feature]):
         return {"input_ids": ids, "judged": judged, "texts": int(self._texts[index]), "number": index}
 
 
-def pack(split: Split, encode: Encode, cut: Cut, *, first: Sequence[int] = (), most: int | None = None) -> Blocks:
+def pack(split: Split, tokens: Tokens, cut: Cut, *, first: Sequence[int] = (), most: int | None = None) -> Blocks:
     """Blocks of a split's texts.
 
     Args:
         split: From `text_rows`.
-        encode: Tokens of each of some rows, what separates texts included.
+        tokens: Those of each of some rows, what separates texts included.
         cut: Says how.
         first: Tokens before the first text.
         most: Blocks that are enough: no more texts are read than they need.
@@ -115,7 +115,7 @@ def pack(split: Split, encode: Encode, cut: Cut, *, first: Sequence[int] = (), m
     starts: list[int] = []
     total = len(first)
     for batch in _batches(split, AT_ONCE if wanted is None else _FEW):
-        for ids in encode(batch):
+        for ids in tokens(batch):
             starts.append(total)
             pieces.append(np.asarray(ids, dtype=np.int32))
             total += len(ids)
@@ -144,43 +144,6 @@ def _batches(split: Split, size: int) -> Iterator[list[Feature]]:
         yield [split[index] for index in range(start, min(start + size, len(split)))]
         start += size
         size = min(2 * size, AT_ONCE)
-
-
-def token_lists(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[list[int]]:
-    """The tokens of each text, with the tokenizer's own special ones or without."""
-    if not texts:
-        return []
-    # Not `verbose`: longer than the model's context is what a stream is.
-    found = tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False, verbose=False)
-    ids: list[list[int]] = found["input_ids"]
-    return ids
-
-
-def check_vocabulary(tokenizer: Any, model: Any) -> None:
-    """Refuse a tokenizer that knows more tokens than the model.
-
-    Raises:
-        RecipeError: It does: the model has no embedding for the last ones.
-    """
-    known, embedded = len(tokenizer), model.get_input_embeddings().num_embeddings
-    if known > embedded:
-        raise RecipeError(
-            f"the tokenizer has {known} tokens, the model embeds {embedded}",
-            cause="they do not belong together, or model.config changed one of them",
-            hint="choose the model's own with model.tokenizer, or set model.config.vocab_size",
-        )
-
-
-def end_of_text(tokenizer: Any) -> int:
-    """The token that ends a text.
-
-    Raises:
-        RecipeError: The tokenizer has none.
-    """
-    token = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
-    if token is None:
-        raise RecipeError("the tokenizer has no end-of-text token", hint="choose another with model.tokenizer")
-    return int(token)
 
 
 def judged_labels(feature: Feature) -> Array:

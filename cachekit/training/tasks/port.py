@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from cachekit.recipe.schema import TaskName
 from cachekit.training.data import Split
 from cachekit.training.job import Job
 
@@ -18,6 +20,7 @@ FILLER = -100
 Feature = Mapping[str, Any]
 Batch = dict[str, torch.Tensor]
 Array = np.ndarray[Any, Any]
+Encode = Callable[[Sequence[Feature]], Mapping[str, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,42 @@ class Work:
     begin: Callable[[int], None] | None = None
 
 
-class Task(Protocol):
+@dataclass(frozen=True)
+class Collator:
+    """Makes a batch of features: the tensors that the model is given, and the labels.
+
+    Attributes:
+        inputs: What the model is given, by its architecture; zeros for what `encode` does not make.
+        encode: Makes tensors of one shape of some features, the labels among them.
+        labels: The names of the labels.
+    """
+
+    inputs: tuple[str, ...]
+    encode: Encode
+    labels: tuple[str, ...] = ("labels",)
+
+    def __call__(self, features: Sequence[Feature]) -> Batch:
+        """The batch: tensors whose first dimension is the features."""
+        made = self.encode(features)
+        zeros = torch.zeros_like(made[self.inputs[0]])
+        given = {name: made.get(name, zeros) for name in self.inputs}
+        return {**given, **{name: made[name] for name in self.labels}}
+
+
+class Task:
     """One kind of fine-tune.
 
     Attributes:
         auto_model: The name of Transformers' class that finds the model.
-        processor: What turns rows into numbers.
+        processor: What turns rows into numbers: `tokenizer` or `image`.
     """
 
     auto_model: str
-    processor: str  # `tokenizer` or `image`
+    processor: Literal["tokenizer", "image"] = "tokenizer"
 
     def config(self, job: Job) -> dict[str, Any]:
-        """Fields of the model's config that the task decides."""
-        ...
+        """Fields of the model's config that the task decides: none."""
+        return {}
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
         """The rows of every split, checked; `train` and `validation` are always there.
@@ -78,7 +103,7 @@ class Task(Protocol):
         Raises:
             DataError: They are missing, unreadable, empty, or not what the task needs.
         """
-        ...
+        raise NotImplementedError
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
         """Make features of rows.
@@ -94,7 +119,13 @@ class Task(Protocol):
             RecipeError: The processor or the model cannot do this task.
             DataError: The rows cannot be used.
         """
-        ...
+        raise NotImplementedError
+
+
+def select(name: TaskName) -> Task:
+    """The task of that name; its module is loaded when it is the one."""
+    task: Task = importlib.import_module(f"cachekit.training.tasks.{name.replace('-', '_')}").TASK
+    return task
 
 
 @dataclass(frozen=True)

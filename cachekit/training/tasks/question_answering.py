@@ -7,6 +7,7 @@ windows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,28 +18,24 @@ from cachekit.recipe import tasks
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks import squad
-from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_fast, check_tokenizer, encode, inputs_of
+from cachekit.training.tasks import inputs, metrics, squad
+from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 from cachekit.training.tasks.windows import LABELS, check_room, windows
 
 
-class QuestionAnswering:
-    """See `port.Task`.
+class QuestionAnswering(Task):
+    """Windows over texts, with their answers.
 
     Rows are `{"question": str, "context": str, "answers": [(text, first character), ...], "negatives": bool}`, features
     are windows over them. `negatives` says that some question of the data has no answer: then it is SQuAD 2.0.
     """
 
     auto_model = "AutoModelForQuestionAnswering"
-    processor = "tokenizer"
 
-    def config(self, job: Job) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
+    def config(self, job: Job) -> dict[str, Any]:
         return {"num_labels": 2}  # the head's size in most architectures: a start and an end
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
-        """See `port.Task`."""
         columns = tasks.columns(job.recipe)
         question, context, answers = (columns[f"{name}_column"] for name in ("question", "context", "answers"))
         tables = data.tables(job.recipe)
@@ -83,55 +80,41 @@ class QuestionAnswering:
         return data.splits(tables, job.recipe, read)
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
-        """See `port.Task`."""
-        check_tokenizer(processor)
-        check_fast(processor, job.recipe.task)
-        training = job.recipe.training
-        inputs = inputs_of(model)
-        stride = training.max_seq_length // 3 if training.doc_stride is None else training.doc_stride
+        inputs.check_tokenizer(processor)
+        inputs.check_fast(processor, job.recipe.task)
+        training, given = job.recipe.training, inputs.inputs_of(model)
+        length = training.max_seq_length
+        stride = length // 3 if training.doc_stride is None else training.doc_stride
         for split in splits.values():
-            check_room(split, processor, training.max_seq_length, stride)
-        made = {
+            check_room(split, processor, length, stride)
+        features = {
             name: windows(
                 split,
                 processor,
-                length=training.max_seq_length,
+                length=length,
                 stride=stride,
-                inputs=inputs,
+                inputs=given,
                 enough=most.get(name),
                 judged=name != "train",
             )
             for name, split in splits.items()
         }
-        empty = encode(processor, [""], [""], length=training.max_seq_length, inputs=inputs, return_tensors="np")
-        filler = {name: empty.get(name, np.zeros_like(empty["input_ids"]))[0] for name in inputs}
+        empty = inputs.encode(processor, [""], [""], length=length, inputs=given, return_tensors="np")
         return Work(
-            features=made,
-            filler={**filler, **dict.fromkeys(LABELS, FILLER)},
-            collate=Collator(inputs),
+            features=features,
+            filler={**{name: values[0] for name, values in empty.items()}, **dict.fromkeys(LABELS, FILLER)},
+            collate=Collator(given, partial(encode, given), LABELS),
             score=score,
             labels=LABELS,
             reduce=lambda logits, _: logits[:2],  # encoders of two parts give their hidden states as well
         )
 
 
-class Collator:
-    """Makes tensors of windows, which have one length already.
-
-    Args:
-        inputs: What the model is given; see `text_inputs.inputs_of`.
-    """
-
-    def __init__(self, inputs: Sequence[str]) -> None:
-        self._inputs = inputs
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The batch as tensors of shape (rows, length), and labels of shape (rows,)."""
-        given = {
-            name: torch.from_numpy(np.stack([window[name] for window in batch]).astype(np.int64))
-            for name in self._inputs
-        }
-        return {**given, **{name: torch.tensor([window[name] for window in batch]) for name in LABELS}}
+def encode(inputs: Sequence[str], features: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+    """Windows, which have one length already, as tensors."""
+    arrays = {name: np.stack([window[name] for window in features]) for name in inputs if name in features[0]}
+    made = {name: torch.from_numpy(values.astype(np.int64)) for name, values in arrays.items()}
+    return {**made, **{name: torch.tensor([window[name] for window in features]) for name in LABELS}}
 
 
 def answers_of(value: Any, column: str, where: str) -> list[tuple[str, int]]:
@@ -192,7 +175,7 @@ def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[st
         figures |= {"no_answer_exact_match": _means("", [one for one in judged if not one[0]])["exact_match"]}
     return {
         **figures,
-        "loss": (_cross_entropy(starts, labels[0]) + _cross_entropy(ends, labels[1])) / 2,
+        "loss": (metrics.cross_entropy(starts, labels[0]) + metrics.cross_entropy(ends, labels[1])) / 2,
         "rows": float(len(of)),
         "features": float(len(features)),
     }
@@ -203,13 +186,6 @@ def _means(prefix: str, judged: Sequence[tuple[bool, float, float]]) -> dict[str
         return {}
     exact, f1 = (100 * sum(one[place] for one in judged) / len(judged) for place in (1, 2))
     return {f"{prefix}exact_match": exact, f"{prefix}f1": f1}
-
-
-def _cross_entropy(logits: Array, places: Any) -> float:
-    exact: Array = logits.astype(np.float64)
-    shifted = exact - exact.max(axis=-1, keepdims=True)
-    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return float(-log_softmax[np.arange(len(exact)), np.asarray(places)].mean())
 
 
 TASK = QuestionAnswering()

@@ -14,26 +14,20 @@ from cachekit.recipe import Recipe, tasks
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
+from cachekit.training.tasks import inputs
 from cachekit.training.tasks.greedy import Greedy
-from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, inputs_of, lengths, tensors
+from cachekit.training.tasks.port import FILLER, Array, Collator, Feature, Task, Work
 
 # Figures of what was written, given the texts that should have been; of the same number and order.
 Figures = Callable[[Sequence[str], Sequence[str]], dict[str, float]]
 
 
-class Seq2Seq:
-    """See `port.Task`. Rows are `{"source": str, "target": str}`, and so are features; a filler's target is None."""
+class Seq2Seq(Task):
+    """Rows are `{"source": str, "target": str}`, and so are features; a filler's target is None."""
 
     auto_model = "AutoModelForSeq2SeqLM"
-    processor = "tokenizer"
 
-    def config(self, job: Job) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """See `port.Task`: nothing."""
-        return {}
-
-    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:  # noqa: ARG002 - the port's
-        """See `port.Task`."""
+    def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
         read = self.reader(job.recipe)
         tables = data.tables(job.recipe)
         for name, table in tables.items():
@@ -59,37 +53,38 @@ class Seq2Seq:
         """What makes this task's figures."""
         raise NotImplementedError
 
-    def ready(
-        self,
-        job: Job,
-        processor: Any,
-        model: Any,
-        splits: Mapping[str, Split],
-        most: Mapping[str, int],  # noqa: ARG002 - each row is a feature, made when it is asked for
-    ) -> Work:
-        """See `port.Task`."""
-        check_tokenizer(processor)
-        check_vocabulary(processor, model)
+    def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
+        inputs.check_tokenizer(processor)
+        inputs.check_vocabulary(processor, model)
         self.languages(job, processor)
-        collate = Collator(
-            processor,
-            source_length=job.recipe.training.max_seq_length,
-            target_length=job.recipe.training.max_target_length,
-            prefix=job.recipe.data.source_prefix or "",
-            inputs=inputs_of(model),
-            start=start_token(model, processor),
-        )
+        training, prefix = job.recipe.training, job.recipe.data.source_prefix or ""
+        given, start = inputs.inputs_of(model), start_token(model, processor)
+
+        def sources(rows: Sequence[Feature]) -> list[str]:
+            return [prefix + row["source"] for row in rows]
+
+        def encode(rows: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+            encoded = inputs.encode(processor, sources(rows), None, length=training.max_seq_length, inputs=given)
+            labels = target_labels(processor, [row["target"] for row in rows], training.max_target_length)
+            before = labels.masked_fill(labels == FILLER, processor.pad_token_id)[:, :-1]
+            fed = torch.cat([torch.full_like(before[:, :1], start), before], dim=1)
+            return {**encoded, "decoder_input_ids": fed, "labels": labels}
+
+        def target_lengths(rows: Sequence[Feature]) -> list[int]:
+            texts = [row["target"] for row in rows]
+            return [len(ids) for ids in processor(text_target=texts, truncation=False, verbose=False)["input_ids"]]
+
         return Work(
             features=splits,
             filler={"source": "", "target": None},
-            collate=collate,
+            collate=Collator((*given, "decoder_input_ids"), encode),
             score=Score(processor, self.figures(job)),
             reduce=reduce,
             # With label smoothing the Trainer makes the loss itself, and the model is given no labels.
-            generate=decoder(processor, labelled=job.recipe.training.label_smoothing_factor == 0),
+            generate=decoder(processor, labelled=training.label_smoothing_factor == 0),
             notes=(
-                *cut(splits, collate.sources, job.recipe.training.max_seq_length),
-                *cut(splits, collate.targets, job.recipe.training.max_target_length, "max_target_length"),
+                *inputs.cut(splits, lambda rows: inputs.lengths(processor, sources(rows)), training.max_seq_length),
+                *inputs.cut(splits, target_lengths, training.max_target_length, "max_target_length"),
             ),
         )
 
@@ -108,50 +103,12 @@ def pair(source: Any, target: Any, where: str, named_by: str) -> Feature:
     return {"source": data.text(source), "target": data.text(target)}
 
 
-class Collator:
-    """Tokenizes a batch: sources and targets padded or cut to one length each.
-
-    Args:
-        tokenizer: Of the model, or another one.
-        source_length: Tokens of a source.
-        target_length: Tokens of a target.
-        prefix: Put before each source.
-        inputs: What the encoder is given; see `text_inputs.inputs_of`.
-        start: The token that the decoder is given first.
-    """
-
-    def __init__(
-        self, tokenizer: Any, *, source_length: int, target_length: int, prefix: str, inputs: Sequence[str], start: int
-    ) -> None:
-        self._tokenizer = tokenizer
-        self._source_length = source_length
-        self._target_length = target_length
-        self._prefix = prefix
-        self._inputs = inputs
-        self._start = start
-
-    def sources(self, rows: Sequence[Feature]) -> list[int]:
-        """The tokens of each source, uncut."""
-        return lengths(self._tokenizer, [self._prefix + row["source"] for row in rows])
-
-    def targets(self, rows: Sequence[Feature]) -> list[int]:
-        """The tokens of each target, uncut."""
-        encoded = self._tokenizer(text_target=[row["target"] for row in rows], truncation=False, verbose=False)
-        return [len(ids) for ids in encoded["input_ids"]]
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The encoder's inputs of shape (rows, source length); `decoder_input_ids` and `labels` of (rows, target's)."""
-        texts = [self._prefix + row["source"] for row in batch]
-        encoded = encode(self._tokenizer, texts, None, length=self._source_length, inputs=self._inputs)
-        targets = encode_targets(self._tokenizer, [row["target"] or "" for row in batch], self._target_length)
-        real = torch.tensor([[row["target"] is not None] for row in batch])
-        labels = targets["input_ids"].masked_fill(~(targets["attention_mask"].bool() & real), FILLER)
-        before = labels.masked_fill(labels == FILLER, self._tokenizer.pad_token_id)[:, :-1]
-        return {
-            **tensors(encoded, self._inputs),
-            "decoder_input_ids": torch.cat([torch.full_like(before[:, :1], self._start), before], dim=1),
-            "labels": labels,
-        }
+def target_labels(tokenizer: Any, targets: Sequence[str | None], length: int) -> torch.Tensor:
+    """The tokens of targets, padded or cut to one length; FILLER beyond their ends, and for the target of a filler."""
+    encoded = encode_targets(tokenizer, [target or "" for target in targets], length)
+    real = torch.tensor([[target is not None] for target in targets])
+    labels: torch.Tensor = encoded["input_ids"].masked_fill(~(encoded["attention_mask"].bool() & real), FILLER)
+    return labels
 
 
 def encode_targets(tokenizer: Any, texts: Sequence[str], length: int) -> Any:
@@ -166,20 +123,6 @@ def encode_targets(tokenizer: Any, texts: Sequence[str], length: int) -> Any:
         return_attention_mask=True,
         return_token_type_ids=False,
     )
-
-
-def check_vocabulary(tokenizer: Any, model: Any) -> None:
-    """Refuse a tokenizer whose tokens the model does not have.
-
-    Raises:
-        RecipeError: It has more.
-    """
-    known = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > known:
-        raise RecipeError(
-            f"the tokenizer has {len(tokenizer)} tokens, the model has {known}",
-            hint="choose the model's own tokenizer with model.tokenizer, or set model.config.vocab_size",
-        )
 
 
 def start_token(model: Any, tokenizer: Any) -> int:

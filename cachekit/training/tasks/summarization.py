@@ -13,10 +13,9 @@ KINDS = ("rouge1", "rouge2", "rougeL")
 
 
 class Summarization(Seq2Seq):
-    """See `port.Task`."""
+    """The figures are ROUGE's."""
 
-    def figures(self, job: Job) -> Figures:  # noqa: ARG002 - the port's
-        """See `Seq2Seq`."""
+    def figures(self, job: Job) -> Figures:
         return rouge
 
 

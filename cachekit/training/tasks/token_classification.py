@@ -14,10 +14,8 @@ from cachekit.recipe import tasks
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks.labels import MANY, numbering
-from cachekit.training.tasks.port import FILLER, Array, Batch, Feature, Work
-from cachekit.training.tasks.text_classification import class_names
-from cachekit.training.tasks.text_inputs import check_tokenizer, cut, encode, for_words, inputs_of, lengths, tensors
+from cachekit.training.tasks import inputs, labels, metrics
+from cachekit.training.tasks.port import FILLER, Collator, Encode, Feature, Task, Work
 
 # What seqeval takes for a piece of a chunk (its metrics.sequence_labeling, 1.2.2); others it counts as something else.
 _CHUNKS = ("B-", "I-", "E-", "S-")
@@ -25,25 +23,24 @@ _BARE = frozenset({"O", "B", "I", "E", "S"})
 _AT_ONCE = 1000  # rows that are tokenized to see whether they hold words
 
 
-class TokenClassification:
-    """See `port.Task`. Rows are `{"words": [str, ...], "labels": [int, ...]}`, and so are features."""
+class TokenClassification(Task):
+    """Rows are `{"words": [str, ...], "labels": [int, ...]}`, and so are features."""
 
     auto_model = "AutoModelForTokenClassification"
-    processor = "tokenizer"
 
     def config(self, job: Job) -> dict[str, Any]:
-        """See `port.Task`."""
-        return class_names(job.labels)
+        return labels.class_names(job.labels)
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
-        """See `port.Task`."""
         columns = tasks.columns(job.recipe)
         tokens, label = columns["tokens_column"], columns["label_column"]
         tables = data.tables(job.recipe)
-        number_of = numbering(job.labels, {name: _labels(table, label, name) for name, table in tables.items()}, tell)
+        number_of = labels.numbering(
+            job.labels, {name: _labels(table, label, name) for name, table in tables.items()}, tell
+        )
         if not _are_chunks(job.labels):
             tell(
-                f"the labels {', '.join(job.labels[:MANY])}... are no chunks (O, B-PER, I-PER): "
+                f"the labels {labels.listed(job.labels)} are no chunks (O, B-PER, I-PER): "
                 "only accuracy is told, not seqeval's precision, recall and F1"
             )
 
@@ -67,78 +64,59 @@ class TokenClassification:
         return splits
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
-        """See `port.Task`."""
         import seqeval.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
 
-        check_tokenizer(processor)
-        for_words(processor, job.recipe.task)
-        collate = Collator(processor, job.recipe.training.max_seq_length, inputs_of(model))
-        labels = job.labels
+        inputs.check_tokenizer(processor)
+        inputs.for_words(processor, job.recipe.task)
+        length, given = job.recipe.training.max_seq_length, inputs.inputs_of(model)
+
+        def encode(rows: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
+            words = [row["words"] for row in rows]
+            encoded = inputs.encode(processor, words, None, length=length, inputs=given, is_split_into_words=True)
+            return {**encoded, "labels": first_tokens(encoded, [row["labels"] for row in rows])}
 
         def count(rows: Sequence[Feature]) -> Sequence[int]:
-            return lengths(processor, [row["words"] for row in rows], is_split_into_words=True)
+            return inputs.lengths(processor, [row["words"] for row in rows], is_split_into_words=True)
 
         def score(features: Sequence[Feature], predictions: Any, given: Any) -> dict[str, float]:
-            return figures(features, predictions, given, labels)
+            return figures(features, predictions, given, job.labels)
 
         for name in splits.keys() - {"train"}:
-            _judged(splits[name], collate, 1)  # figures over nothing are no numbers
+            _judged(splits[name], encode, 1)  # figures over nothing are no numbers
         return Work(
-            features={**splits, "train": _judged(splits["train"], collate, most.get("train"))},
+            features={**splits, "train": _judged(splits["train"], encode, most.get("train"))},
             filler={"words": [], "labels": []},
-            collate=collate,
+            collate=Collator(given, encode),
             score=score,
-            notes=cut(splits, count, job.recipe.training.max_seq_length),
+            notes=inputs.cut(splits, count, length),
         )
 
 
-class Collator:
-    """Tokenizes a batch, every row padded or cut to one length; the first token of a word has its label.
-
-    Args:
-        tokenizer: Of the model, or another one; see `text_inputs.for_words`.
-        length: Tokens a row.
-        inputs: What the model is given; see `text_inputs.inputs_of`.
-    """
-
-    def __init__(self, tokenizer: Any, length: int, inputs: Sequence[str]) -> None:
-        self._tokenizer = tokenizer
-        self._length = length
-        self._inputs = inputs
-
-    def __call__(self, batch: Sequence[Feature]) -> Batch:
-        """The batch as tensors of shape (rows, length), the labels among them."""
-        words = [row["words"] for row in batch]
-        encoded = encode(
-            self._tokenizer, words, None, length=self._length, inputs=self._inputs, is_split_into_words=True
-        )
-        labels = torch.full_like(encoded["input_ids"], FILLER)
-        for number, row in enumerate(batch):
-            before = None
-            for place, word in enumerate(encoded.word_ids(number)):
-                if word is not None and word != before:
-                    labels[number, place] = row["labels"][word]
-                before = word
-        return {**tensors(encoded, self._inputs), "labels": labels}
+def first_tokens(encoded: Any, classes: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Labels of tokens: the first one of a word has the word's, and no other has one."""
+    found = torch.full_like(encoded["input_ids"], FILLER)
+    for number, own in enumerate(classes):
+        before = None
+        for place, word in enumerate(encoded.word_ids(number)):
+            if word is not None and word != before:
+                found[number, place] = own[word]
+            before = word
+    return found
 
 
-def figures(features: Sequence[Feature], predictions: Any, labels: Any, names: Sequence[str]) -> dict[str, float]:
+def figures(features: Sequence[Feature], predictions: Any, given: Any, names: Sequence[str]) -> dict[str, float]:
     """What seqeval says (precision, recall, F1, accuracy); mean cross entropy of a word; rows and words.
 
     Words beyond the length of a row are not judged, as everywhere in the field; `words_cut` is their number.
     """
     from seqeval.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-    logits: Array = np.asarray(predictions[0] if isinstance(predictions, tuple) else predictions)
-    labels = np.asarray(labels)
-    judged = labels != FILLER
+    logits, true_classes = metrics.logits_of(predictions), np.asarray(given)
+    judged = true_classes != FILLER
     classes = logits.argmax(axis=-1)
-    true = [[names[number] for number in row[kept]] for row, kept in zip(labels, judged, strict=True)]
+    true = [[names[number] for number in row[kept]] for row, kept in zip(true_classes, judged, strict=True)]
     found = [[names[number] for number in row[kept]] for row, kept in zip(classes, judged, strict=True)]
-    kept = logits[judged].astype(np.float64)
-    shifted = kept - kept.max(axis=-1, keepdims=True)
-    log_softmax = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    words = len(kept)
+    words = int(judged.sum())
     chunks: dict[str, float] = {}
     if _are_chunks(names):
         with warnings.catch_warnings():
@@ -151,7 +129,7 @@ def figures(features: Sequence[Feature], predictions: Any, labels: Any, names: S
     return {
         **chunks,
         "accuracy": float(accuracy_score(true, found)),
-        "loss": float(-log_softmax[np.arange(words), labels[judged]].mean()),
+        "loss": metrics.cross_entropy(logits[judged], true_classes[judged]),
         "rows": float(len(features)),
         "words": float(words),
         "words_cut": float(sum(len(row["words"]) for row in features) - words),
@@ -171,7 +149,7 @@ def _check_words(name: str, counts: Iterable[int], column: str) -> None:
         )
 
 
-def _judged(split: Split, collate: Collator, enough: int | None) -> Split:
+def _judged(split: Split, encode: Encode, enough: int | None) -> Split:
     """The rows that have a token with a label: the loss of a batch without any is no number, and neither is a step's.
 
     Such rows have no words, or only words that the tokenizer makes nothing of. In evaluation they count as rows.
@@ -179,8 +157,8 @@ def _judged(split: Split, collate: Collator, enough: int | None) -> Split:
     kept: list[int] = []
     for start in range(0, len(split), _AT_ONCE):
         numbers = range(start, min(start + _AT_ONCE, len(split)))
-        labels = collate([split[number] for number in numbers])["labels"]
-        kept += [number for number, has in zip(numbers, (labels != FILLER).any(dim=1).tolist(), strict=True) if has]
+        found = encode([split[number] for number in numbers])["labels"]
+        kept += [number for number, has in zip(numbers, (found != FILLER).any(dim=1).tolist(), strict=True) if has]
         if enough is not None and len(kept) >= enough:
             break
     if not kept:

@@ -15,10 +15,9 @@ from cachekit.training.tasks.seq2seq import Figures, Seq2Seq, pair
 
 
 class Translation(Seq2Seq):
-    """See `port.Task`."""
+    """Two columns with a text each, or one with both."""
 
     def reader(self, recipe: Recipe) -> Callable[[Mapping[str, Any], str], Feature]:
-        """See `Seq2Seq`; one column may hold both texts, by language."""
         column = tasks.columns(recipe).get("translation_column")
         if column is None:
             return super().reader(recipe)
@@ -43,7 +42,7 @@ class Translation(Seq2Seq):
         return read
 
     def languages(self, job: Job, tokenizer: Any) -> None:
-        """See `Seq2Seq`.
+        """Tell the tokenizer which languages it reads and writes.
 
         Raises:
             RecipeError: The tokenizer of a model of many languages is not told which, or does not know one.
@@ -75,7 +74,6 @@ class Translation(Seq2Seq):
             setattr(tokenizer, attribute, code)
 
     def figures(self, job: Job) -> Figures:
-        """See `Seq2Seq`."""
         # Its own advice: Chinese is not written in words, and the usual tokenizer splits at spaces.
         chinese = (job.recipe.data.target_lang or "").lower().startswith(("zh", "zho"))
         bleu = sacrebleu.BLEU(tokenize="zh" if chinese else "13a")

@@ -13,8 +13,8 @@ import numpy as np
 
 from cachekit.errors import RecipeError
 from cachekit.training.data import Split
+from cachekit.training.tasks.inputs import encode
 from cachekit.training.tasks.port import Array, Feature
-from cachekit.training.tasks.text_inputs import encode
 
 LABELS = ("start_positions", "end_positions")
 _AT_ONCE = 1000  # rows that are tokenized together
@@ -92,7 +92,7 @@ def windows(
         tokenizer: Of the model, or another one; it pads on the side it pads on.
         length: Tokens a window.
         stride: Tokens that two windows share.
-        inputs: What the model is given.
+        inputs: What the model is given; kept is what the tokenizer makes of it.
         enough: Stop when there are as many windows.
         judged: Keep what is needed to judge answers.
     """
@@ -127,15 +127,16 @@ def windows(
         parts.append((of + first, positions, none.astype(np.int32), *((offsets,) if judged else ())))
         made.append(
             {
-                name: encoded.get(name, np.zeros_like(ids)).astype(np.int32 if name == "input_ids" else np.int8)
+                name: encoded[name].astype(np.int32 if name == "input_ids" else np.int8)
                 for name in inputs
+                if name in encoded
             }
         )
         count += len(ids)
         if enough is not None and count >= enough:
             break
     of, positions, none, *kept = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    given = {name: np.concatenate([one[name] for one in made]) for name in inputs}
+    given = {name: np.concatenate([one[name] for one in made]) for name in made[0]}
     return Windows(split, of, given, positions, none, kept[0] if judged else None)
 
 

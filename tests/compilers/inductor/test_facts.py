@@ -14,9 +14,10 @@ import pytest
 
 from cachekit.compilers.inductor import facts, option_names
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.port import Run
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
-from cachekit.verbs.prepare import prepare
 from tests.compilers.inductor.torch_variables import read_by_torch
 
 TEXT = """
@@ -57,11 +58,7 @@ def key(*overrides):
 
 def worker_variables(tmp_path, **shell):
     """A worker's environment under a shell's."""
-    changes = (
-        Inductor()
-        .watch(recipe("compiler.options.threads=2"), tmp_path, trial=False, found=True, strict=False)
-        .environment
-    )
+    changes = Inductor().watch(Run(recipe("compiler.options.threads=2"), tmp_path, "train", found=True)).environment
     merged = {**os.environ, **shell, **{name: value for name, value in changes.items() if value is not None}}
     return {name: value for name, value in merged.items() if changes.get(name, value) is not None}
 
@@ -243,10 +240,10 @@ def test_tracing_reaches_no_code_but_for_provenance():
 
 @pytest.mark.feature("M3")
 def test_a_strict_run_ends_at_the_first_compile(tmp_path):
-    watch = Inductor().watch(recipe(), tmp_path, trial=False, found=True, strict=True)
+    watch = Inductor().watch(Run(recipe(), tmp_path, "train", found=True, strict=True))
     watch.event({"event": "graphs", "found": 2, "compiled": 0, "phase": "first training step"})
     with pytest.raises(MissError, match="not warm") as caught:
         watch.event({"event": "graphs", "found": 2, "compiled": 1, "phase": "first training step"})
     assert caught.value.exit_code == 3
-    lenient = Inductor().watch(recipe(), tmp_path, trial=False, found=True, strict=False)
+    lenient = Inductor().watch(Run(recipe(), tmp_path, "train", found=True))
     lenient.event({"event": "graphs", "found": 2, "compiled": 1})

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from cachekit.compilers.evidence import Evidence, Outcome, Subject
+from cachekit.compilers.evidence import Evidence, Subject, Verdict
 from cachekit.compilers.experiment import Proof, kept
 from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
@@ -57,10 +57,10 @@ def proof(made: Machine, folder: Path, subject: Subject, **more: object) -> Proo
     return Proof(subject, folder, command=command, environ=made.environment, limit=120, **more)
 
 
-def outcomes(subject: Subject, seen: Evidence) -> dict[str, Outcome]:
+def outcomes(subject: Subject, seen: Evidence) -> dict[str, Verdict]:
     """What came of everything, by name."""
     return {one.name: one for one in (*kept(seen), *subject.check(seen))}
 
 
-def differing(found: dict[str, Outcome]) -> set[str]:
+def differing(found: dict[str, Verdict]) -> set[str]:
     return {name for name, one in found.items() if one.state == "differs"}

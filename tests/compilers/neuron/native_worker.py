@@ -24,7 +24,7 @@ from pathlib import Path
 
 from neuronxcc import knobs, neff
 
-from cachekit.leash import die_with
+from cachekit.process import die_with
 
 COUNTERS = {"found": 0, "compiled": 0}
 

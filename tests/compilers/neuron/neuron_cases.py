@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,12 +31,34 @@ def place():
             os.kill(pid, signal.SIGKILL)
 
 
+def _machine(folder: Path) -> Machine:
+    """A host whose trainings need three graphs, one of them a rank's alone."""
+    made = Machine(folder)
+    made.graphs(1, 2, **{"1": ["3"]})
+    return made
+
+
 @pytest.fixture
 def machine(place):
-    made = Machine(place / "user")
-    made.graphs(1, 2, **{"1": ["3"]})
     with neuron_alone():
-        yield made
+        yield _machine(place / "user")
+
+
+@pytest.fixture(scope="module")
+def _once(tmp_path_factory):
+    made = _machine(tmp_path_factory.mktemp("warmed") / "user")
+    with neuron_alone():
+        made("warm", "tiny.yaml")
+    return made
+
+
+@pytest.fixture
+def warmed(machine, _once):
+    """The machine after a warm, which was made once for all tests of a module: its store and its root are copies."""
+    shutil.copytree(_once.home, machine.home)
+    shutil.copytree(_once.host.root, machine.host.root, dirs_exist_ok=True)
+    shutil.copy(_once.host.folder / "events.jsonl", machine.host.folder)
+    return machine
 
 
 def another(machine: Machine, folder: Path, **knobs) -> Machine:

@@ -10,12 +10,13 @@ import pytest
 
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import scan
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.compilers.port import Run
 from cachekit.recipe import Recipe, load
 from tests.compilers.neuron.one_neuron import neuron_alone
 from tests.support.neuron_sdk import SCRIPTS, neuron_host
 
-ALONE = Host(
+ALONE = NeuronHost(
     {"neuronx-cc": "2.26.6360.0+6f180f47", "libneuronxla": "2.2.17544.0", "torch-neuronx": "2.9.0"},
     "trn1", 2, 1, "trn1.2xlarge", here=True,
 )  # fmt: skip
@@ -49,4 +50,4 @@ def extract(host, *graphs, **variables):
 
 def watch(tmp_path, text="", *, node=None, trial=False, found=True, strict=False):
     made = recipe(tmp_path, text)
-    return Neuron(ALONE, node).watch(made, tmp_path / "root", trial=trial, found=found, strict=strict)
+    return Neuron(ALONE, node).watch(Run(made, tmp_path / "root", "trial" if trial else "train", found, strict))

@@ -168,13 +168,12 @@ def left_behind(host: NeuronHost) -> list[str]:
 
 
 if __name__ == "__main__":
-    from cachekit import training
+    from cachekit import process, training
     from cachekit.cli import app
-    from cachekit.compilers.neuron import processes
 
     # Some containers hide the memory of their first process from everyone, and then no lock is ever certain.
-    visible = processes._uses_cache
-    processes._uses_cache = lambda folder: visible(folder) or False
+    visible = process.has_loaded
+    process.has_loaded = lambda *asked: visible(*asked) or False
     launcher = training.ProcessLauncher
     training.ProcessLauncher = lambda: launcher([sys.executable, str(HERE / "neuron_worker.py")])
     sys.exit(app.run(sys.argv[1:]))

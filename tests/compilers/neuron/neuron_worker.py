@@ -18,7 +18,7 @@ from libneuronxla import neuron_cc_wrapper
 from libneuronxla.neuron_cc_wrapper import CompilationError
 from neuronxcc import knobs
 
-from cachekit.leash import die_with
+from cachekit.process import die_with
 from tests.support.neuron_sdk import SCRIPTS
 
 sys.path.insert(0, str(SCRIPTS))

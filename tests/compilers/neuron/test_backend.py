@@ -1,4 +1,4 @@
-"""The backend for split models, with optimum-neuron absent or of another kind; `test_neuron_trainer` runs it."""
+"""The backend for split models, with optimum-neuron absent or of another kind; `test_trainer` runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit.compilers.neuron import split
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe.schema import Parallel
-from cachekit.training import neuron_trainer
+from cachekit.training import split as training_split
 from cachekit.training.backend import Surroundings
 from cachekit.training.events import Events
 from cachekit.training.tasks.port import Filled
@@ -43,7 +43,7 @@ def installed(monkeypatch, arguments):
 def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
     monkeypatch.setitem(sys.modules, "optimum", None)
     with pytest.raises(CompilerUnavailableError, match="optimum-neuron does not import") as raised:
-        neuron_trainer.Backend(around)
+        training_split.Backend(around)
     assert "pip install" in raised.value.hint
 
 
@@ -54,20 +54,20 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
 
     installed(monkeypatch, Other)
     with pytest.raises(CompilerUnavailableError, match="has a trainer of another kind") as raised:
-        neuron_trainer.Backend(around)
+        training_split.Backend(around)
     assert "tensor_parallel_size" in raised.value.cause
 
 
 def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tmp_path):
     given = {}
-    known = neuron_trainer.arguments(around.job.recipe, precision="fp32", output_dir="", trial=False)
+    known = training_split.arguments(around.job.recipe, precision="fp32", output_dir="", trial=False)
     theirs = make_dataclass(
         "Theirs",
         [(name, object, None) for name in known],
         namespace={"__post_init__": lambda self: given.update(vars(self))},
     )
     installed(monkeypatch, theirs)
-    made = neuron_trainer.Backend(around)
+    made = training_split.Backend(around)
     assert (made.copies, made.evaluates) == (4, False)
     assert (given["tensor_parallel_size"], given["zero_1"], given["skip_cache_push"]) == (2, False, True)
     assert given["output_dir"] == around.output_dir
@@ -75,7 +75,7 @@ def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tm
 
 
 def test_only_whole_steps_are_taken():
-    rows = neuron_trainer.Whole(Filled([{"row": number} for number in range(11)], {}), 4)
+    rows = training_split.WholeSteps(Filled([{"row": number} for number in range(11)], {}), 4)
     assert [rows[number]["row"] for number in range(len(rows))] == list(range(8))
 
 
@@ -88,5 +88,5 @@ def test_of_checkpoints_the_newest_stay(tmp_path, monkeypatch, most, left, rank)
     for name in names:
         (tmp_path / name).mkdir()
     monkeypatch.setenv("LOCAL_RANK", rank)
-    neuron_trainer.Keep(str(tmp_path), most).on_save(None, None, None)
+    training_split.KeepCheckpoints(str(tmp_path), most).on_save(None, None, None)
     assert {path.name for path in tmp_path.iterdir()} == (left if rank == "0" else names)

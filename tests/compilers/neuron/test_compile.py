@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from cachekit import leash
-from cachekit.compilers.neuron import compile_entries, fit, memory, place
-from cachekit.compilers.neuron.compile_notes import CompileNotes, Note
+from cachekit.compilers.neuron import compile_entries, compile_notes, fit, place
+from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes
 from cachekit.compilers.neuron.remembered import FailureMemory
 from cachekit.errors import CompileError
+from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
 from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
 from tests.support.own_processes import started
@@ -65,8 +65,8 @@ def test_the_longest_is_compiled_first_by_what_was_noted(host):
     by_size = sorted(entries, key=lambda one: (one.path / "model.hlo_module.pb").stat().st_size)
     notes = CompileNotes(host.folder / "notes")
     sizes = [(one.path / "model.hlo_module.pb").stat().st_size for one in by_size]
-    notes.add(Note(by_size[0].compiler, by_size[0].name, sizes[0], 3600.0))
-    notes.add(Note(by_size[1].compiler, by_size[1].name, sizes[1], 1.0))
+    notes.add(CompileNote(by_size[0].compiler, by_size[0].name, sizes[0], 3600.0))
+    notes.add(CompileNote(by_size[1].compiler, by_size[1].name, sizes[1], 1.0))
     complete(host, entries, jobs=1, notes=notes)
     assert [event["bytes"] for event in host.events("compile")] == [sizes[0], sizes[2], sizes[1]]
 
@@ -81,7 +81,7 @@ def test_what_a_compile_took_is_noted_with_its_memory_and_tells_how_many_fit(hos
     assert 300 << 20 < notes.peak(one.compiler, one.name, size) < 3000 << 20
     assert notes.seconds(one.compiler, one.name, size) > 0.2
     # Four graphs of that size, on a host with room for two.
-    monkeypatch.setattr(memory, "host_memory", lambda: notes.peak(one.compiler, one.name, size) * 5)
+    monkeypatch.setattr(compile_notes, "host_memory", lambda: notes.peak(one.compiler, one.name, size) * 5)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     host.forget()
     complete(host, extract(host, 2, 3, 4, 5)[1:], jobs=None, notes=notes)
@@ -117,7 +117,7 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
 
 
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
-    before = set(leash.below(os.getpid()))
+    before = set(below(os.getpid()))
     host.knobs(failures=[{"class": "hang"}])
     with pytest.raises(CompileError) as raised:
         complete(host, extract(host, 1), timeout=1.0)

@@ -12,13 +12,13 @@ import pytest
 from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.cores import allowed, of_run
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import Node
+from cachekit.compilers.port import Node, Run
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import load_text
-from cachekit.verbs.prepare import prepare
 from tests.compilers.neuron.neuron_machine import Machine as NeuronMachine
 
 TEXT = """
@@ -30,9 +30,9 @@ compiler: {name: neuron}
 VISIBLE, NUMBER = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
 
 
-def machine(*, here: bool = True) -> Host:
+def machine(*, here: bool = True) -> NeuronHost:
     packages = {"neuronx-cc": "2.26.6360.0", "torch-neuronx": "2.9.0.2.15.32035", "libneuronxla": "2.2.17544.0"}
-    return Host(packages, "trn1", 32, 1, "trn1.32xlarge", here=here)
+    return NeuronHost(packages, "trn1", 32, 1, "trn1.32xlarge", here=here)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_cores_that_are_not_there_are_told(variables, message):
 
 def test_smaller_cores_are_more_of_them():
     """Where each has one physical core, and not two as by default, twice as many have numbers."""
-    small = Host(machine().packages, "trn2", 4, 1, "trn2.3xlarge", here=False)
+    small = NeuronHost(machine().packages, "trn2", 4, 1, "trn2.3xlarge", here=False)
     text = f"{TEXT}environment: {{{VISIBLE}: %s}}\n"
     assert of_run(small, load_text(text % "0-7")) == 4
     with pytest.raises(UsageError, match="there is no core 8"):
@@ -109,7 +109,7 @@ def test_verbs_refuse_cores_that_are_not_there(tmp_path):
 def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monkeypatch):
     def seen(text: str = TEXT, *, here: bool = True) -> tuple[int, int]:
         recipe, host = load_text(text), machine(here=here)
-        command = RunCommand(recipe, tmp_path, host, Node(), True, CompileNotes(tmp_path / "notes"))
+        command = RunCommand(Run(recipe, tmp_path, "trial"), host, Node(), CompileNotes(tmp_path / "notes"))
         hard = prepare(recipe, Neuron(host)).ingredients.hard
         return hard["parallel.data_parallel_size"], command.workers
 
@@ -150,7 +150,7 @@ LISTS = [
 
 def environment(said: str, copies: object, folder: Path) -> tuple[dict[str, str | None], int]:
     text = f"{TEXT}parallel: {{data_parallel_size: {copies}}}\nenvironment: {{{VISIBLE}: '{said}'}}\n"
-    command = RunCommand(load_text(text), folder, machine(), Node(), True, CompileNotes(folder / "notes"))
+    command = RunCommand(Run(load_text(text), folder, "trial"), machine(), Node(), CompileNotes(folder / "notes"))
     return command.environment(()), command.workers
 
 
@@ -162,10 +162,10 @@ def test_workers_are_told_as_many_cores_as_they_are(tmp_path, monkeypatch, said,
     monkeypatch.setenv(VISIBLE, said)
     assert environment("1", "auto", tmp_path)[0][VISIBLE] == "1", "the recipe's goes before the shell's"
     monkeypatch.delenv(VISIBLE)
-    bare = RunCommand(load_text(TEXT), tmp_path, machine(), Node(), True, CompileNotes(tmp_path / "notes"))
+    bare = RunCommand(Run(load_text(TEXT), tmp_path, "trial"), machine(), Node(), CompileNotes(tmp_path / "notes"))
     assert VISIBLE not in bare.environment(())
     recipe = load_text(f"{TEXT}environment: {{{VISIBLE}: '{said}'}}\n")
-    own = Neuron(machine()).attend(recipe, tmp_path, found=False, strict=False)
+    own = Neuron(machine()).watch(Run(recipe, tmp_path, "command"))
     assert VISIBLE not in own.environment, "whoever starts workers himself says on which cores they run"
 
 
@@ -186,7 +186,7 @@ def test_a_recipe_that_names_another_machine_is_refused_before_anything_compiles
     made = Neuron if name == "neuron" else NeuronNative
 
     def planned(variable: str, value: object, *, here: bool = True, flags: str = "[]"):
-        host = Host({**packages, "libneuronxla": "2.2"}, chip, 4, lnc, f"{chip}.48xlarge", here=here)
+        host = NeuronHost({**packages, "libneuronxla": "2.2"}, chip, 4, lnc, f"{chip}.48xlarge", here=here)
         text = TEXT.replace("name: neuron", f"name: {name}, flags: {flags}")
         return prepare(load_text(f"{text}environment: {{{variable}: {value}}}\n"), made(host))
 

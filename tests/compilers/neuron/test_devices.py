@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.devices import (
     DeviceListError,
-    DeviceProcess,
     Devices,
     host_instance_type,
     list_devices,
@@ -18,10 +17,9 @@ from cachekit.compilers.neuron.devices import (
 )
 from tests.support.places import real_dir
 
-GIB = 1 << 30
 TRN1 = {
     "instance_type": "trn1.2xlarge", "instance_id": "i-1", "neuron_device": 0, "bdf": "0000:00:1e.0",
-    "cpu_affinity": "0-7", "numa_node": "-1", "connected_to": None, "nc_count": 2, "memory_size": 32 * GIB,
+    "cpu_affinity": "0-7", "numa_node": "-1", "connected_to": None, "nc_count": 2, "memory_size": 32 << 30,
     "neuroncore_ids": [0, 1], "neuron_processes": [],
 }  # fmt: skip
 
@@ -30,30 +28,27 @@ def trn2(number):
     """As older tools print it: no instance type, a list of neighbours, busy."""
     return {
         "neuron_device": number, "bdf": "cc:00.0", "connected_to": [12, 3, 4, 1], "nc_count": 4,
-        "logical_neuroncore_config": 2, "memory_size": 96 * GIB,
+        "logical_neuroncore_config": 2, "memory_size": 96 << 30,
         "neuron_processes": [{"pid": 113985, "command": "train", "neuron_runtime_version": "2.0.0"}],
     }  # fmt: skip
 
 
 def test_a_trn1():
-    assert parse_neuron_ls(json.dumps([TRN1])) == Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+    assert parse_neuron_ls(json.dumps([TRN1])) == Devices(1, 2, None, "trn1.2xlarge")
 
 
 @pytest.mark.parametrize("indent", [None, 4])
 def test_a_whole_trn2(indent):
     found = parse_neuron_ls(json.dumps([trn2(number) for number in range(16)], indent=indent))
-    assert (found.count, found.cores, found.memory, found.lnc) == (16, 64, 16 * 96 * GIB, 2)
-    assert found.busy == (DeviceProcess(113985, "train", "2.0.0"),)  # one process, on every device
+    assert (found.count, found.cores, found.lnc) == (16, 64, 2)
 
 
 @pytest.mark.parametrize("field", sorted(TRN1))
 def test_every_field_is_optional(field):
     found = parse_neuron_ls(json.dumps([{name: value for name, value in TRN1.items() if name != field}]))
-    expected = Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
-    if field == "memory_size":
-        expected = Devices(1, 2, None, None, "trn1.2xlarge", ())
+    expected = Devices(1, 2, None, "trn1.2xlarge")
     if field == "instance_type":
-        expected = Devices(1, 2, 32 * GIB, None, "", ())
+        expected = Devices(1, 2, None, "")
     assert found == expected  # without nc_count the core's numbers are counted
 
 
@@ -63,13 +58,12 @@ def test_a_field_of_another_type_is_as_if_it_were_not_there(field):
         found = parse_neuron_ls(json.dumps([TRN1 | {field: value}]))
         assert found.count == 1
         assert found.cores in {None, 2, 0, 1}  # lists of core numbers are counted, whatever is in them
-        assert found.memory in {None, 32 * GIB}
         assert found.instance_type in {"", "trn1.2xlarge", "x"}
 
 
 def test_a_sum_is_not_given_where_a_part_is_unknown():
-    unknown = {name: value for name, value in TRN1.items() if name not in {"nc_count", "neuroncore_ids", "memory_size"}}
-    assert parse_neuron_ls(json.dumps([TRN1, unknown])) == Devices(2, None, None, None, "trn1.2xlarge", ())
+    unknown = {name: value for name, value in TRN1.items() if name not in {"nc_count", "neuroncore_ids"}}
+    assert parse_neuron_ls(json.dumps([TRN1, unknown])) == Devices(2, None, None, "trn1.2xlarge")
 
 
 def test_lines_around_the_json_are_left_out():
@@ -104,12 +98,12 @@ logical-neuroncore-config: 2
 
 
 def test_the_table():
-    assert parse_neuron_ls(TABLE) == Devices(2, 8, 192 * GIB, 2, "trn2n.48xlarge", ())
+    assert parse_neuron_ls(TABLE) == Devices(2, 8, 2, "trn2n.48xlarge")
 
 
 def test_no_device():
     assert parse_neuron_ls("neuron-ls: no neuron device found\n").count == 0
-    assert parse_neuron_ls("[]") == Devices(0, 0, 0)
+    assert parse_neuron_ls("[]") == Devices(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +122,7 @@ def test_garbage_is_refused(text):
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_text_is_parsed_or_refused(text):
     for said in (text, text + json.dumps([TRN1]), TABLE[: 10 * len(text)] + text):
         with suppress(DeviceListError):
@@ -187,14 +181,12 @@ def test_every_real_listing():
         listed = parse_neuron_ls(path.read_text())
         assert listed.count == len(json.loads(path.read_text())) > 0
         assert listed.cores is None or listed.cores >= listed.count
-        assert listed.memory is None or listed.memory >= listed.count * 8 * GIB
-        assert listed.busy or "busy" not in path.name
 
 
 def test_a_real_report_of_a_machine_holds_table_and_json():
     text = (real_dir("device") / "trn1.2xlarge.specs.nolicence.txt").read_text()
     whole, table = parse_neuron_ls(text), parse_neuron_ls(text.partition("-- devices (json)")[0])
-    assert whole == table == Devices(1, 2, 32 * GIB, None, "trn1.2xlarge", ())
+    assert whole == table == Devices(1, 2, None, "trn1.2xlarge")
 
 
 TWO = [TRN1, trn2(1)]
@@ -250,7 +242,3 @@ def test_no_devices_in_an_object():
 )
 def test_numbers_of_cores_in_any_spelling(ids, cores):
     assert parse_neuron_ls(json.dumps([{"neuron_device": 0, "neuroncore_ids": ids}])).cores == cores
-
-
-def test_a_size_beyond_all_numbers_is_not_known():
-    assert parse_neuron_ls(json.dumps([{**TRN1, "memory_size": "9" * 400 + " GB"}])).memory is None

@@ -108,17 +108,17 @@ def test_the_cache_may_be_off():
 
 
 @pytest.mark.feature("U2")
-def test_env_prints_the_root(tmp_path, monkeypatch, capsys):
+def test_doctor_prints_the_root(tmp_path, monkeypatch, capsys):
     make(tmp_path)
     monkeypatch.setattr(out, "_style", out._Style())
     monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", f"file://{tmp_path}/a.b")
-    app.run(["env"])
+    app.run(["doctor"])
     shown = capsys.readouterr().out
     assert f"neuron cache {tmp_path}/a.b (NEURON_COMPILE_CACHE_URL" in shown
     assert f"  warning: {tmp_path}/a.b has " in shown
-    app.run(["env", "--format", "json"])
-    document = json.loads(capsys.readouterr().out)["neuron_cache"]
+    app.run(["doctor", "--format", "json"])
+    document = json.loads(capsys.readouterr().out)["machine"]["places"]["neuron_cache"]
     assert (document["path"], document["origin"]) == (f"{tmp_path}/a.b", "NEURON_COMPILE_CACHE_URL")
 
 

@@ -5,7 +5,6 @@ import pytest
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import ls
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, make_real, module_name, tree
 from tests.support.places import real_dir
@@ -38,7 +37,7 @@ def test_export_and_import_are_each_others_reverse(filled, tmp_path):
     export_cache(filled, tmp_path / "out")
     other = Watched(tmp_path / "other-home").store
     assert added(import_cache(other, tmp_path / "out")) == WHOLE
-    assert {row["key"] for row in ls(other)} == {row["key"] for row in ls(filled)}
+    assert {row.key for row in other.listed()} == {row.key for row in filled.listed()}
 
 
 @pytest.mark.parametrize("said", [OTHER, "2.21.33363.0+82129205", "2.21.33363.0"])
@@ -48,7 +47,7 @@ def test_one_compilers_modules_can_be_exported(filled, tmp_path, said):
 
 
 def test_one_record_can_be_exported(filled, tmp_path):
-    key = next(row["key"] for row in ls(filled) if row["directory"] == OTHER)
+    key = next(row.key for row in filled.listed() if row.directory == OTHER)
     exported = export_cache(filled, tmp_path / "out", keys=[key[:8]])
     assert (exported.records, len(exported.modules)) == ((key,), 1)
 

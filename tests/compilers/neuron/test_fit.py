@@ -8,8 +8,8 @@ import pytest
 from cachekit.compilers.neuron import facts, fit
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import scan
-from cachekit.compilers.neuron.fit import Claim
-from cachekit.compilers.neuron.host import Host, target_of
+from cachekit.compilers.neuron.fit import Claimed
+from cachekit.compilers.neuron.host import NeuronHost, target_of
 from cachekit.compilers.neuron.modules import collect
 from cachekit.compilers.neuron.neff import read
 from cachekit.compilers.port import Observed
@@ -30,8 +30,8 @@ def kelf(target=None, **others) -> bytes:
     return json.dumps(document if target is None else {**document, "target": target}).encode()
 
 
-def host(target="trn1", lnc=1) -> Host:
-    return Host({"neuronx-cc": OURS}, target, 2, lnc, "", here=True)
+def host(target="trn1", lnc=1) -> NeuronHost:
+    return NeuronHost({"neuronx-cc": OURS}, target, 2, lnc, "", here=True)
 
 
 FOREIGN = {
@@ -96,7 +96,7 @@ def test_a_neff_that_is_not_this_machines_is_neither_restored_nor_harvested(tmp_
         restored(tmp_path / "root", neuron, lambda *_: None)
     assert words in refused.value.cause
     assert not list((tmp_path / "live").rglob("model.neff"))
-    skipped = collect(scan(tmp_path / "root").entries, tmp_path / "workspace", neuron._check).skipped
+    skipped = collect(scan(tmp_path / "root").entries, tmp_path / "workspace", neuron._check).left
     assert words in skipped[0].reason
 
 
@@ -205,7 +205,7 @@ def test_real_neffs_are_for_their_own_chips_alone(tmp_path):
         said = fit.claim(folder.parent.name, folder.name, [f"--target={found.chip}"])
         assert fit.check(path, said) is None, path
         for target, chip in facts.TARGET_CHIPS.items():
-            reason = fit.check(path, Claim(), target=target, lnc=found.header.lnc)
+            reason = fit.check(path, Claimed(), target=target, lnc=found.header.lnc)
             assert (reason is None) is (chip == found.chip), (path, target)
 
 

@@ -12,8 +12,6 @@ from cachekit.compilers.neuron.flags import (
     without_wrapper_options,
     wrapper_options,
 )
-from cachekit.compilers.neuron.log.command import parse_command
-from cachekit.compilers.neuron.log.compiler import read_compiler_log
 from tests.support.places import real_dir
 
 MIXED = "--enable-mixed-precision-accumulation"
@@ -40,20 +38,11 @@ def test_the_key_of_a_real_log_comes_out():
     for log in real_dir("logs").glob("log-neuron-cc*success*"):
         with log.open(encoding="utf-8") as lines:
             line = next(lines)
-        (run,) = read_compiler_log([line])
+        _, _, words = line.partition("--output")
         key = line.partition("+")[2][:8]
-        assert flags_hash(run.flags) == key
+        assert flags_hash(split(words)[0][1:]) == key
         found += key == "6af34228"
     assert found == 1
-
-
-def test_the_flags_are_what_follows_the_output():
-    old = "neuronx-cc compile --target=trn1 --framework=XLA in.pb --output out.neff --auto-cast none"
-    new = "/opt/v/bin/neuronx-cc compile --framework=XLA in.pb --output out.neff --target=trn1 '--x=a b' -O1"
-    assert parse_command(old).flags == ("--auto-cast", "none")
-    assert parse_command(new).flags == ("--target=trn1", "--x=a b", "-O1")
-    assert parse_command("neuronx-cc compile --output=out.neff -O1").flags == ("-O1",)
-    assert parse_command("nothing of the kind").flags == ()
 
 
 # NEURON_CC_FLAGS

@@ -16,7 +16,7 @@ def cut(info, left: bytes | None) -> None:
 
 
 @pytest.mark.feature("N2")
-@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("left", ["no file", *(pytest.param(left, marks=pytest.mark.slow) for left in [*LEFT][1:])])
 def test_what_is_half_installed_is_explained(tmp_path, left):
     machine = NativeMachine(tmp_path)
     (info,) = machine.packages.glob("torch_neuronx-*.dist-info")

@@ -13,11 +13,12 @@ import pytest
 
 from cachekit.cli import app, out
 from cachekit.compilers import registry
+from cachekit.compilers.imported import known_modules
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.errors import StoreError, UsageError
 from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_cache, known_modules
-from cachekit.verbs.inspect import ls, show
+from cachekit.verbs.import_cache import import_cache
+from cachekit.verbs.inspect import show
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
 from tests.support.standins import Watched, overwrite
@@ -38,8 +39,8 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     }
     assert all(item.reason for item in imported.left)
     assert [path.name for path, _ in imported.strangers] == ["notes.txt"]
-    rows = ls(store)
-    assert sorted((row["recipe"], row["directory"], row["modules"]) for row in rows) == [
+    rows = store.listed()
+    assert sorted((row.recipe, row.directory, row.modules) for row in rows) == [
         ("import", OTHER, 1),
         ("import", COMPILER, 2),
     ]
@@ -70,7 +71,7 @@ def test_an_import_of_a_grown_cache_adds_the_new(store, cache):
     import_cache(store, cache)
     make(cache, seed=20)
     assert added(import_cache(store, cache)) == [f"{COMPILER}/{module_name(20)}"]
-    assert len(ls(store)) == 3
+    assert len(store.listed()) == 3
 
 
 @pytest.mark.feature("S1")
@@ -223,7 +224,7 @@ def test_a_killed_import_leaves_nothing_visible(store, cache):
         victim.send_signal(signal.SIGKILL)
         victim.wait()
     # It was killed in the second compiler's turn or in the first's: what is visible is whole.
-    assert all(show(store, row["key"])["whole"] for row in ls(store))
+    assert all(show(store, row.key)["whole"] for row in store.listed())
     import_cache(store, cache)
     assert set(known_modules(store, registry.adapter("neuron"))) == set(WHOLE)
     assert list(store.layout.tmp.iterdir()) == []
@@ -256,38 +257,38 @@ def command(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.feature("U2")
 def test_the_command_line_imports_and_exports(command, cache, tmp_path):
-    golden("import-dry-run", command("import", cache, "--dry-run")[0])
-    golden("import", command("import", cache)[0])
-    golden("import-again", command("import", cache)[0])
+    golden("import-dry-run", command("store", "import", cache, "--dry-run")[0])
+    golden("import", command("store", "import", cache)[0])
+    golden("import-again", command("store", "import", cache)[0])
     make(tmp_path / "out", "locked", 10)
-    golden("export-dry-run", command("export", tmp_path / "out", "--all", "--dry-run")[0])
-    golden("export", command("export", tmp_path / "out", "--all")[0])
-    shown = command("ls")[0]
+    golden("export-dry-run", command("store", "export", tmp_path / "out", "--all", "--dry-run")[0])
+    golden("export", command("store", "export", tmp_path / "out", "--all")[0])
+    shown = command("store", "ls")[0]
     assert re.search(rf"import +{re.escape(COMPILER)} +2 ", shown)
 
 
 @pytest.mark.feature("U2")
 def test_programs_read_json_and_one_number(command, cache, tmp_path):
-    document = json.loads(command("import", cache, "--format", "json")[0])
+    document = json.loads(command("store", "import", cache, "--format", "json")[0])
     assert (document["added"], document["known"], len(document["left"])) == (3, 0, 7)
-    assert command("import", cache, "--format", "quiet")[0] == "0\n"
-    document = json.loads(command("export", tmp_path / "out", "--all", "--format", "json")[0])
+    assert command("store", "import", cache, "--format", "quiet")[0] == "0\n"
+    document = json.loads(command("store", "export", tmp_path / "out", "--all", "--format", "json")[0])
     assert (document["restored"], document["present"], document["damaged"]) == (3, 0, [])
-    assert command("export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
+    assert command("store", "export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
 
 
 @pytest.mark.feature("U2")
 def test_exit_codes_and_errors(command, cache, tmp_path):
-    assert "holds no compiler's cache" in command("import", tmp_path, code=2)[1]
-    assert "not clear" in command("export", tmp_path / "out", code=2)[1]
-    assert "not clear" in command("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
-    command("import", cache)
+    assert "holds no compiler's cache" in command("store", "import", tmp_path, code=2)[1]
+    assert "not clear" in command("store", "export", tmp_path / "out", code=2)[1]
+    assert "not clear" in command("store", "export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    command("store", "import", cache)
     store = Watched(tmp_path / "home").store
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)
     overwrite(blob, b"x")
-    assert "error[damaged]" in command("export", tmp_path / "out", "--all", code=5)[1]
+    assert "error[damaged]" in command("store", "export", tmp_path / "out", "--all", code=5)[1]
 
 
 def test_a_dry_run_leaves_no_store(command, cache, tmp_path):
-    command("import", cache, "--dry-run")
+    command("store", "import", cache, "--dry-run")
     assert not (tmp_path / "home").exists()

@@ -10,7 +10,7 @@ import pytest
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.locks import clear, examine, find, judge
-from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Host, Process, look
+from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Process, Snapshot, look
 from cachekit.disk import FileSystem
 from tests.compilers.neuron.neuron_trees import COMPILER, entry_of, make, module_name
 
@@ -23,7 +23,7 @@ INIT = Process(1, "systemd", 0, ("/sbin/init",), (), uses_cache=False)
 def host(*processes, **changes):
     """A host that hides nothing, up for a year."""
     known = {"whole": True, "boot": time.time() - 3e7, "container": False}
-    return Host((INIT, *processes), **{**known, **changes})
+    return Snapshot((INIT, *processes), **{**known, **changes})
 
 
 def process(name="python3", *arguments, files=(), uses_cache=False, uid=None):

@@ -29,24 +29,6 @@ skip compilation, please set --retry_failed_compilation for recompilation.
     assert (path.path, status.text) == (ROOT, "PASS")
 
 
-def test_before_sdk_2_8_a_compile_has_a_folder_and_an_end():
-    old = f"{ROOT}/USER_neuroncc-2.0.0.48+e5fcdf753/MODULE_77"
-    inner = "MODULE_0_SyncTensorsGraph.6_77_ip-172-31-43-112.ec2.internal-e7aed083-14217-5e404023e468c"
-    text = f"""\
-2022-07-17 17:59:53.000541: INFO ||NCC_WRAPPER||: No candidate found under {old}.
-2022-07-17 17:59:53.000541: INFO ||NCC_WRAPPER||: Cache dir for the neff: {old}/{inner}/d3d4b823-0872
-.
-Compiler status PASS
-2022-07-17 18:00:01.000117: INFO ||NCC_WRAPPER||: Exiting with a successfully compiled graph
-2022-07-17 18:05:37.000179: INFO ||NCC_WRAPPER||: Using a cached neff at {old}/{inner}/d3d4b823-0872/{inner}.neff. \
-Exiting with a successfully compiled graph
-"""
-    run = run_of(text)
-    assert run.compiled == {"MODULE_77": (pytest.approx(7.576), "command")}
-    assert run.hits == {"MODULE_77": 1}
-    assert run.compilers == {"USER_neuroncc-2.0.0.48+e5fcdf753"}
-
-
 def call(second, pid, number, form="list"):
     arguments = [
         "neuronx-cc", "--target=trn1", "compile", "--framework", "XLA", f"/tmp/w/model.MODULE_{number}+{HASH}.hlo.pb",

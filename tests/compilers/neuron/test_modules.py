@@ -1,4 +1,4 @@
-"""Modules back into a live root: whole or not at all, beside processes that know nothing of us."""
+"""Modules back into a compiler cache dir: whole or not at all, beside processes that know nothing of us."""
 
 import hashlib
 import signal
@@ -70,7 +70,7 @@ def test_restored_files_are_the_roots_own(tmp_path, root, workspace):
     for path in (root / module.name).iterdir():
         assert path.stat().st_nlink == 1
         assert path.stat().st_mode & 0o200
-        path.write_bytes(b"the live root may be written")
+        path.write_bytes(b"the compiler cache dir may be written")
     assert [check(path) for path, file in zip(files, module.files, strict=True) if file.path == "model.neff"] == [None]
 
 

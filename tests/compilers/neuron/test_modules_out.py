@@ -1,4 +1,4 @@
-"""Modules out of a live root: only what is finished, whole and its own, beside processes that know nothing of us."""
+"""Modules out of a compiler cache dir: only what is finished and whole, beside strangers' processes."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ def test_finished_modules_are_taken_verbatim(root, workspace):
     for file in module.files:
         raw = found.harvest.files[file.sha256].read_bytes()
         assert (len(raw), hashlib.sha256(raw).hexdigest()) == (file.size, file.sha256)
-    assert found.skipped == ()
+    assert found.left == ()
 
 
 @pytest.mark.feature("S4")
@@ -65,15 +65,15 @@ def test_unfinished_modules_are_never_taken(root, workspace, state):
     make(root, state, 1)
     found = taken(root, workspace)
     assert found.harvest is None
-    assert len(found.skipped) == 1
-    assert found.skipped[0].reason
+    assert len(found.left) == 1
+    assert found.left[0].reason
 
 
 def test_a_lock_beside_a_finished_module_keeps_it_from_being_taken(root, workspace):
     (make(root) / "model.hlo_module.pb.lock").touch()
     found = taken(root, workspace)
     assert found.harvest is None
-    assert "locked" in found.skipped[0].reason
+    assert "locked" in found.left[0].reason
 
 
 @pytest.mark.feature("F6")
@@ -84,7 +84,7 @@ def test_a_damaged_neff_is_never_taken(root, workspace, damage):
     (folder / "model.neff").write_bytes(damage((folder / "model.neff").read_bytes()))
     found = taken(root, workspace)
     assert [module.name for module in found.harvest.modules] == [f"{COMPILER}/{module_name(2)}"]
-    assert "its digest does not fit" in found.skipped[0].reason
+    assert "its digest does not fit" in found.left[0].reason
     # Nor does anything of it stay in the workspace.
     assert {path for path in workspace.rglob("*") if path.is_file()} == set(found.harvest.files.values())
 
@@ -134,7 +134,7 @@ def test_a_module_that_changes_while_it_is_read_is_left(root, workspace, file):
 
     found = taken(root, workspace, judge)
     assert found.harvest is None
-    assert "changed" in found.skipped[0].reason
+    assert "changed" in found.left[0].reason
 
 
 @pytest.mark.parametrize("change", ["lock", "gone", "graph", "replaced"])
@@ -155,7 +155,7 @@ def test_a_module_that_somebody_works_on_is_left(root, workspace, change):
 
     found = taken(root, workspace, judge)
     assert found.harvest is None
-    assert "changed" in found.skipped[0].reason
+    assert "changed" in found.left[0].reason
 
 
 def test_a_module_that_is_gone_is_left(root, workspace):
@@ -163,7 +163,7 @@ def test_a_module_that_is_gone_is_left(root, workspace):
     for path in entry.path.iterdir():
         path.unlink()
     entry.path.rmdir()
-    assert "changed" in collect([entry], workspace, check).skipped[0].reason
+    assert "changed" in collect([entry], workspace, check).left[0].reason
 
 
 def test_a_pipe_does_not_stop_us(root, workspace):
@@ -181,7 +181,7 @@ def test_of_two_with_one_name_one_is_taken(root, workspace):
     make(root / "neuron-compile-cache")
     found = taken(root, workspace)
     assert len(found.harvest.modules) == 1
-    assert [item.reason for item in found.skipped] == ["another of the same name was taken"]
+    assert [item.reason for item in found.left] == ["another of the same name was taken"]
 
 
 def test_a_full_workspace_is_an_error_and_no_skip(root, workspace):
@@ -206,7 +206,7 @@ def test_real_neffs_are_taken(root, workspace):
     (broken / "model.neff").write_bytes(neffs[0].read_bytes()[:-512])
     found = taken(root, workspace, fit.check)
     assert len(found.harvest.modules) == len(neffs)
-    assert [item.path for item in found.skipped] == [broken]
+    assert [item.path for item in found.left] == [broken]
 
 
 @settings(max_examples=40)
@@ -233,7 +233,7 @@ def test_out_and_back_is_the_same_and_only_what_is_whole(tmp_path_factory, made)
     assert (tree(back) if back.exists() else {}) == expected
     assert clean(root)
     names = {path.split("/")[1] for path in expected}
-    assert len(names) + len(found.skipped) == len(made)
+    assert len(names) + len(found.left) == len(made)
 
 
 # Links, and what is none of a module's files
@@ -242,7 +242,7 @@ def test_out_and_back_is_the_same_and_only_what_is_whole(tmp_path_factory, made)
 @pytest.mark.feature("S7")
 @pytest.mark.parametrize("file", ["model.hlo_module.pb", "compile_flags.json", "model.done", "wrapped_neff.hlo"])
 def test_a_link_out_of_the_module_is_never_followed(root, workspace, tmp_path, file):
-    """Whoever can write to a shared cache would have others publish what only they may read."""
+    """Whoever can write to a remote would have others publish what only they may read."""
     secret = tmp_path / "secret"
     secret.write_text("password")
     folder = make(root)
@@ -250,7 +250,7 @@ def test_a_link_out_of_the_module_is_never_followed(root, workspace, tmp_path, f
     (folder / file).symlink_to(secret)
     found = taken(root, workspace)
     assert found.harvest is None
-    assert file in found.skipped[0].reason
+    assert file in found.left[0].reason
     assert not any(path.is_file() for path in workspace.rglob("*"))
 
 

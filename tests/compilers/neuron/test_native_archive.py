@@ -5,6 +5,7 @@ import hashlib
 import pytest
 
 from cachekit.compilers.neuron import native
+from cachekit.compilers.tree import pack
 from cachekit.errors import IntegrityError
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -39,6 +40,10 @@ def grow(root, count=5, seed=0):
     return native.contents(root)
 
 
+def packed(source, workspace, version="2.27"):
+    return pack(source, native.contents(source), native.directory(version), workspace)
+
+
 def test_native_out_and_back_is_the_same(tmp_path, workspace):
     source = tmp_path / "source"
     names = grow(source)
@@ -48,8 +53,7 @@ def test_native_out_and_back_is_the_same(tmp_path, workspace):
     (source / ".hidden.neff").touch()
     (source / "link.neff").symlink_to("/etc/passwd")
     assert native.contents(source) == names
-    harvest, skipped = native.harvest(source, frozenset(), "2.27.5334.0+abc", workspace, check=check)
-    assert skipped == ()
+    harvest = packed(source, workspace, "2.27.5334.0+abc")
     (module,) = harvest.modules
     assert module.name.startswith("torchneuron-2.27.5334.0+abc/")
     target = tmp_path / "target"
@@ -59,23 +63,10 @@ def test_native_out_and_back_is_the_same(tmp_path, workspace):
     assert native.restore(module, *harvest.files.values(), target, "2.27.5334.0+abc") == 0
 
 
-def test_native_takes_only_what_is_new_and_whole(tmp_path, workspace):
-    source = tmp_path / "source"
-    before = grow(source, seed=1)
-    new = grow(source, seed=2) - before
-    broken = min(new)
-    (source / broken).write_bytes(b"half")
-    harvest, skipped = native.harvest(source, before, "2.27", workspace, check=check)
-    native.restore(harvest.modules[0], *harvest.files.values(), tmp_path / "t", "2.27")
-    assert native.contents(tmp_path / "t") == new - {broken}
-    assert [item.module for item in skipped] == [broken]
-    assert native.harvest(source, native.contents(source), "2.27", workspace) == (None, ())
-
-
 def test_native_keeps_what_is_there(tmp_path, workspace):
     source, target = tmp_path / "source", tmp_path / "target"
     name = min(grow(source))
-    harvest, _ = native.harvest(source, frozenset(), "2.27", workspace)
+    harvest = packed(source, workspace)
     (target / name).parent.mkdir(parents=True)
     (target / name).write_bytes(b"another process made it")
     native.restore(harvest.modules[0], *harvest.files.values(), target, "2.27")
@@ -88,7 +79,7 @@ def test_native_keeps_what_is_there(tmp_path, workspace):
 def test_native_modules_of_another_compiler_are_refused(tmp_path, workspace):
     """The compiler's version is in no key of that cache: the folder is all that keeps two versions apart."""
     grow(tmp_path / "source")
-    harvest, _ = native.harvest(tmp_path / "source", frozenset(), "2.27", workspace)
+    harvest = packed(tmp_path / "source", workspace)
     with pytest.raises(UnsafeArchiveError):
         native.restore(harvest.modules[0], *harvest.files.values(), tmp_path / "t", "2.28")
     with pytest.raises(ValueError):
@@ -103,22 +94,22 @@ def test_native_archives_with_something_else_are_refused(tmp_path, workspace):
     source = tmp_path / "source"
     grow(source)
     (source / "run.sh").write_text("evil")
-    packed = workspace / "a.tar"
-    with packed.open("wb") as target:
+    made = workspace / "a.tar"
+    with made.open("wb") as target:
         sha256, size = archive.pack(source, [*native.contents(source), "run.sh"], target)
     module = Module(f"torchneuron-2.27/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
     with pytest.raises(UnsafeArchiveError):
-        native.restore(module, packed, tmp_path / "t", "2.27")
+        native.restore(module, made, tmp_path / "t", "2.27")
     assert tree(tmp_path / "t") == {}
     other = Module(module.name, (File(f"{sha256}.tar", size, "0" * 64),))
     with pytest.raises(IntegrityError):
-        native.restore(other, packed, tmp_path / "t", "2.27")
+        native.restore(other, made, tmp_path / "t", "2.27")
 
 
 def test_native_never_writes_through_a_link(tmp_path, workspace):
     source, target, elsewhere = tmp_path / "source", tmp_path / "target", tmp_path / "elsewhere"
     name = min(grow(source, 1))
-    harvest, _ = native.harvest(source, frozenset(), "2.27", workspace)
+    harvest = packed(source, workspace)
     target.mkdir()
     elsewhere.mkdir()
     (target / name.split("/")[0]).symlink_to(elsewhere)

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from cachekit.cli import app
-from cachekit.compilers import select
+from cachekit.compilers.machine import machine
 from cachekit.config import load
 from cachekit.errors import UsageError
-from cachekit.verbs.environment import env
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import ls, show
-from cachekit.verbs.leaks import leaks_of
+from cachekit.verbs.inspect import show
+from cachekit.verbs.push import leaks_of
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
 from tests.support.doctor_cases import findings, fine, the_problem
@@ -54,13 +53,13 @@ def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_f
     (torn.parent / ".tmp.a1B2c3").write_bytes(b"half")
     before = tree(root)
     looked = import_cache(store, root, dry_run=True)
-    assert (added(looked), ls(store)) == ({"torchneuron-2.25.3371.0": 3, "torchneuron-2.27.5334.0": 5}, [])
+    assert (added(looked), store.listed()) == ({"torchneuron-2.25.3371.0": 3, "torchneuron-2.27.5334.0": 5}, [])
     taken = import_cache(store, root)
     assert added(taken) == added(looked)
     assert [(item.state, item.path) for item in taken.left] == [("refused", torn)]
     assert tree(root) == before
-    assert {row["compiler"]: row["modules"] for row in ls(store)} == {"neuron-native": 1}
-    assert sorted(row["graphs"] for row in ls(store)) == [3, 5]
+    assert {row.compiler: row.modules for row in store.listed()} == {"neuron-native": 1}
+    assert sorted(row.graphs for row in store.listed()) == [3, 5]
 
     again = import_cache(store, root)
     assert [(len(group.added), len(group.known)) for group in again.groups] == [(0, 3), (0, 5)]
@@ -106,7 +105,7 @@ def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
     (item,) = import_cache(store, tmp_path / "cache").left
     assert item.name == f"torchneuron-2.25.3371.0/{name}"
     assert item.reason == "2.27.5334.0 compiled it, and it lies in torchneuron-2.25.3371.0"
-    assert ls(store) == []
+    assert store.listed() == []
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no compiler's cache"):
         import_cache(store, tmp_path / "empty")
@@ -127,11 +126,11 @@ def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, t
 def test_the_command_line_imports_and_exports_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
     add(tmp_path / "cache", "one")
-    assert app.run(["import", str(tmp_path / "cache"), "--format", "json"]) == 0
+    assert app.run(["store", "import", str(tmp_path / "cache"), "--format", "json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)["records"]
-    assert app.run(["export", str(tmp_path / "out"), record["key"][:12], "--format", "json"]) == 0
+    assert app.run(["store", "export", str(tmp_path / "out"), record["key"][:12], "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["restored"] == 1
-    assert app.run(["show", record["key"][:12]]) == 0
+    assert app.run(["store", "show", record["key"][:12]]) == 0
     assert "1 compiled graph" in capsys.readouterr().out
     assert len(list((tmp_path / "out" / "torchneuron-2.27.5334.0").rglob("*.neff"))) == 1
 
@@ -151,9 +150,9 @@ def test_env_says_where_it_is_and_doctor_what_is_wrong_with_it(tmp_path, monkeyp
     ]
     add(root, "one")
     assert fine("torchneuron-cache")
-    said = env(load({}), select("inductor"))["native_cache"]
-    assert (said["path"], said["origin"], said["caching"], said["exists"], said["warnings"]) == (
-        str(root), "TORCH_NEURONX_NEFF_CACHE_DIR", True, True, []
+    said = machine(load({})).places["native_cache"]
+    assert (said.path, said.origin, said.caching, said.exists, said.warnings) == (
+        root, "TORCH_NEURONX_NEFF_CACHE_DIR", True, True, ()
     )  # fmt: skip
     add(root, "two", OLD)
     assert "compilers 2.25.3371.0+aaaaaaaa, 2.27.5334.0+bbbbbbbb share" in the_problem("torchneuron-cache")["said"]

@@ -14,13 +14,14 @@ from msgspec import structs
 from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
-from cachekit.compilers.neuron.host import Host
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
+from cachekit.compilers.port import Run
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.recipe import load_text, zoo
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
-from cachekit.verbs.prepare import prepare
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
 from tests.support.standins import memory_folder
@@ -34,9 +35,9 @@ compiler: {name: neuron-native}
 PACKAGES = {"neuronx-cc": "2.27.5334.0+bbbbbbbb", "torch-neuronx": "2.11.3.0.1278", "torch": "2.11.0"}
 
 
-def machine(**changes) -> Host:
+def machine(**changes) -> NeuronHost:
     fields = {"packages": PACKAGES, "target": "trn2", "cores": 2, "lnc": 2, "instance": "trn2.48xlarge", "here": True}
-    return Host(**{**fields, **changes})
+    return NeuronHost(**{**fields, **changes})
 
 
 def key(text: str = TEXT, **changes) -> str:
@@ -159,7 +160,7 @@ def test_options_that_it_lacks_are_refused(options):
 def test_a_node_must_know_its_place(tmp_path):
     recipe = load_text(TEXT + "parallel: {nodes: 2}\n")
     with pytest.raises(UsageError, match="does not know its place"):
-        NeuronNative(machine()).watch(recipe, tmp_path / "root", trial=True, found=False, strict=False)
+        NeuronNative(machine()).watch(Run(recipe, tmp_path / "root", "trial"))
 
 
 # In and out
@@ -224,7 +225,7 @@ def test_graphs_of_another_chip_or_half_of_one_are_never_kept(tmp_path):
     first, second = sorted(path for path in root.rglob("*.neff"))
     first.write_bytes(first.read_bytes()[:-1])
     for _ in range(2):
-        with pytest.raises(CompileError, match="1 compiled graphs cannot be kept"):
+        with pytest.raises(CompileError, match="a compiled graph cannot be kept"):
             compiler.harvest(root, frozenset(), compiler.fingerprint(), tmp_path)
         first.write_bytes(make_neff(version=PACKAGES["neuronx-cc"], target="sunda"))
     shutil.copy(second, first)

@@ -105,7 +105,7 @@ def test_without_torchneuron_or_with_an_old_transformers_it_says_so(runtime, met
 def test_which_files_were_read_is_told_where_the_file_system_keeps_it(tmp_path, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
-    noted = tree_watch.Used(tmp_path, ["one", "two"])
+    noted = tree_watch.AccessTimes(tmp_path, ["one", "two"])
     (tmp_path / "two").read_bytes()
     if tree_watch.keeps_access_times(tmp_path):
         assert noted.read() == {"two"}
@@ -113,5 +113,5 @@ def test_which_files_were_read_is_told_where_the_file_system_keeps_it(tmp_path, 
         assert noted.read() is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"], "nothing of ours is left"
     monkeypatch.setattr(tree_watch, "keeps_access_times", lambda folder: False)
-    assert tree_watch.Used(tmp_path, ["one"]).read() is None
-    assert tree_watch.Used(tmp_path, []).read() == frozenset()
+    assert tree_watch.AccessTimes(tmp_path, ["one"]).read() is None
+    assert tree_watch.AccessTimes(tmp_path, []).read() == frozenset()

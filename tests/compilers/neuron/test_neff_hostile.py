@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import NeffError, read
-from cachekit.compilers.neuron.neff.members import Limits
+from cachekit.compilers.neuron.neff.members import NeffLimits
 from tests.compilers.neuron.neuron_files import (
     INFO,
     KELF,
@@ -54,7 +54,7 @@ def survived(path: Path) -> bool:
 # Hostile files: the digest is right, so whoever made them meant it
 
 
-BIG = Limits(inflated=1 << 20, inflated_base=1 << 20)
+BIG = NeffLimits(inflated=1 << 20, inflated_base=1 << 20)
 BROKEN = {
     "an empty tar": (with_tar(), "empty"),
     "one without anything of a NEFF": (with_tar(entry("README", b"hello")), "nothing of a NEFF"),
@@ -110,9 +110,9 @@ def test_hostile_files_are_refused_in_words(write, trick):
 @pytest.mark.feature("S7")
 def test_too_many_members(write):
     path = write(with_tar(*(entry(f"m{number}") for number in range(300)), INFO))
-    assert "more than 200 members" in reason_of(path, limits=Limits(members=200))
+    assert "more than 200 members" in reason_of(path, limits=NeffLimits(members=200))
     path = write(with_tar(*(entry("x", b"9 a=bcde\n", type=tarfile.XGLTYPE) for _ in range(300)), INFO))
-    assert "more than 200 members" in reason_of(path, limits=Limits(members=200))
+    assert "more than 200 members" in reason_of(path, limits=NeffLimits(members=200))
 
 
 @pytest.mark.feature("S7")
@@ -165,7 +165,7 @@ def test_documents_that_are_none_are_told(write, body, note):
 @pytest.mark.feature("S7")
 def test_documents_have_a_bound_together(write):
     many = [entry(f"sg{number:02d}/def.json", b"{}" + b" " * 1000) for number in range(20)]
-    neff = read(write(with_tar(INFO, KELF, *many)), limits=Limits(documents=10_000))
+    neff = read(write(with_tar(INFO, KELF, *many)), limits=NeffLimits(documents=10_000))
     assert sum("too large" in note for note in neff.notes) == 11
 
 

@@ -151,9 +151,9 @@ def test_a_root_on_a_network_is_refused_where_something_runs(recipe, capsys, mon
     monkeypatch.setattr(disk, "MOUNTS", table)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "shared" / "root"))
     assert plan(capsys, recipe, *THERE)["status"] == "miss"
-    machine = host.Host({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
+    machine = host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
     with pytest.raises(UsageError, match="is not on a local disk") as raised:
-        compiler.Neuron(machine).live_root(load(recipe))
+        compiler.Neuron(machine).cache_dir(load(recipe))
     assert "NEURON_COMPILE_CACHE_URL" in raised.value.cause
-    assert app.run(["env", "--format", "json"]) == 0
+    app.run(["doctor", "--format", "json"])
     assert name in capsys.readouterr().out

@@ -3,13 +3,14 @@
 import os
 import threading
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.failures import DEVICE_OOM, classify
-from cachekit.compilers.neuron.remembered import DAYS, FailedModule, FailureMemory, by_neuron, clear
-from tests.compilers.neuron.neuron_trees import contents, entry_of, make
+from cachekit.compilers.neuron.remembered import DAYS, FailureMemory, by_neuron, clear
+from tests.compilers.neuron.neuron_trees import entry_of, make
 
 LOCK = "model.hlo_module.pb.lock"
 
@@ -22,7 +23,7 @@ def test_remembered_failures_are_found_explained_and_forgotten(tmp_path):
     make(tmp_path, "empty", 3)
     (found,) = by_neuron(scan(tmp_path).entries)
     assert (found.log, found.failure.kind) == (folder / "model.log", DEVICE_OOM)
-    assert found.excerpt == ("2026 [ERROR] [NCC_EOOM002] too big",)
+    assert found.failure.message == "2026 [ERROR] [NCC_EOOM002] too big"
     assert found.age < 3600
     assert clear(found) == ""
     assert entry_of(folder).state == "empty"
@@ -46,26 +47,14 @@ def test_a_newer_failure_is_not_forgotten(tmp_path):
     assert (folder / "model.log").read_text() == "another failure"
 
 
-def excerpt(text):
-    return FailedModule(None, None, 0.0, 0, 0, text).excerpt
-
-
-def test_excerpts_tell_and_are_short():
-    text = "Failed compilation\n" + "noise\n" * 1000 + contents("model.log", 0).decode() + "\n" + "x" * 10_000
-    assert excerpt(text) == ("2026 [ERROR] [NCC_EOOM002] too big",)
-    assert excerpt("a\n\nb\n") == ("a", "b")
-    assert excerpt("") == ()
-    assert len(excerpt("\n".join(f"[ERROR] {n}" for n in range(100)))) == 8
-    assert all(len(line) <= 300 for line in excerpt("[ERROR]" + "x" * 10_000))
-    command = f"Failed compilation with ['neuronx-cc', '{'x' * 900}']: "
-    assert excerpt(f"{command}[ERROR] [NCC_EOOM002] too big") == ("[ERROR] [NCC_EOOM002] too big",)
-
-
 def test_of_a_huge_log_both_ends_are_read(tmp_path):
     folder = make(tmp_path, "failed")
-    (folder / "model.log").write_text("[ERROR] first\n" + "noise\n" * 200_000 + "[ERROR] last\n")
+    (folder / "model.log").write_text("odd\n" + "noise\n" * 200_000 + "[ERROR] last\n")
     (found,) = by_neuron(scan(tmp_path).entries)
-    assert found.excerpt == ("[ERROR] first", "[ERROR] last")
+    assert (found.failure.kind.name, found.failure.message) == ("unknown", "[ERROR] last")
+    (folder / "model.log").write_text("[ERROR] first\n" + "noise\n" * 200_000)
+    (found,) = by_neuron(scan(tmp_path).entries)
+    assert found.failure.message == "[ERROR] first"
 
 
 # By cachekit
@@ -171,10 +160,10 @@ def test_nothing_is_known_where_there_is_no_folder(memory):
 def test_a_full_disk_leaves_the_old_document(tmp_path, memory, monkeypatch):
     memory.remember(NAME, OOM, compiler=NCC, log="old")
 
-    def full(handle):
+    def full(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
         memory.remember(NAME, OOM, compiler=NCC, log="new")
     assert memory.recall(NAME, compiler=NCC).log == "old"

@@ -9,7 +9,7 @@ import pytest
 
 from cachekit.events import Journal
 from cachekit.store import Store
-from tests.compilers.neuron.neuron_cases import machine, name, place  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_cases import _once, machine, name, place, warmed  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.neuron_sdk import neuron_host
 
@@ -45,8 +45,8 @@ def test_modules_of_the_nearest_record_are_found_and_are_in_the_new_record(machi
     assert (result["compiled"], third.host.compiles) == (0, 0)
 
 
-def test_modules_of_the_nearest_record_that_are_not_needed_stay_out_of_the_record(machine, place):
-    machine("warm", "tiny.yaml")
+def test_modules_of_the_nearest_record_that_are_not_needed_stay_out_of_the_record(warmed, place):
+    machine = warmed
     other = another(machine, place / "other")
     other.graphs(2, 5)
     done = other("warm", "tiny.yaml", *EVALUATION)
@@ -54,8 +54,8 @@ def test_modules_of_the_nearest_record_that_are_not_needed_stay_out_of_the_recor
     assert sorted(module["name"].partition("/")[2] for module in done["modules"]) == [name(2), name(5)]
 
 
-def test_what_lay_in_the_root_already_came_from_no_other_record(machine):
-    machine("warm", "tiny.yaml")
+def test_what_lay_in_the_root_already_came_from_no_other_record(warmed):
+    machine = warmed
     done = machine("warm", "tiny.yaml", *EVALUATION)
     assert (done["compiled"], done["reused"]) == (0, None)
 
@@ -70,10 +70,10 @@ def test_coverage_after_a_warm_of_which_one_graph_failed(machine):
     assert failed["name"].endswith(name(2))
     assert failed["failed"]["kind"] == "device-oom"
     assert Path(failed["failed"]["log"]).is_file()
-    assert {tuple(module["where"]) for module in found["modules"] if module is not failed} == {("live root",)}
+    assert {tuple(module["where"]) for module in found["modules"] if module is not failed} == {("compiler cache dir",)}
     assert machine("coverage", "tiny.yaml", "--require-warm", code=3)["error"]["code"] == "not-warm"
     machine.host.knobs(failures=[])
     machine("warm", "tiny.yaml", NEURON_CC_FLAGS="--retry_failed_compilation")
     found = machine("coverage", "tiny.yaml", "--require-warm")["recipes"][0]
     assert (found["basis"], found["cached"], found["trial"]) == ("record", 3, None)
-    assert {tuple(module["where"]) for module in found["modules"]} == {("local", "live root")}
+    assert {tuple(module["where"]) for module in found["modules"]} == {("local", "compiler cache dir")}

@@ -7,11 +7,11 @@ import math
 import pytest
 from msgspec import structs
 
-from cachekit import leash
 from cachekit.compilers.neuron import options
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.port import Node
 from cachekit.errors import RecipeError, UsageError
+from cachekit.process import SUBREAPER
 from tests.compilers.neuron.neuron_compile_cases import ALONE, host, recipe, watch  # noqa: F401 - fixtures
 
 
@@ -47,7 +47,7 @@ def test_a_log_level_that_hides_what_is_read_is_left_out_and_told(host, tmp_path
 
 def test_one_node_has_a_rendezvous_of_its_own(host, tmp_path):
     prefix = list(watch(tmp_path).prefix)
-    assert prefix[:3] == list(leash.COMMAND)
+    assert prefix[:3] == list(SUBREAPER)
     assert "--nproc_per_node=2" in prefix
     assert "--nnodes=1" in prefix
     trial = list(watch(tmp_path, "compiler: {options: {num_parallel: 3}}", trial=True).prefix)

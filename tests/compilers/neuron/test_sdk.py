@@ -31,6 +31,8 @@ from tests.support.places import real_dir
 
 # --- the cache ---------------------------------------------------------------------------------------------------
 
+pytestmark = pytest.mark.slow  # these hold the stand-in to what is documented, and not cachekit
+
 
 def test_a_compile_leaves_four_files_and_the_next_process_a_hit(host):
     code, said = run(host, *ask(11))

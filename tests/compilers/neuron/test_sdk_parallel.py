@@ -25,6 +25,8 @@ from tests.compilers.neuron.sdk_cases import (  # noqa: F401 - fixtures
 )
 from tests.support.neuron_sdk import NeuronHost
 
+pytestmark = pytest.mark.slow  # these hold the stand-in to what is documented, and not cachekit
+
 
 def npc(host: NeuronHost, *arguments: object, **variables: str) -> tuple[int, str]:
     return run(host, "neuron_parallel_compile", *arguments, **variables)

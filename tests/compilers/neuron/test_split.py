@@ -8,9 +8,10 @@ import pytest
 
 from cachekit.cli import app
 from cachekit.compilers.neuron import compiler, facts, host, split
+from cachekit.compilers.port import Run
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import load, zoo
-from cachekit.verbs.prepare import prepare
 
 # Name, cores that share a copy, attention.
 RECIPES = [
@@ -38,7 +39,7 @@ def plan(capsys, *arguments, code=0):
 
 def machine(cores=32, instance="trn1.32xlarge", here=True, without=(), **packages):
     found = {name: version for name, version in {**PACKAGES, **packages}.items() if name not in without}
-    return host.Host(found, "trn1", cores, 1, instance, here=here)
+    return host.NeuronHost(found, "trn1", cores, 1, instance, here=here)
 
 
 @pytest.mark.feature("P2")
@@ -136,16 +137,16 @@ def test_a_machine_that_does_not_hold_whole_copies_is_refused(capsys, instance, 
     assert message in error["message"]
 
 
-@pytest.mark.parametrize("trial", [True, False])
-def test_there_is_a_worker_for_each_core(tmp_path, trial):
+@pytest.mark.parametrize("kind", ["trial", "train"])
+def test_there_is_a_worker_for_each_core(tmp_path, kind):
     recipe = load(zoo.recipe_path("llama3-8b-lora"))
     neuron = compiler.Neuron(machine())
-    watch = neuron.watch(recipe, tmp_path, trial=trial, found=not trial, strict=False)
+    watch = neuron.watch(Run(recipe, tmp_path, kind, found=kind == "train"))
     assert watch.workers == 32
     assert "--nproc_per_node=32" in watch.prefix
     assert neuron.settings(recipe)["backend"] == split.BACKEND
     two = load(zoo.recipe_path("llama3-8b-lora"), ["parallel.data_parallel_size=2"])
-    assert neuron.watch(two, tmp_path, trial=trial, found=True, strict=False).workers == 16
+    assert neuron.watch(Run(two, tmp_path, kind, found=True)).workers == 16
     assert neuron.settings(load(zoo.recipe_path("bert"))) == {}
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from cachekit.compilers.neuron import facts
 from cachekit.recipe import load, zoo
-from cachekit.training import neuron_trainer
+from cachekit.training import split as training_split
 from tests.compilers.neuron import neuron_machine
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.neuron_sdk import PACKAGES, neuron_host
@@ -61,7 +61,7 @@ def fields() -> dict[str, str]:
 @pytest.mark.parametrize("trial", [True, False])
 @pytest.mark.parametrize("name", ["llama3-8b-lora", "llama3.2-1b-sft", "qwen3-8b-lora", "granite-3.3-2b-lora"])
 def test_every_argument_is_one_of_theirs_and_of_its_type(name, trial):
-    given = neuron_trainer.arguments(load(zoo.recipe_path(name)), precision="bf16", output_dir="out", trial=trial)
+    given = training_split.arguments(load(zoo.recipe_path(name)), precision="bf16", output_dir="out", trial=trial)
     known = fields()
     assert given.keys() <= known.keys()
     kinds = {"bool": bool, "int": int, "float": (int, float), "str": str, "list[str]": list, "None": type(None)}
@@ -84,7 +84,7 @@ def test_its_own_checks_of_a_pipeline_take_every_batch_size(rows, accumulated):
             f"training.gradient_accumulation_steps={accumulated}",
         ],
     )
-    given = neuron_trainer.arguments(recipe, precision="bf16", output_dir="out", trial=False)
+    given = training_split.arguments(recipe, precision="bf16", output_dir="out", trial=False)
     body = class_of(source("trainers", "training_args.py"), "NeuronTrainingArguments").body
     (after,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == "__post_init__")
     (block,) = (

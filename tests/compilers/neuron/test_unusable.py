@@ -99,7 +99,7 @@ def test_another_machines_plan_is_none_of_this_ones_business(machine, recipe, ca
     assert command(capsys, "plan", recipe, *elsewhere, code=0)["compiler"] == "neuron"
 
 
-@pytest.mark.parametrize("verb", ["gc", "push", "import", "env"])
+@pytest.mark.parametrize("verb", ["gc", "push", "import"])
 def test_what_compiles_nothing_works_as_ever(machine, verb):
     (machine / "neuron0").touch()
     with open_session(load_config(), None, verb) as session:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from cachekit import process
 from cachekit.compilers.neuron import fit, locks, processes
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.watch import NeuronWatch
-from cachekit.compilers.port import Node
+from cachekit.compilers.port import Node, Run
 from cachekit.disk import FileSystem
 from cachekit.errors import MissError
-from cachekit.leash import below
+from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host, recipe, watch  # noqa: F401 - fixtures
 from tests.support.own_processes import wait_for
 
@@ -40,15 +41,15 @@ def all_is_seen(monkeypatch):
     The host has been up for longer than any lock is old: what is older than its last start is nobody's. Compilers that
     run on it beside this test, another test's, are none of its host's.
     """
-    visible, every = processes._uses_cache, processes._processes
+    visible, every = process.has_loaded, processes._processes
 
     def of_this_test(proc):
         ours = {1, 2, os.getpid(), *below(os.getpid())}
-        return (process for process in every(proc) if process.pid in ours)
+        return (one for one in every(proc) if one.pid in ours)
 
     monkeypatch.setattr(processes, "_processes", of_this_test)
-    monkeypatch.setattr(processes, "_boot", lambda proc: time.time() - 86_400)
-    monkeypatch.setattr(processes, "_uses_cache", lambda folder: visible(folder) or False)
+    monkeypatch.setattr(process, "boot_time", lambda proc: time.time() - 86_400)
+    monkeypatch.setattr(process, "has_loaded", lambda *asked: visible(*asked) or False)
     monkeypatch.setattr(processes, "_in_container", lambda found: False)
 
 
@@ -62,15 +63,11 @@ def test_a_worker_of_ours_keeps_its_lock_between_its_compiler_and_its_neff(host,
     now = [0.0]
     monkeypatch.setattr(locks, "file_system", lambda *_: FileSystem("ext4", "/", "/dev/sda"))
     seen = NeuronWatch(
-        recipe(tmp_path),
-        host.root,
+        Run(recipe(tmp_path), host.root, "train", found=True),
         ALONE,
         (),
         Node(),
         check=fit.check,
-        trial=False,
-        found=True,
-        strict=False,
         clock=lambda: now[0],
     )
     command = [sys.executable, "-c", HOLDER, str(library), str(lock)]
@@ -175,17 +172,12 @@ END = "Worker {} completed: 1 tasks compiled"
 )
 def test_silence_is_a_hang_only_where_nothing_compiles(host, tmp_path, lines, hangs):
     now = [0.0]
-    made = recipe(tmp_path)
     seen = NeuronWatch(
-        made,
-        tmp_path / "root",
+        Run(recipe(tmp_path), tmp_path / "root", "trial"),
         ALONE,
         (),
         Node(),
         check=fit.check,
-        trial=True,
-        found=False,
-        strict=False,
         clock=lambda: now[0],
     )
     now[0] = 1e6

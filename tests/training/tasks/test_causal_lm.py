@@ -10,6 +10,7 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import architecture
+from tests.support.grids import representative
 from tests.support.places import real_dir
 from tests.support.real_machine import Machine, assert_compiled_nothing
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
@@ -17,6 +18,7 @@ from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F40
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 DECODERS = sorted(set(CONFIGS) - {"bert"})
+FAMILIES = representative(DECODERS, ["gpt2", "llama"])
 
 
 def texts(count: int, seed: int = 0, longest: int = 12) -> list[dict]:
@@ -53,7 +55,7 @@ def test_every_token_is_judged_once_in_blocks_of_one_length(tmp_path, length):
 
 
 @pytest.mark.feature("F1", "P1")
-@pytest.mark.parametrize("model_type", DECODERS)
+@pytest.mark.parametrize("model_type", FAMILIES)
 def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch, model_type):
     import torch
 
@@ -82,14 +84,14 @@ def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch
 
 
 @pytest.mark.feature("F1")
-@pytest.mark.parametrize("model_type", DECODERS)
+@pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_forward_pass_is_one_graph(tmp_path, model_type):
     """A warning about its loss cut GPT-2's in two."""
     assert graphs(*ready(job(tmp_path, "causal-lm", ROWS, model_type=model_type))) == 2
 
 
 @pytest.mark.feature("P1")
-@pytest.mark.parametrize("model_type", DECODERS)
+@pytest.mark.parametrize("model_type", FAMILIES)
 def test_what_fills_a_block_changes_no_figure(tmp_path, model_type):
     """No place attends to what comes after it: the filler may be anything."""
     import torch

@@ -14,6 +14,7 @@ from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
 from cachekit.recipe.schema import Model as ModelPart
+from tests.support.grids import representative
 from tests.support.real_machine import Machine
 from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
@@ -174,7 +175,7 @@ def test_the_processor_decides_how_the_size_is_of_the_key(tmp_path):
 
 
 @pytest.mark.feature("P1")
-@pytest.mark.parametrize("kind", sorted(CONFIGS))
+@pytest.mark.parametrize("kind", representative(sorted(CONFIGS), ["vit", "resnet"]))
 def test_figures_are_scikit_learns_over_every_row_once(tmp_path, uncompiled, kind):
     """40 rows in batches of 12; the saved model looks again, one image at a time."""
     import pyarrow.parquet as pq
@@ -300,7 +301,7 @@ def test_checkpointing_that_a_model_does_not_have_is_refused(tmp_path, kind):
 @pytest.mark.feature("K1")
 def test_the_size_is_in_the_key_and_the_images_are_not(tmp_path):
     from cachekit.compilers import select
-    from cachekit.verbs.prepare import prepare
+    from cachekit.compilers.prepare import prepare
 
     def hard(data, kind="resnet", **training):
         recipe = image_job(tmp_path, data, kind).recipe

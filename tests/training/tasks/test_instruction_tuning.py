@@ -115,6 +115,7 @@ def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch
     assert train_here(sft(tmp_path, mode="trial")).metrics["validation"]["rows"] == 3
 
 
+@pytest.mark.slow  # of the same model, and of batches of the same form, as in causal language modelling
 def test_a_forward_pass_is_one_graph(tmp_path):
     assert graphs(*ready(chat_job(tmp_path, [CHAT]))) == 2
 

@@ -11,9 +11,11 @@ from msgspec import structs
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients, load_text
+from cachekit.recipe.schema import Data
 from tests.support.real_machine import Machine
 from tests.training.task_jobs import Watched, job_of, write
-from tests.training.test_training_model import minilm
+from tests.training.test_training_model import job as toy
+from tests.training.test_training_model import minilm, model_of
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "multiple-choice"
@@ -56,14 +58,18 @@ def read(job, tell=lambda _: None):
 def test_a_batch_holds_every_choice_with_its_question(context):
     from transformers import AutoTokenizer
 
-    from cachekit.training.tasks.multiple_choice import Collator
+    from cachekit.training.tasks import select
 
     tokenizer = AutoTokenizer.from_pretrained(minilm())
     features = [
         {"context": context, "question": "Who ?", "choices": ["sea", "wind", "a cloud " * 20], "label": 2},
         {"context": context, "question": "", "choices": ["", "x", "y"], "label": 0},
     ]
-    batch = Collator(tokenizer, 12, ("input_ids", "attention_mask", "token_type_ids"))(features)
+    job = toy()
+    training = structs.replace(job.recipe.training, max_seq_length=12)
+    recipe = structs.replace(job.recipe, task=TASK, data=Data(num_choices=3), training=training)
+    job = structs.replace(job, recipe=recipe)
+    batch = select(TASK).ready(job, tokenizer, model_of(job), {}, {}).collate(features)
     assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == {
         "input_ids": (2, 3, 12),
         "attention_mask": (2, 3, 12),
@@ -97,6 +103,7 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch, form):
     assert figures["loss"] == pytest.approx(log_loss(right, shares, labels=range(4)))
 
 
+@pytest.mark.slow
 def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
     splits = {"train": swag(9), "validation": swag(5, 2)}
     trial = Watched(job_of(tmp_path / "a", TASK, splits, data=SWAG, mode="trial"), monkeypatch)

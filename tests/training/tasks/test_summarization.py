@@ -9,8 +9,10 @@ from msgspec import structs
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe.schema import Data
+from tests.support.grids import representative
 from tests.support.real_machine import Machine
 from tests.training.seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
+from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
@@ -34,16 +36,14 @@ def model_of(kind, size=20, **changes):
     return AutoModelForSeq2SeqLM.from_config(config).eval()
 
 
-def collator(model, spelling, **lengths):
-    from cachekit.training.tasks.seq2seq import Collator, start_token
-    from cachekit.training.tasks.text_inputs import inputs_of
+def collator(model, spelling, prefix=None, target_length=8):
+    """What makes batches for a model and a tokenizer: sources of 12 tokens."""
+    from cachekit.training.tasks import select
 
-    return Collator(
-        spelling,
-        **{"source_length": 12, "target_length": 8, "prefix": "", **lengths},
-        inputs=inputs_of(model),
-        start=start_token(model, spelling),
-    )
+    job = toy()
+    training = structs.replace(job.recipe.training, max_seq_length=12, max_target_length=target_length)
+    recipe = structs.replace(job.recipe, task=TASK, data=Data(source_prefix=prefix), training=training)
+    return select(TASK).ready(structs.replace(job, recipe=recipe), spelling, model, {}, {}).collate
 
 
 def pairs(*texts):
@@ -93,8 +93,13 @@ def test_a_prefix_stands_before_each_source(prefix):
 
 
 @pytest.mark.feature("P1")
-@pytest.mark.parametrize("kind", ["t5", "bart", "marian"])
-@pytest.mark.parametrize("template", ["$A </s>", "<s> $A </s>"])
+@pytest.mark.parametrize(
+    ("kind", "template"),
+    representative(
+        [(kind, template) for kind in ("t5", "bart", "marian") for template in ("$A </s>", "<s> $A </s>")],
+        [("t5", "$A </s>"), ("bart", "<s> $A </s>")],
+    ),
+)
 def test_what_is_written_is_what_transformers_writes(kind, template):
     """Its loop of one token at a time, with past keys and values; here every pass is one forward pass of one shape."""
     import torch
@@ -223,15 +228,15 @@ def test_tokenizers_that_cannot_serve_are_refused(tmp_path):
     job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)))
     with pytest.raises(RecipeError, match="puts no end to a text"):
         ready(tokenizer(words("a b"), "$A"), model_of("t5"))
-    with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, the model has 20"):
+    with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, the model embeds 20"):
         ready(tokenizer([str(number) for number in range(20)]), model_of("t5"))
 
 
 @pytest.mark.parametrize("field", ["max_seq_length", "max_target_length"])
 def test_lengths_beyond_the_models_positions_are_refused_before_anything_is_loaded(tmp_path, field):
     from cachekit.compilers import select
+    from cachekit.compilers.prepare import prepare
     from cachekit.recipe import architecture
-    from cachekit.verbs.prepare import prepare
 
     job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)), "bart", **{field: 65})
     assert architecture.resolve(job.recipe).model_type == "bart"

@@ -47,9 +47,12 @@ def tokenizer():
 
 
 def collate(tokenizer, features, length=16):
-    from cachekit.training.tasks.token_classification import Collator
+    from cachekit.training.tasks import inputs
+    from cachekit.training.tasks.token_classification import first_tokens
 
-    return Collator(tokenizer, length, ("input_ids", "attention_mask"))(features)
+    words, names = [row["words"] for row in features], ("input_ids", "attention_mask")
+    encoded = inputs.encode(tokenizer, words, None, length=length, inputs=names, is_split_into_words=True)
+    return {**encoded, "labels": first_tokens(encoded, [row["labels"] for row in features])}
 
 
 def test_the_first_token_of_a_word_has_its_label(tokenizer):
@@ -120,6 +123,7 @@ def test_labels_that_are_no_chunks_have_an_accuracy_only(tmp_path, monkeypatch):
     assert any("only accuracy" in note for note in done.notes)
 
 
+@pytest.mark.slow
 def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
     splits = {"train": rows(9), "validation": rows(5, seed=2)}
     trial = Watched(job_of(tmp_path / "a", TASK, splits, labels=LABELS, mode="trial"), monkeypatch)
@@ -206,10 +210,10 @@ def test_a_tokenizer_that_knows_no_words_is_refused():
     class Slow:
         pad_token, is_fast = "[PAD]", False
 
-    from cachekit.training.tasks import text_inputs
+    from cachekit.training.tasks import inputs
 
     with pytest.raises(RecipeError, match="token-classification needs a tokenizer that knows where its tokens stand"):
-        text_inputs.for_words(Slow(), TASK)
+        inputs.for_words(Slow(), TASK)
 
 
 def test_words_have_a_space_before_them_where_it_is_a_part_of_them(tmp_path):
@@ -217,7 +221,7 @@ def test_words_have_a_space_before_them_where_it_is_a_part_of_them(tmp_path):
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    from cachekit.training.tasks.text_inputs import for_words
+    from cachekit.training.tasks.inputs import for_words
 
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""The compiler's own log, `log-neuron-cc.txt`: command, flags, version, exit code, errors, duration.
+"""The compiler's own log, `log-neuron-cc.txt`: module, version, exit code, errors.
 
 A log may hold several compiles, one after another (the file is appended to) or at once. A compile begins with the
 command in a line of `[root]` and ends with `Subcommand returned with exitcode=N` of the same process; what other
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from datetime import datetime, timezone
 
 from msgspec import Struct
 
@@ -24,8 +23,8 @@ from cachekit.compilers.neuron.facts import (
     ERROR_CODE,
     OLD_ERROR_CODE,
 )
-from cachekit.compilers.neuron.failures import Failure, classify
-from cachekit.compilers.neuron.log.command import Command, parse_command
+from cachekit.compilers.neuron.failures import CompileFailure, classify
+from cachekit.compilers.neuron.log.event import module_in
 
 _LINE = 1 << 16  # characters of a line that are read
 _ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
@@ -37,40 +36,22 @@ class CompilerRun(Struct, frozen=True):
     """One compile as the compiler's log tells it.
 
     Attributes:
-        command: Its command line; None where the log begins later.
+        module: The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name, and where the
+            log begins after the command.
         version: The compiler's full version; empty where the log does not say.
         exit_code: None where the log breaks off: the compile still runs, or was killed.
         codes: The error codes it gave, each once.
         errors: The lines of errors and for people, without their beginnings, bounded.
-        started: Time of its first line, UTC where the log has a time zone (all since 2023).
-        ended: Time of its last line.
     """
 
-    command: Command | None
+    module: str
     version: str
     exit_code: int | None
     codes: tuple[str, ...]
     errors: str
-    started: datetime | None
-    ended: datetime | None
 
     @property
-    def module(self) -> str:
-        """The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name."""
-        return self.command.module if self.command else ""
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """What follows `--output` on the command line."""
-        return self.command.flags if self.command else ()
-
-    @property
-    def seconds(self) -> float | None:
-        """From the first to the last line; the log counts whole seconds."""
-        return (self.ended - self.started).total_seconds() if self.started and self.ended else None
-
-    @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> CompileFailure | None:
         """The class of its failure; None for a compile that ended well or has not ended and names no error."""
         if self.exit_code == 0 or (self.exit_code is None and not self.codes):
             return None
@@ -80,9 +61,8 @@ class CompilerRun(Struct, frozen=True):
 class _Open:
     """A compile whose lines are being read."""
 
-    def __init__(self, pid: str, command: Command | None, started: datetime | None) -> None:
-        self.pid, self.command, self.started = pid, command, started
-        self.ended: datetime | None = None
+    def __init__(self, pid: str, module: str) -> None:
+        self.pid, self.module = pid, module
         self.version = ""
         self.exit_code: int | None = None
         self.codes: dict[str, None] = {}
@@ -106,15 +86,7 @@ class _Open:
                 self.size -= len(self.errors.popleft())
 
     def closed(self) -> CompilerRun:
-        return CompilerRun(
-            self.command,
-            self.version,
-            self.exit_code,
-            tuple(self.codes),
-            "\n".join(self.errors),
-            self.started,
-            self.ended,
-        )
+        return CompilerRun(self.module, self.version, self.exit_code, tuple(self.codes), "\n".join(self.errors))
 
 
 def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
@@ -133,17 +105,15 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
                 current.note(line, line if current.bad else "")
             continue
         pid, text = parsed["pid"] or "", parsed["text"]
-        at = _time(parsed["time"])
         root = parsed["who"] == COMPILER_LOG_ROOT
         command = COMPILER_LOG_COMMAND.match(text) if root else None
         if command or current is None:
-            current = _Open(pid, parse_command(command["command"]) if command else None, at)
+            current = _Open(pid, module_in(text) if command else "")
             runs.append(current)
         # The end is written by the process that got the command, also when another compile began since.
         run = current
         if root:
             run = next((run for run in reversed(runs) if run.pid == pid and run.exit_code is None), current)
-        run.ended = at or run.ended
         level = parsed["level"]
         run.bad = level in _BAD or (level == _PEOPLE and bool(COMPILER_LOG_PEOPLE.search(parsed["who"])))
         if not command:
@@ -151,12 +121,3 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         if root and (found := COMPILER_LOG_EXIT.search(text)):
             run.exit_code = int(found["code"])
     return [run.closed() for run in runs]
-
-
-def _time(text: str) -> datetime | None:
-    for form in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S", "%m/%d/%Y %I:%M:%S %p"):
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=timezone.utc)
-        except ValueError:
-            continue
-    return None

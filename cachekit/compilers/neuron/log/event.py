@@ -28,7 +28,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         kind: What it reported, one of these:
 
-            `hit`: a NEFF was found in the cache and used. `missed`: none was found (only before SDK 2.8).
+            `hit`: a NEFF was found in the cache and used.
             `extracted`: a graph was written into the cache for a later compile. `listed`: a graph stands in the list of
             `neuron_parallel_compile`. `command`: the compiler was called; `text` is its command line.
             `compiled`: a compile ended well; `text` is the basis of its `seconds`, which are missing where the log does

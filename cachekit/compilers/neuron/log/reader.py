@@ -35,7 +35,6 @@ from cachekit.compilers.neuron.facts import (
     RETRYING,
     SKIPPING,
 )
-from cachekit.compilers.neuron.log.command import parse_command
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.timing import Timing
 
@@ -173,12 +172,9 @@ class LogReader:
         return event
 
     def _called(self, event: Event, said: Said) -> Event:
-        event = replace(event, module=parse_command(said["text"] or "").module)
+        event = replace(event, module=module_in(said["text"] or ""))
         self._timing.started(event)
         return event
-
-    def _started(self, event: Event, _: Said) -> None:
-        self._timing.started(event)
 
     def _completed(self, event: Event, _: Said) -> Event:
         return self._timing.completed(event)
@@ -232,9 +228,7 @@ class LogReader:
         "failed": _failed,
         "gave-up": _failed,
         "command": _called,
-        "started": _started,
         "completed": _completed,
-        "exiting": _completed,
         "status": _status,
         "worker-started": _worker,
         "child-rank": _child_rank,
@@ -245,10 +239,8 @@ class LogReader:
 # The kind of an event where it is not the name of its pattern.
 _KINDS = {
     "graph-list": "listed",
-    "miss": "missed",
     "gave-up": "failed",
     "completed": "compiled",
-    "exiting": "compiled",
     "summary-success": "summary",
     "summary-failed": "summary",
     "summary-short": "summary",

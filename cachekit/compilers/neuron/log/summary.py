@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron.failures import Failure, classify
+from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.event import Event, compiler_in
 
 # How a compile's seconds came about, the more exact first; `report` is npc's own measurement.
 _BASES = ("report", "command", "worker", "next-line", "gap", "")
 EXACT = frozenset({"report", "command", "worker"})
 _TEXT = 8000  # characters of a failure's text that are kept
-_ERRORS = 100  # lines with error codes that are kept: enough for people
 
 
 class Log(Struct):
@@ -27,14 +25,11 @@ class Log(Struct):
         waits: Longest wait in minutes by module whose lock somebody else held.
         remembered: What is known by module that was skipped because an earlier run had failed on it.
         failed: What the compiler said by module that failed in this run.
-        errors: Lines with error codes that no module could be found for.
         by_process: The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
         exits: Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
         compilers: The compilers' directories (`neuronxcc-…`) that were named.
         remaining: `neuron_parallel_compile`'s last count of the root's entries, by state; empty where it said none.
         summary: Its count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
-        first: The earliest of the log's own times; None where no line has one.
-        last: The latest of them.
     """
 
     hits: dict[str, int] = {}
@@ -43,14 +38,11 @@ class Log(Struct):
     waits: dict[str, float] = {}
     remembered: dict[str, str] = {}
     failed: dict[str, str] = {}
-    errors: list[str] = []
     by_process: dict[str, set[str]] = {}
     exits: dict[str, float] = {}
     compilers: set[str] = set()
     remaining: dict[str, float] = {}
     summary: dict[str, float] = {}
-    first: datetime | None = None
-    last: datetime | None = None
 
     def add_all(self, events: Iterable[Event]) -> Log:
         """Take several events; gives itself."""
@@ -60,9 +52,6 @@ class Log(Struct):
 
     def add(self, event: Event) -> None:
         """Take one event."""
-        if event.at is not None:
-            self.first = min(self.first or event.at, event.at)
-            self.last = max(self.last or event.at, event.at)
         if compiler := compiler_in(event.path):
             self.compilers.add(compiler)
         module = event.module
@@ -86,8 +75,8 @@ class Log(Struct):
                 self._failed(event)
             case "failed" | "report":
                 self._failed(event)
-            case "error":
-                self._error(event)
+            case "error" if module in self.remembered or module in self.failed:
+                self._failed(event)
             case "remaining":
                 self.remaining = dict(event.numbers)
             case "summary":  # older versions spread it over three lines
@@ -103,21 +92,6 @@ class Log(Struct):
         return list(dict.fromkeys([*self.extracted, *self.hits, *self.compiled]))
 
     @property
-    def unfinished(self) -> list[str]:
-        """Extracted graphs of which the log says neither that they were there nor that they were compiled."""
-        return [module for module in self.extracted if module not in self.hits and module not in self.compiled]
-
-    @property
-    def compile_seconds(self) -> float:
-        """Seconds of all compiles, each counted for itself also where they ran at once."""
-        return sum(seconds or 0.0 for seconds, _ in self.compiled.values())
-
-    @property
-    def seconds(self) -> float | None:
-        """From the first to the last line with a time; None where there are no two."""
-        return (self.last - self.first).total_seconds() if self.first and self.last else None
-
-    @property
     def failed_before(self) -> float:
         """Failures in the cache root that are older than this run: its own summary leaves them out.
 
@@ -128,7 +102,7 @@ class Log(Struct):
         own = self.summary.get("failed", len(self.failed))
         return max(self.remaining.get("failed", 0) - own, len(self.remembered))
 
-    def failures(self) -> dict[str, Failure]:
+    def failures(self) -> dict[str, CompileFailure]:
         """The class of each module's failure, in this run or an earlier one; `unknown` where nothing was said."""
         return {module: classify(text) for module, text in {**self.remembered, **self.failed}.items()}
 
@@ -152,12 +126,6 @@ class Log(Struct):
         # A skipped module cannot fail anew: what is said of it is the old failure.
         known = self.remembered if event.module in self.remembered else self.failed
         known[event.module] = f"{known.get(event.module, '')}\n{event.text}".strip()[:_TEXT]
-
-    def _error(self, event: Event) -> None:
-        if event.module in self.remembered or event.module in self.failed:
-            self._failed(event)
-        elif len(self.errors) < _ERRORS:
-            self.errors.append(event.text)
 
 
 def _process(event: Event) -> str:

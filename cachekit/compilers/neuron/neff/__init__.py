@@ -8,8 +8,8 @@
 Nothing is ever unpacked to disk, nothing from the file is run, and a file of any size is read in pieces.
 """
 
-from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, read_header
-from cachekit.compilers.neuron.neff.members import Limits
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Slice, read_header
+from cachekit.compilers.neuron.neff.members import NeffLimits
 from cachekit.compilers.neuron.neff.read import Neff, read
 
-__all__ = ["Header", "Limits", "Neff", "NeffError", "Part", "read", "read_header"]
+__all__ = ["Header", "Neff", "NeffError", "NeffLimits", "Slice", "read", "read_header"]

@@ -180,7 +180,7 @@ class Payload:
         return form
 
 
-class Part(Struct, frozen=True):
+class Slice(Struct, frozen=True):
     """The bytes of a file that are a NEFF, where it lies in an archive."""
 
     offset: int
@@ -188,7 +188,7 @@ class Part(Struct, frozen=True):
 
 
 @contextmanager
-def opened(path: Path, part: Part | None = None) -> Iterator[tuple[int, bytes, int]]:
+def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, int]]:
     """A regular file, whatever else may stand there: its descriptor, its first 1,024 bytes and its size.
 
     Args:
@@ -225,7 +225,7 @@ def _require_file(mode: int) -> None:
 
 
 @contextmanager
-def payload_of(path: Path, part: Part | None = None) -> Iterator[Payload]:
+def payload_of(path: Path, part: Slice | None = None) -> Iterator[Payload]:
     """Open a NEFF, or one in an archive, at the end of its header.
 
     Raises:

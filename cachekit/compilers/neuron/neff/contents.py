@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import NeffError, printable
-from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Member
+from cachekit.compilers.neuron.neff.members import DEFAULT, NeffLimits, TarMember
 
 MOST_NAMES = 1_000  # subgraphs or features that are told apart; real files have two and a dozen
 MOST_NOTES = 20
@@ -41,7 +41,7 @@ class Info(Struct, frozen=True):
     name: str = ""
 
 
-class Named(Struct, frozen=True):
+class Subgraph(Struct, frozen=True):
     """A subgraph in a kelf."""
 
     name: str = ""
@@ -52,7 +52,7 @@ class Kelf(Struct, frozen=True):
 
     target: str | None = None
     revision: str = ""
-    graphs: list[Named] = []
+    graphs: list[Subgraph] = []
 
 
 class Variable(Struct, frozen=True):
@@ -72,7 +72,7 @@ class Definition(
     variables: dict[str, Variable] = {}
 
 
-class Node(Struct, frozen=True):
+class Operation(Struct, frozen=True):
     """An operation of the graph: an input, or what runs on the device."""
 
     name: str = ""
@@ -89,7 +89,7 @@ class Attributes(Struct, frozen=True):
 class Graph(Struct, frozen=True):
     """The document `facts.NEFF_GRAPH`: a graph as TVM writes it. `node_row_ptr` has each node's first output."""
 
-    nodes: list[Node] = []
+    nodes: list[Operation] = []
     arg_nodes: list[Count] = []
     heads: list[list[Count]] = []
     node_row_ptr: list[Count] = []
@@ -137,7 +137,7 @@ def _form(name: str) -> type[Info | Kelf | Definition | Graph] | None:
 class Contents:
     """Collects what the members say, in whatever order they come."""
 
-    def __init__(self, limits: Limits = DEFAULT) -> None:
+    def __init__(self, limits: NeffLimits = DEFAULT) -> None:
         self._limits = limits
         self._left = limits.documents
         self._seen: dict[str, bytes] = {}
@@ -182,11 +182,11 @@ class Contents:
         """Of the graph; where that is missing, of the first subgraph that has any."""
         return self._with_sizes(self._graph.outputs() if self._graph else self._defined.get("output", []))
 
-    def wants(self, member: Member) -> bool:
+    def wants(self, member: TarMember) -> bool:
         """Whether a member's body is worth reading whole."""
         return member.sound and _form(member.name) is not None
 
-    def take(self, member: Member) -> bytes | None:
+    def take(self, member: TarMember) -> bytes | None:
         """Read a member that is wanted.
 
         Returns:

@@ -21,7 +21,7 @@ MTIME_AT = 4  # of a gzip header
 GZIP_ANY = 31  # zlib's word for: a gzip header, a window of any size
 
 
-class Limits(Struct, frozen=True):
+class NeffLimits(Struct, frozen=True):
     """How far a file is followed; real ones stay far below."""
 
     inflated: int = 16 << 30  # bytes of tar
@@ -37,7 +37,7 @@ class Limits(Struct, frozen=True):
         return min(self.inflated, self.inflated_base + self.inflated_ratio * size)
 
 
-DEFAULT = Limits()
+DEFAULT = NeffLimits()
 
 
 class TooMuchError(NeffError):
@@ -50,7 +50,7 @@ class TooMuchError(NeffError):
 class Unpacked:
     """A payload's tar as a stream: inflated where it is gzip, as it is otherwise."""
 
-    def __init__(self, payload: Payload, limits: Limits = DEFAULT) -> None:
+    def __init__(self, payload: Payload, limits: NeffLimits = DEFAULT) -> None:
         self._payload = payload
         self._limit = limits.tar(payload.header.data_size)
         self._given = 0
@@ -124,7 +124,7 @@ class Unpacked:
 
 
 @dataclass(slots=True)
-class Member:
+class TarMember:
     """A regular file in the tar: its name without a leading "./", its size, and its body while it is the current one.
 
     `sound` is false for a name that leaves the folder when it is unpacked; such a member is passed over.
@@ -170,7 +170,7 @@ class Tally:
     unsound: int = 0
 
 
-def members(stream: Unpacked, tally: Tally, limits: Limits = DEFAULT) -> Iterator[Member]:
+def members(stream: Unpacked, tally: Tally, limits: NeffLimits = DEFAULT) -> Iterator[TarMember]:
     """The regular files in their order. A body can be read until the next one is asked for.
 
     Links, folders and devices are passed over and counted, as are names that would leave a folder.
@@ -214,7 +214,7 @@ def members(stream: Unpacked, tally: Tally, limits: Limits = DEFAULT) -> Iterato
         raise NeffError("its tar is empty", damaged=False)
 
 
-def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -> Member | None:
+def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -> TarMember | None:
     """A regular file, or None for what has no body."""
     name = extended.get("path", info.name)
     if info.issparse() or info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in extended):
@@ -236,7 +236,7 @@ def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -
         name = name[2:]
     parts = name.split("/")
     sound = bool(name) and not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
-    return Member(
+    return TarMember(
         name=name,
         size=size,
         time=int(info.mtime),
@@ -247,7 +247,7 @@ def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -
     )
 
 
-def _extension(stream: Unpacked, size: int, limits: Limits) -> bytes:
+def _extension(stream: Unpacked, size: int, limits: NeffLimits) -> bytes:
     if not 0 <= size <= limits.extension:
         raise NeffError(f"its tar has an extended header of {size} bytes", damaged=False)
     padded = size + -size % BLOCK

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.neff.container import Header, NeffError, Part, Payload, module_in, payload_of
+from cachekit.compilers.neuron.neff.container import Header, NeffError, Payload, Slice, module_in, payload_of
 from cachekit.compilers.neuron.neff.contents import Contents, Tensor
-from cachekit.compilers.neuron.neff.members import DEFAULT, Limits, Tally, TooMuchError, Unpacked, members
+from cachekit.compilers.neuron.neff.members import DEFAULT, NeffLimits, Tally, TooMuchError, Unpacked, members
 from cachekit.store.leaks import Leaks, Scanner
 
 
@@ -52,7 +52,7 @@ class Neff(Struct, frozen=True):
         }
 
 
-def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT, part: Part | None = None) -> Neff:
+def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: Slice | None = None) -> Neff:
     """Verify a NEFF and say what it is.
 
     Args:
@@ -78,7 +78,7 @@ def read(path: Path, *, leaks: bool = True, limits: Limits = DEFAULT, part: Part
         return replace(described, digest=payload.header.algorithm + ("" if form == "plain" else f", {form}"))
 
 
-def _describe(payload: Payload, *, leaks: bool, limits: Limits) -> Neff:
+def _describe(payload: Payload, *, leaks: bool, limits: NeffLimits) -> Neff:
     header = payload.header
     stream = Unpacked(payload, limits)
     contents, scanner, tally = Contents(limits), Scanner(), Tally()

@@ -1,0 +1,116 @@
+"""One decorator makes a verb of a function: it adds the options that verbs share, makes the `Cache` that they describe,
+follows the run on stderr, and prints the answer.
+
+    @verb("home", "compiler")
+    def command(cache: Cache, names: Names = None) -> Shown:
+        return Shown(cache.pin(*names), human, quiet)
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from cachekit.cli import options, out
+from cachekit.errors import CachekitError
+
+# Options by the name under which a verb asks for them; each stands in the help where it stands here.
+SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
+    "home": {"home": (options.Home, None)},
+    "compiler": {"compiler": (options.CompilerName, None)},
+    "wait": {"wait": (options.Wait, None)},
+    "cache": {"cache": (options.Cache, None), "offline": (options.Offline, False)},
+    "trust": {"trust_all": (options.TrustAll, False)},
+    "machine": {
+        "toolchain": (options.Toolchain, None),
+        "target": (options.Target, None),
+        "instance": (options.Instance, None),
+    },
+    "nodes": {
+        "nnodes": (options.NodeCount, None),
+        "node_rank": (options.NodeRank, 0),
+        "master_addr": (options.MasterAddress, ""),
+        "master_port": (options.MasterPort, 29500),
+    },
+}
+STYLE: dict[str, tuple[Any, Any]] = {
+    "format": (options.Format, "human"),
+    "quiet": (options.Quiet, False),
+    "verbose": (options.Verbose, 0),
+}
+
+
+class Shown(NamedTuple):
+    """An answer, and how it is shown.
+
+    Attributes:
+        answer: What the API answered: a value, or values in lists and under names.
+        human: The lines for people, of its JSON values.
+        quiet: Its one most useful value, for scripts; nothing by default.
+        error: Raised after it was shown; the answer's own `error()` by default.
+        notes: Told on stderr.
+        warnings: Told on stderr, which quiet does not silence.
+        code: The exit code.
+    """
+
+    answer: Any
+    human: Callable[[Any], list[str]]
+    quiet: Callable[[Any], str] | None = None
+    error: CachekitError | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    code: int = 0
+
+
+Verb = Callable[..., "Shown | int"]
+
+
+Made = Callable[..., int]
+
+
+def verb(*shared: str, aside: Callable[[dict[str, Any]], bool] = lambda _: False) -> Callable[[Verb], Made]:
+    """Make a verb of a function whose first argument is the `Cache`, if it has one of that name.
+
+    Args:
+        *shared: Names of `SHARED`.
+        aside: Whether stdout is another program's with these options.
+    """
+
+    def decorate(function: Verb) -> Made:
+        own = inspect.signature(function).parameters
+        texts = {name: text for name, text in function.__annotations__.items() if name not in {"cache", "return"}}
+        hints = typing.get_type_hints(SimpleNamespace(__annotations__=texts), function.__globals__, include_extras=True)
+        takes_cache = next(iter(own), "") == "cache"
+        taken = {name: pair for group, pairs in SHARED.items() if group in shared for name, pair in pairs.items()}
+        parameters = [
+            one.replace(annotation=hints[name], kind=one.KEYWORD_ONLY)
+            for name, one in own.items()
+            if not (name == "cache" and takes_cache)
+        ]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for name, (hint, default) in {**STYLE, **taken}.items()
+        ]
+
+        def run(**given: Any) -> int:
+            style = {name: given.pop(name) for name in STYLE}
+            said = {name: given.pop(name) for name in taken}
+            out.setup(aside=aside(given), **style)
+            with out.following() as progress:
+                if not takes_cache:
+                    shown = function(**given)
+                else:
+                    from cachekit.api import Cache
+
+                    shown = function(Cache(**said, progress=progress), **given)
+            return shown if isinstance(shown, int) else out.answer(shown)
+
+        run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate

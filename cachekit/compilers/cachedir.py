@@ -1,0 +1,133 @@
+"""A compiler cache dir for one run, filled from a record: private and gone afterwards, or the compiler's own here.
+
+Where the compiler allows it each run has its own, so runs side by side never mix what they harvest, no compiler ever
+writes to a file of the store, and a run that is killed leaves nothing that a later one could mistake for a finished
+module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.port import Compiler, Restored
+from cachekit.errors import CachekitError, IntegrityError, StoreError
+from cachekit.events import Journal, bypass
+from cachekit.recipe import Recipe
+from cachekit.store import Store
+from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.layout import temporary_home
+from cachekit.store.record import Record
+from cachekit.store.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDir:
+    """Where the compiler looks and writes in this run.
+
+    Attributes:
+        tree: The compiler's own folder.
+        work: A folder beside it for the job's files.
+        before: The finished files that were restored.
+        restored_bytes: Their size.
+        restored: The record's modules by name, each with the reason why it was left out; empty where it is there.
+        written: Of these, the ones that were put there now: others lay there already.
+    """
+
+    tree: Path
+    work: Path
+    before: frozenset[str]
+    restored_bytes: int
+    restored: Mapping[str, str] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
+
+
+@contextmanager
+def cache_dir(
+    store: Store, compiler: Compiler, record: Record | None, *, key: str, base: Path, shared: Path | None = None
+) -> Iterator[CacheDir]:
+    """Make a compiler cache dir, filled from `record` if there is one.
+
+    Args:
+        store: Has the record.
+        compiler: Whose root it is.
+        record: What to restore.
+        key: For the folder's name.
+        base: Where compiler cache dirs are made.
+        shared: The compiler's own folder on this host, which stays; else one that is gone afterwards.
+
+    Raises:
+        IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
+        StoreError: The compiler cache dir cannot be written: disk full, no permission in the temporary folder either.
+    """
+    with ExitStack() as stack:
+        if record is not None:
+            store.keep(record)  # also one that is reused
+        folder = _enter(store.journal, base, key, stack)
+        tree, work = shared or folder / "root", folder / "work"
+        restored: dict[str, Restored] = {}
+        try:
+            tree.mkdir(parents=True, exist_ok=True)
+            work.mkdir()
+            if shared is not None:
+                compiler.make_way(tree, partial(_tell, store.journal))
+            for module in record.modules if record else ():
+                with ExitStack() as reading:
+                    files = [reading.enter_context(store.reading(file)) for file in module.files]
+                    try:
+                        restored[module.name] = compiler.restore(module, files, tree)
+                    except UnsafeArchiveError as error:
+                        raise IntegrityError(
+                            f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
+                        ) from error
+        except OSError as error:
+            raise StoreError(
+                f"the compiler cache dir in {shared or folder.parent} cannot be written",
+                cause=error.strerror or str(error),
+                hint="free some space, or set CACHEKIT_COMPILER_CACHE_DIR to another local disk",
+            ) from error
+        for name, one in restored.items():
+            if one.left:
+                store.journal.emit("restore.left", module=name, reason=one.left)
+                bypass(store.journal, "module-left", name)
+        written, reasons = sum(one.size for one in restored.values()), {n: one.left for n, one in restored.items()}
+        put = frozenset(name for name, one in restored.items() if one.size and not one.left)
+        yield CacheDir(tree, work, compiler.contents(tree), written, reasons, put)
+
+
+def _tell(journal: Journal, event: dict[str, Any]) -> None:
+    journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
+
+
+def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
+    problem: OSError | None = None
+    for base in (wanted, temporary_home() / "live"):
+        try:
+            return stack.enter_context(Scratch(base, key[:16]))
+        except OSError as error:
+            if problem is None:
+                bypass(journal, "cache-dir-unusable", f"{base}: {error.strerror or error}")
+            problem = problem or error
+    assert problem is not None
+    raise StoreError(
+        f"no compiler cache dir can be made in {wanted}",
+        cause=problem.strerror or str(problem),
+        hint="set CACHEKIT_COMPILER_CACHE_DIR to a writable local folder",
+    )
+
+
+def own_root(compiler: Compiler, recipe: Recipe, journal: Journal) -> Path | None:
+    """The compiler's own folder on this host, as `Compiler.cache_dir` gives it.
+
+    Raises:
+        CachekitError: It cannot be used, which is noted.
+    """
+    try:
+        return compiler.cache_dir(recipe)
+    except CachekitError as error:
+        bypass(journal, "cache-dir-unusable", error.message)
+        raise

@@ -1,0 +1,124 @@
+"""A declared cache on this machine: fingerprint, variables, and what a run did to its folder."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from cachekit import host
+from cachekit.compilers.folders import stream
+from cachekit.compilers.folders.declaration import Declaration
+from cachekit.compilers.port import Observed, Run, Watch
+from cachekit.compilers.tree import TreeCompiler
+from cachekit.compilers.tree_watch import TreeWatch
+from cachekit.errors import CompilerUnavailableError, UsageError
+from cachekit.key.cost import Growth
+from cachekit.recipe import Recipe
+from cachekit.recipe.ingredients import Fingerprint
+
+
+class FolderCompiler(TreeCompiler):
+    """See `compilers.port.Compiler`.
+
+    Args:
+        declared: The declaration.
+    """
+
+    runtime = ""
+    guest = ""
+    foreign: tuple[str, ...] = ()
+    # Commands have no layers or batches that anybody knows of.
+    growth = Growth(layers=0.0, tokens=0.0, width=0.0, source="a command's time is its own earlier one")
+
+    def __init__(self, declared: Declaration) -> None:
+        self.declared = declared
+        self.name = declared.name
+
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
+        """See the port; from package metadata and /proc/cpuinfo, without importing the compiler."""
+        said = self.declared
+        if recipe is not None and not bare:
+            raise UsageError(
+                f"{self.name} trains no recipe",
+                cause="cachekit looks after its cache for commands of your own",
+                hint="cachekit run -- python train.py, or another --compiler",
+            )
+        version = host.optional_version(said.package)
+        if not version:
+            raise CompilerUnavailableError(f"{said.package} is not installed", hint=said.install)
+        packages = {name: found for name in said.toolchain if (found := host.optional_version(name))}
+        with_gpu = [packages[name] for name in said.gpu if name in packages]
+        return Fingerprint(
+            compiler=self.name,
+            directory=f"{said.prefix}{version}",
+            toolchain={said.package: version, **packages},
+            target={
+                "machine": platform.machine(),
+                "system": sys.platform,
+                "isa": list(host.cpu_features()),
+                "libc": host.libc(),
+                **(host.gpu(with_gpu[0]) if with_gpu else {}),
+            },
+            soft={name: found for name in said.soft if (found := host.optional_version(name))},
+            bf16=False,
+        )
+
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
+        """The variables of this process that shape what is compiled."""
+        return {"environment": self.declared.environment(os.environ)}
+
+    def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
+        """There is no worker."""
+        return {}
+
+    def watch(self, run: Run) -> Watch:
+        """A command's; others do not come as far as this."""
+        return FolderWatch(self, run)
+
+    def unit(self, path: str) -> str:
+        """An entry, with the file beside it."""
+        return self.declared.unit(path)
+
+    def units(self, cache_dir: Path) -> dict[str, list[str]]:
+        """The entries; what only stands beside one that is gone is none."""
+        return {unit: files for unit, files in super().units(cache_dir).items() if unit in files}
+
+    def tells(self, path: str) -> bool:
+        """An entry's own file."""
+        return path.endswith(self.declared.entry)
+
+    def torn(self, path: Path) -> bool:
+        """An entry that its process did not write to its end."""
+        return self.declared.packed and self.tells(path.name) and not stream.whole(path)
+
+
+class FolderWatch(TreeWatch):
+    """One run of a user's own command.
+
+    Args:
+        compiler: Whose run it is.
+        run: The run.
+    """
+
+    def __init__(self, compiler: FolderCompiler, run: Run) -> None:
+        said = compiler.declared
+        super().__init__(compiler, run, {**said.set, said.variable: str(run.cache_dir)})
+        self._said = said
+
+    def observed(self) -> Observed:
+        """What the files tell: which were read, which are new, and what these took."""
+        seen = super().observed()
+        new = self._new()
+        took = sum(stream.seconds(self._root / name, self._said.seconds) for name in new) if self._said.seconds else 0
+        untouched = not new and seen.exact and not seen.found
+        return structs.replace(
+            seen,
+            compile_seconds=float(took),
+            timed=bool(self._said.seconds),
+            notes=(*seen.notes, self._said.untouched) if untouched and self._said.untouched else seen.notes,
+        )

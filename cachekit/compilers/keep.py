@@ -1,0 +1,158 @@
+"""What a run compiled, kept: a record of its own, or more of the one that it had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec import UNSET, UnsetType, structs
+
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.port import Compiler, Harvest, Observed
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import CachekitError, StoreError
+from cachekit.events import bypass
+from cachekit.store import Store
+from cachekit.store.provenance import provenance
+from cachekit.store.record import Module, Record, Reuse
+
+# Beside the key of a command. Without the first, the command that made the record did not come to its end: graphs may
+# be lacking.
+FINISHED = "command.finished"
+# Inductor counted inside of it, so its keys are portable ones.
+REPORTED = "command.reported"
+
+
+def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
+    """What a command's record has beside its key: whether the command came to its end, and was counted inside."""
+    return {FINISHED: finished, REPORTED: seen.exact}
+
+
+def new_record(
+    prepared: Prepared,
+    modules: tuple[Module, ...],
+    seen: Observed,
+    *,
+    marks: Mapping[str, bool] | None = None,
+    reused: Reuse | UnsetType = UNSET,
+) -> Record:
+    """The record of a key that had none.
+
+    Args:
+        prepared: The key.
+        modules: What compiled, and what of another record was used.
+        seen: What the compiler did.
+        marks: What is recorded beside the key.
+        reused: What came from another record.
+    """
+    return Record(
+        key=prepared.key,
+        compiler=prepared.fingerprint.compiler,
+        directory=prepared.fingerprint.directory,
+        model_type=prepared.model_type,
+        recipe=prepared.recipe.name,
+        hard=dict(prepared.ingredients.hard),
+        soft={**prepared.ingredients.soft, **(marks or {})},
+        modules=modules,
+        graphs=seen.found + seen.compiled,
+        compile_seconds=seen.compile_seconds,
+        provenance=provenance(prepared.fingerprint),
+        reused=reused,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a run had, and where it ran.
+
+    Attributes:
+        store: Keeps what compiled.
+        compiler: Compiled it.
+        prepared: The key.
+        record: The key's record.
+        live: The run's compiler cache dir.
+        seed: Another record, whose graphs the run was given as it had none.
+        replaces: What compiled takes the place of what there was.
+        marks: What is recorded beside the key, by what any run of it could say.
+    """
+
+    store: Store
+    compiler: Compiler
+    prepared: Prepared
+    record: Record | None
+    live: CacheDir
+    seed: Record | None = None
+    replaces: bool = False
+    marks: Mapping[str, bool] = field(default_factory=dict)
+
+    def keep(self, seen: Observed) -> tuple[Record | None, str]:
+        """Keep what compiled completely; never fails the run, which has worked.
+
+        Args:
+            seen: What the compiler did.
+
+        Returns:
+            The record that there is now, None where there is none; and why nothing could be kept.
+        """
+        try:
+            with self.store.workspace() as workspace:
+                # Not to copy gigabytes that the store has: only what the run used beyond the record. And what a
+                # compile that was stopped has left is no module.
+                had = {module.name for module in self.record.modules} if self.record else set()
+                whole = self.compiler.contents(self.live.tree)
+                wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
+                harvest = self.compiler.harvest(
+                    self.live.tree, self.live.before, self.prepared.fingerprint, workspace, wanted
+                )
+                return self._publish(harvest, seen), ""
+        except (CachekitError, OSError) as error:
+            self.store.journal.emit("train.not-kept", reason=str(error))
+            reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
+            bypass(self.store.journal, reason, str(error))
+            return self.record, str(error)
+
+    def _publish(self, harvest: Harvest | None, seen: Observed) -> Record | None:
+        """Put what is new into the store; None where there is nothing to keep."""
+        new = harvest.modules if harvest else ()
+        unused = self.seed is None or (seen.exact and not seen.found)
+        if self.record is None and not new and unused:
+            return None
+        store, key, place = self.store, self.prepared.key, self.prepared.fingerprint.directory
+        with store.changing(key):
+            # Hours may have passed: others have added theirs, or compiled anew.
+            now = None if self.replaces else store.lookup(key, place, self.prepared.model_type) or self.record
+            kept = self._first(new, seen) if now is None else self._more(now, new, seen)
+            if kept is now:
+                return kept
+            files = {file.sha256 for module in kept.modules for file in module.files}
+            ours = harvest.files if harvest else {}
+            store.publish(kept, {sha256: path for sha256, path in ours.items() if sha256 in files})
+        return kept
+
+    def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:
+        # A compiler that names what a run used has the seed's among that.
+        old = self.seed.modules if self.seed and not seen.modules else ()
+        seconds = max(seen.compile_seconds, self.seed.compile_seconds if self.seed else 0.0)
+        timed = structs.replace(seen, compile_seconds=seconds)
+        return new_record(self.prepared, _together(old, new), timed, marks=self.marks)
+
+    def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
+        modules = _together(now.modules, new)
+        soft = {**now.soft, **{name: said or bool(now.soft.get(name)) for name, said in self.marks.items()}}
+        added = modules != now.modules
+        if not added and soft == now.soft:
+            return now
+        return structs.replace(
+            now,
+            soft=soft,
+            modules=modules,
+            # What the run needed in all: the record may have counted some of what it compiled.
+            graphs=max(now.graphs, seen.found + seen.compiled),
+            # What compiled beyond the record comes to what that took already, where it was measured by itself.
+            compile_seconds=round(now.compile_seconds + (seen.compile_seconds if added and seen.timed else 0.0), 3),
+        )
+
+
+def _together(old: tuple[Module, ...], new: tuple[Module, ...]) -> tuple[Module, ...]:
+    names = {module.name for module in old}
+    return (*old, *(module for module in new if module.name not in names))

@@ -1,0 +1,122 @@
+"""The Hub as recipes need it: a model's `config.json`, and what to say of what is gated.
+
+Of models and data sets whose owners decide who may load them the Hub answers 401 without a token and 403 with one that
+is not on the list, both with `X-Error-Code: GatedRepo`, of which its client makes a GatedRepoError [huggingface_hub:
+errors, 0.36 to 2.4]. Transformers raises an OSError from it, datasets an error of its own that speaks of a gated
+dataset [datasets: load.py].
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from cachekit.calls import Calls
+from cachekit.errors import AuthError, UnknownNameError
+from cachekit.recipe import zoo
+from cachekit.text import first_line
+
+PATIENCE = 5.0  # seconds that the Hub gets to give a config.json: a page of text
+# Not "a private or gated repo", which the client says of one that is not there.
+_SAYS_SO = re.compile(r"(Cannot|trying to) access a? ?gated repo|is a gated dataset")
+_NOT_LET_IN = 403
+_KNOWN = re.compile(r"Visit the dataset page")  # datasets has no answer's number left; without a token it says another
+_PLACES = {"model": "https://huggingface.co/", "data": "https://huggingface.co/datasets/"}
+
+
+def gated(error: BaseException, field: str, name: str) -> AuthError | None:
+    """What to tell of a failed download; None where it failed for another reason.
+
+    Args:
+        error: As the Hub's client, Transformers or datasets raised it.
+        field: Of the recipe, that names what was to be loaded.
+        name: Its Hub id.
+    """
+    chain = list(_chain(error))
+    if not any(type(one).__name__ == "GatedRepoError" or _SAYS_SO.search(str(one)) for one in chain):
+        return None
+    status = next((code for one in chain if (code := _status(one)) is not None), None)
+    known = status == _NOT_LET_IN or any(_KNOWN.search(str(one)) for one in chain)
+    page = _PLACES["data" if field.startswith("data.") else "model"] + name
+    return AuthError(
+        f"{field} {name} is gated: its owners decide who may load it",
+        cause="they have not let in the owner of this token" if known else "the Hub was asked without a token it knows",
+        hint=f"ask for access at {page}"
+        if known
+        else f"ask for access at {page}, then `hf auth login` or set HF_TOKEN",
+    )
+
+
+def _status(error: BaseException) -> int | None:
+    found = getattr(getattr(error, "response", None), "status_code", None)
+    return found if isinstance(found, int) else None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop(0)
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            pending += [one.__cause__, one.__context__]
+
+
+def cached_config(model_id: str, revision: str | None) -> Path | None:
+    """`config.json` in the Hub client's own cache, whose layout is documented (refs, snapshots)."""
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
+    try:
+        repo = Path(hub).expanduser() / f"models--{model_id.replace('/', '--')}"
+        ref = repo / "refs" / (revision or "main")
+        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
+        config = repo / "snapshots" / commit / "config.json"
+        return config if commit and config.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def download_config(model_id: str, revision: str | None) -> Path:
+    """A model's `config.json`, from the Hub into its client's cache.
+
+    Raises:
+        AuthError: The Hub gives it only to some.
+        UnknownNameError: It did not give it, or not in time.
+    """
+    try:
+        return Calls("the Hub").run(lambda: _fetch(model_id, revision), PATIENCE, "config.json")
+    except Exception as error:  # the client's errors differ by version and have no common root
+        if closed := gated(error, "model.id", model_id):
+            raise closed from error
+        near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
+        raise UnknownNameError(
+            f"model.id {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
+            cause=first_line(error.__cause__ or error),  # offline mode is told in the one behind it
+            hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
+            if near
+            else "check model.id, your network and HF_TOKEN, or give model.path",
+        ) from error
+
+
+def _fetch(model_id: str, revision: str | None) -> Path:
+    import logging
+
+    from huggingface_hub import hf_hub_download, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    told = logging.getLogger("huggingface_hub")
+    level = told.level
+    told.setLevel(logging.CRITICAL)  # the error says it once
+    try:
+        # A download tries six times, for half a minute, where there is no network; this tries once, in all versions.
+        address = hf_hub_url(model_id, "config.json", revision=revision)
+        answer = get_session().head(address, headers=build_hf_headers(), timeout=PATIENCE / 2)
+        if answer.status_code >= 400:  # noqa: PLR2004 - a redirect is as good as the file
+            hf_raise_for_status(answer)
+        return Path(hf_hub_download(model_id, "config.json", revision=revision))
+    finally:
+        told.setLevel(level)

@@ -1,0 +1,190 @@
+"""Write records as a bundle: one file with what a remote would hold of them, for a machine that none reaches."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import hashlib
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, cast
+
+from msgspec import Struct
+
+from cachekit.errors import UsageError
+from cachekit.files import opened
+from cachekit.remotes.draft import Comparison, Draft
+from cachekit.remotes.port import Entry, Storage, Upload
+from cachekit.remotes.push import offer
+from cachekit.store import Store
+from cachekit.store.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
+from cachekit.store.durable import sync_folder
+from cachekit.store.record import File, Record
+
+STEP = 16 << 20  # bytes between two signs of life
+
+
+class _Empty:
+    """A cache without anything, as far as a draft asks: what a bundle is to begin with."""
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        return {}
+
+
+class Written(Struct, frozen=True):
+    """A bundle that was written, or would be.
+
+    Attributes:
+        records: What it carries, in its order.
+        members: Its files.
+        totals: Its own size and digest; None where nothing was written.
+    """
+
+    records: tuple[Record, ...]
+    members: tuple[Member, ...]
+    totals: Totals | None
+
+
+def write_bundle(store: Store, records: Sequence[Record], target: Path | None, *, dry_run: bool = False) -> Written:
+    """Write records and their files as a bundle. The file appears whole, or not at all.
+
+    Args:
+        store: Has the records; its `holding` is open.
+        records: The records.
+        target: A file; None is standard output.
+        dry_run: Only say what it would hold.
+
+    Raises:
+        IntegrityError: A record of the store is not whole. Nothing was written.
+        UsageError: The file cannot be written, or something else lies there.
+    """
+    ordered = sorted(records, key=lambda record: (record.directory, record.model_type, record.key))
+    offers = [offer(store, record) for record in ordered]
+    drafted = Comparison(cast("Storage", _Empty()), offers, read=False).draft("")
+    members = _members(drafted)
+    totals = None
+    if not dry_run:
+        _check(target)
+        with _opened(target) as out:
+            totals = _write(store, drafted, members, out)
+    return Written(tuple(ordered), members, totals)
+
+
+def _members(drafted: Draft) -> tuple[Member, ...]:
+    """Records first, so that whoever reads knows of each file whether it is wanted."""
+    documents = [
+        Member(write.path, len(write.data or b""), hashlib.sha256(write.data or b"").hexdigest())
+        for write in sorted(drafted.records, key=lambda write: write.path)
+    ]
+    files = sorted(drafted.files, key=lambda file: file.path)
+    return (*documents, *(Member(file.path, file.size, file.sha256) for file in files))
+
+
+def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> Totals:
+    documents = {write.path: write.data or b"" for write in drafted.records}
+    files = {file.path: file for file in drafted.files}
+    total, done, told = sum(member.size for member in members), 0, 0
+
+    def tell(chunks: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal done, told
+        for chunk in chunks:
+            done += len(chunk)
+            if done - told >= STEP:
+                told = done
+                store.journal.show("export.progress", bytes=done, total=total)
+            yield chunk
+
+    writer = Writer(out, members)
+    for member in members:
+        if member.path in documents:
+            writer.add(member, iter((documents[member.path],)))
+        else:
+            _add(store, writer, member, files[member.path], tell)
+    return writer.finish()
+
+
+def _add(
+    store: Store,
+    writer: Writer,
+    member: Member,
+    file: Upload,
+    tell: Callable[[Iterator[bytes]], Iterator[bytes]],
+) -> None:
+    if isinstance(file.source, bytes):
+        writer.add(member, tell(iter((file.source,))))
+        return
+    # The digest is computed beside: what has decayed on the disk never gets into a bundle.
+    with store.reading(File(member.path, member.size, member.sha256)) as blob, blob.path.open("rb") as source:
+        writer.add(member, tell(iter(lambda: source.read(PIECE), b"")))
+
+
+def _check(path: Path | None) -> None:
+    """Never write over what is no bundle: a typing error must not cost somebody's data.
+
+    Raises:
+        UsageError: Something else lies there.
+    """
+    if path is None or not path.exists():
+        return
+    known = header(INDEX, 0)[: len(INDEX) + 1]
+    try:
+        with opened(path) as source:  # what is no file, a device for example, has no room for one either
+            ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"
+        ) from error
+    if not ours:
+        raise UsageError(f"{path} is there, and no bundle", hint="name another file, or remove it")
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[IO[bytes]]:
+    """Write beside, and rename at the end."""
+    if path is None:
+        if sys.stdout.isatty():
+            raise UsageError(
+                "a bundle is nothing for a terminal", hint="name a file, or pipe it: cachekit store export - …"
+            )
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            # What waits to be written would fail once more while Python exits.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise UsageError(
+                "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
+            ) from error
+        return
+    _sweep(path)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        try:
+            with beside.open("xb") as out:
+                with suppress(OSError):  # without locks there: it is then removed by nobody after a kill
+                    fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            beside.replace(path)
+            sync_folder(path.resolve().parent)
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be written", cause=error.strerror or str(error), hint="name a file on another disk"
+            ) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed exports of the same name left beside it: a live export holds the lock of its file."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+        with suppress(OSError), left.open("rb") as source:
+            fcntl.flock(source, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if source.read(1):  # an empty one may be another's that is about to lock it
+                left.unlink()

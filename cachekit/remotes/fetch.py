@@ -1,0 +1,178 @@
+"""Bring a record from a remote into the store: only the files that are missing here, each of them checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
+from cachekit.events import bypass
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.fetch_files import Fetch, WantedFile
+from cachekit.remotes.push import push
+from cachekit.remotes.remote import Found
+from cachekit.store import Store
+from cachekit.store.durable import store_error
+from cachekit.store.partial import sweep as sweep_partials
+from cachekit.store.record import File, Module, Record
+
+# Says what is wrong inside of a module's files, as far as its compiler can tell; empty where nothing is.
+Judge = Callable[[Module, Callable[[File], Path]], str]
+
+
+class Pulled(Struct, frozen=True):
+    """What a pull did.
+
+    Attributes:
+        record: The record, now in the store.
+        remote: Where it came from.
+        files: Files that were fetched.
+        size: Their bytes.
+        present: Bytes that were here already.
+        seconds: Wall time.
+    """
+
+    record: Record
+    remote: str
+    files: int
+    size: int
+    present: int
+    seconds: float
+
+
+def pull(store: Store, found: Found, judge: Judge) -> Pulled:
+    """Fetch what the store lacks of a record, and publish it there.
+
+    Args:
+        store: Gets it.
+        found: The record, and where it is.
+        judge: See `Judge`.
+
+    Raises:
+        RemoteError, AuthError: It could not be fetched. What arrived is kept for the next try.
+        IntegrityError: What is there is not what its record says. Nothing of it entered the store.
+        StoreError: The store cannot be written.
+    """
+    with store.holding():
+        return _pull(store, found, judge)
+
+
+def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
+    start = time.monotonic()
+    record = found.shared.record
+    store.hold(record.files)  # what is here already is not fetched
+    missing = store.missing(record)
+    total = sum(file.size for file in missing)
+    store.journal.emit("pull.start", key=record.key, remote=found.remote.name, files=len(missing), bytes=total)
+    try:
+        sweep_partials(store.layout)
+        with store.workspace() as workspace, found.remote.call() as storage:
+            finished = _inline(found, missing, workspace)
+            places = {sha256: path for sha256, (_, path) in found.shared.paths().items()}
+            wanted = [
+                WantedFile(places[file.sha256], file.size, file.sha256, file.sha256.__eq__)
+                for file in missing
+                if file.sha256 not in finished
+            ]
+            hashed = Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
+            finished |= {sha256: one.path for sha256, one in hashed.items()}
+            _look_inside(found, finished, store.layout.blob, judge)
+            store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
+    except IntegrityError as error:
+        store.journal.emit("remote.damaged", remote=found.remote.name, key=record.key, reason=error.cause)
+        bypass(store.journal, "remote-damaged", found.remote.name)
+        raise
+    except OSError as error:
+        raise store_error(store.layout.home, error) from error
+    seconds = time.monotonic() - start
+    store.journal.emit(
+        "pull.end",
+        key=record.key,
+        recipe=record.recipe,
+        remote=found.remote.name,
+        files=len(wanted),
+        bytes=total,
+        seconds=round(seconds, 3),
+    )
+    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+
+
+def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:
+    """See that what was fetched is what it says inside, as far as its compiler can tell; what is not, is not kept.
+
+    Raises:
+        IntegrityError: A module is not.
+    """
+    record = found.shared.record
+    places = found.shared.paths()
+    for module in record.modules:
+        fetched = [file for file in module.files if file.sha256 in finished]
+        if not fetched:
+            continue
+        if not (harm := judge(module, lambda file: finished.get(file.sha256) or blob(file.sha256))):
+            continue
+        for file in fetched:
+            finished[file.sha256].unlink(missing_ok=True)
+            if file.sha256 in places:
+                found.remote.spoiled.add(places[file.sha256][1])
+        raise IntegrityError(
+            f"{module.name} on {found.remote.name} is not to be used",
+            cause=harm,
+            hint="`cachekit warm` compiles it anew and puts that in its place",
+        )
+
+
+def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Path]:
+    """Files that came inside of the record."""
+    finished = {}
+    for file in missing:
+        if file.sha256 in found.shared.inline:
+            path = workspace / file.sha256
+            path.write_bytes(found.shared.inline[file.sha256])
+            finished[file.sha256] = path
+    return finished
+
+
+def try_fetch(store: Store, chain: Chain, found: Found, judge: Judge) -> Record | None:
+    """Fetch a record; None where that failed, which has been told: then it is compiled, as if nobody had it.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    try:
+        return fetch(store, chain, found, judge).record
+    except (RemoteError, AuthError, IntegrityError):
+        return None
+
+
+def fetch(store: Store, chain: Chain, found: Found, judge: Judge) -> Pulled:
+    """Fetch a record from the remote that has it, or from the next one that has it whole; fill the nearer ones.
+
+    Raises:
+        RemoteError, AuthError, IntegrityError: As the first of them failed; all of that has been told.
+        StoreError: The store cannot be written.
+    """
+    record = found.shared.record
+    first: CachekitError | None = None
+    following: Found | None = found
+    while following is not None:
+        found = following
+        try:
+            pulled = pull(store, found, judge)
+        except (RemoteError, AuthError) as error:
+            chain.failed(found.remote, error)
+            found.remote.pass_over(found)
+            first = first or error
+        except IntegrityError as error:  # told as damage of the cache
+            found.remote.pass_over(found)
+            first = first or error
+        else:
+            if nearer := chain.above(found.remote):
+                push(store, chain, [pulled.record], nearer)
+            return pulled
+        following = chain.find(record.directory, record.model_type, record.key, anew=True)
+    assert first is not None  # there was one to begin with
+    raise first

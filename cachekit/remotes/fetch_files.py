@@ -1,0 +1,175 @@
+"""Fetch files from a remote side by side, each of them checked; what arrived of one stays, and is gone on with."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
+from cachekit.remotes.budget import Retry
+from cachekit.remotes.port import Storage
+from cachekit.store import Store
+from cachekit.store.partial import Partial, receiving
+
+LANES = 8  # files at once
+TRIES = 4  # without a single byte in between
+RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0)
+SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
+
+
+class WantedFile(Struct, frozen=True):
+    """A file to fetch.
+
+    Attributes:
+        path: On the remote.
+        size: In bytes.
+        name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
+        fits: Whether it is what it should be, by the SHA-256 of what came.
+    """
+
+    path: str
+    size: int
+    name: str
+    fits: Callable[[str], bool]
+
+
+class Fetched(Struct, frozen=True):
+    """A file that came, among the store's unfinished ones; and the digests of the whole and of its pieces."""
+
+    path: Path
+    sha256: str
+    pieces: tuple[str, ...]
+
+
+class Fetch:
+    """Fetches files side by side; what arrived stays when it fails, and the next one goes on from there.
+
+    Args:
+        store: Gets what arrives.
+        remote: Where from.
+        revision: The remote's state.
+        spoiled: Gets the paths of files that are not what they should be.
+    """
+
+    def __init__(self, store: Store, storage: Storage, revision: str, spoiled: set[str] | None = None) -> None:
+        self._store = store
+        self._storage = storage
+        self._revision = revision
+        self._spoiled = set() if spoiled is None else spoiled
+        self._total = 0
+        self._lock = threading.Lock()
+        self._done = 0
+        self._window = (time.monotonic(), 0)
+        self._stop = threading.Event()
+
+    def all(self, files: Iterable[WantedFile], *, sparing: bool = False) -> dict[str, Fetched]:
+        """Fetch them, the largest first; by name.
+
+        Args:
+            files: Each name once.
+            sparing: Leave out what is not what it should be, and fetch the rest all the same.
+
+        Raises:
+            RemoteError, AuthError: As the remote.
+            IntegrityError: One is not what it should be.
+            OSError: The store cannot be written.
+        """
+        wanted = sorted(files, key=lambda file: -file.size)
+        if not wanted:
+            return {}
+        self._total = sum(file.size for file in wanted)
+        found: dict[str, Fetched] = {}
+        with lanes(min(LANES, len(wanted)), self._stop) as pool:
+            futures: dict[Future[Fetched], str] = {pool.submit(self._one, file): file.name for file in wanted}
+            pending = set(futures)
+            while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
+                done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
+                with self._lock:
+                    self._store.journal.show("pull.progress", bytes=self._done, total=self._total)
+                for future in done:
+                    try:
+                        found[futures[future]] = future.result()
+                    except IntegrityError:
+                        if not sparing:
+                            raise
+        return found
+
+    def _one(self, file: WantedFile) -> Fetched:
+        with receiving(self._store.layout, file.name) as part:
+            resumed = part.size
+            self._count(resumed)
+            found = self._fetched(part, file)
+            if found is None and resumed:  # what an earlier run left may be what is wrong
+                self._count(-part.size)
+                part.restart()
+                found = self._fetched(part, file)
+            if found is None:
+                part.restart()
+                self._spoiled.add(file.path)
+                raise IntegrityError(
+                    f"{file.path} on {self._storage.name} is not what its record says",
+                    cause="its size or digest does not fit",
+                    hint="`cachekit warm` compiles it anew and puts that in its place; so does `push --recheck`",
+                )
+            return found
+
+    def _fetched(self, part: Partial, file: WantedFile) -> Fetched | None:
+        """Fetch the rest of a file; None where the whole is not what it should be."""
+        tries = 0
+        while part.size < file.size:
+            before = part.size
+            try:
+                for data in self._storage.chunks(file.path, self._revision, part.size):
+                    if self._stop.is_set():
+                        raise InterruptedRunError("stopped")
+                    if part.size + len(data) > file.size:
+                        return None
+                    part.write(data)
+                    self._count(len(data))
+                if part.size < file.size:
+                    return None  # it is shorter
+            except FileNotFoundError:
+                return None
+            except RemoteError as error:
+                tries = tries + 1 if part.size == before else 0
+                pause = RETRY.pause(error, tries + 1, 0.0)
+                if tries >= TRIES or pause is None:
+                    raise
+                self._stop.wait(pause)
+        sha256, pieces = part.finish()
+        return Fetched(part.path, sha256, pieces) if file.fits(sha256) else None
+
+    def _count(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            since, then = self._window
+            now = time.monotonic()
+            if now - since < SLOW_SECONDS:
+                return
+            self._window = (now, self._done)
+            if 0 <= self._done - then < SLOW_BYTES:
+                raise RemoteError(
+                    f"{self._storage.name} is too slow",
+                    cause=f"{self._done - then} bytes in {now - since:.0f} s",
+                    hint="try again later: what arrived is kept",
+                )
+
+
+@contextmanager
+def lanes(count: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Threads that do not outlive an error: what they fetch is left where it is."""
+    pool = ThreadPoolExecutor(count, thread_name_prefix="pull")
+    try:
+        yield pool
+    except BaseException:
+        if stop is not None:
+            stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()

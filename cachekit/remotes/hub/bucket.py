@@ -1,0 +1,307 @@
+"""A remote in a Storage Bucket of the Hugging Face Hub: `hf://buckets/namespace/name[/prefix]`.
+
+A bucket has no versions, no commits and no conditions: the last writer of a path wins, and a change of several files
+is one request, carried out in its order, but no transaction. So:
+
+- Nothing is overwritten knowingly: before a write one request asks for the states it builds on. Between that and the
+  write somebody else may still be faster; `compares` is false, and leases are claimed another way.
+- The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
+  nothing whether other bytes lie at an artifact's path. `Entry.digests` stays empty.
+- A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
+  the next push of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
+from cachekit.remotes.hub.client import Client
+from cachekit.remotes.layout import check, is_good
+from cachekit.remotes.port import (
+    ABSENT,
+    Commit,
+    ConflictError,
+    Document,
+    Entry,
+    Limits,
+    Tell,
+    UncertainError,
+    Upload,
+    Write,
+)
+from cachekit.text import redact
+
+BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
+PATIENCE = 3  # more tries of a batch of files, whose paths have one content
+_TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
+
+
+class BucketStorage:
+    """A Storage Bucket, or what lies below a prefix in it.
+
+    Args:
+        name: `hf://buckets/namespace/name[/prefix]`.
+        limits: How long it may take.
+        endpoint: Of the Hub; else from HF_ENDPOINT.
+        token: Else the one that the client finds.
+
+    Raises:
+        UsageError: It is no such name, or the installed huggingface_hub knows no buckets.
+    """
+
+    compares = False
+    scarce = False
+    batch = BATCH
+    public = False
+
+    def __init__(
+        self, name: str, *, limits: Limits | None = None, endpoint: str = "", token: str | None = None
+    ) -> None:
+        found = re.fullmatch(r"hf://buckets/([\w.-]+/[\w.-]+)(?:/(.*))?", name, re.ASCII)
+        prefix = (found[2] or "").strip("/") if found else ""
+        if not found or (prefix and any(part in {"", ".", ".."} for part in prefix.split("/"))):
+            raise UsageError(
+                f"{redact(name)!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name"
+            )
+        _check_client(f"hf://buckets/{found[1]}")
+        self._bucket = found[1]
+        self._below = f"{prefix}/" if prefix else ""
+        self.name = f"hf://buckets/{found[1]}/{prefix}".rstrip("/")
+        self._client = Client(self.name, endpoint or None, token, limits or Limits())
+        self._sent: set[tuple[str, str]] = set()
+        self._info: Any = None  # what the Hub says of the bucket
+
+    def revision(self) -> str:
+        """Nothing: there are no versions. The first time it is found out whether anybody can read it; one request."""
+        self._said()
+        return ""
+
+    def stranger(self, memory: Path | None = None) -> str:
+        """What the bucket's owner and its being private say; one request a day, beside that of `revision`."""
+        info = self._said()
+        return self._client.stranger(str(info.id or self._bucket), info.private, memory)
+
+    def _said(self) -> Any:
+        if self._info is None:
+            self._info = self._client.ask(lambda api: api.bucket_info(self._bucket))
+            self.public = self._info.private is False
+        return self._info
+
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those that exist; a request for 1,000 paths."""
+        return {path: entry for path, (entry, _) in self._look(paths).items()}
+
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
+        """All files below a folder; a request for a page of the Hub's, of 1,000 files."""
+        check([folder] if folder else [])
+        below = self._below + (f"{folder}/" if folder else "")
+
+        def tree(api: Any) -> Iterator[Any]:
+            found: Iterator[Any] = api.list_bucket_tree(self._bucket, below.rstrip("/") or None, recursive=True)
+            return found
+
+        try:
+            for item in self._client.each(tree, self._client.call(missing=True)):
+                # A server may take the folder for the beginning of a name.
+                if item.type == "file" and item.path.startswith(below) and is_good(item.path):
+                    yield self._entry(item)
+        except FileNotFoundError:
+            return
+
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document; two requests."""
+        call = self._client.call(streams=True, missing=True)
+        try:
+            data, token = self._client.document(self._address(path), path, limit, call)
+        except FileNotFoundError:
+            return None
+        except TooLargeError as error:
+            error.token = error.token or self._token(path)
+            raise
+        token = token or self._token(path)
+        return Document(data, token) if token else None
+
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+        """A file's bytes; two requests."""
+        yield from self._client.chunks(self._address(path), self._client.call(streams=True, missing=True), start)
+
+    def _address(self, path: str) -> str:
+        check([path])
+        return f"{self._client.endpoint}/buckets/{self._bucket}/resolve/{quote(self._below + path, safe='')}"
+
+    def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
+        """Send files: one request to look, one for each batch that is not there."""
+        there = self._look([file.path for file in files])
+        self._compare([file for file in files if file.path in there], there)
+        for batch in _batches([file for file in files if file.path not in there]):
+            size = sum(file.size for file in batch)
+            sources = [(_source(file), self._below + file.path) for file in batch]
+            try:
+                self._batch(sources, [], size, patience=PATIENCE)
+            except UncertainError as error:
+                raise RemoteError(f"files cannot be sent to {self.name}", cause=error.cause) from None
+            tell(size)
+        self._sent.update((file.path, file.sha256) for file in files)
+
+    def commit(self, change: Commit, revision: str) -> str:
+        """A look, and one request for all documents, in their order."""
+        check([write.path for write in change.writes])
+        if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
+            self.upload(missing, revision, lambda _: None)
+        there = self._look([write.path for write in change.writes])
+        for write in change.writes:
+            if there.get(write.path, (None, ABSENT))[1] != write.token:
+                raise ConflictError(f"{self.name}: {write.path} was changed meanwhile")
+        add: Sequence[tuple[bytes, str]] = [
+            (write.data, self._below + write.path) for write in change.writes if write.data is not None
+        ]
+        delete = [self._below + write.path for write in change.writes if write.data is None and write.path in there]
+        if add or delete:
+            try:
+                self._batch(add, delete, sum(len(data) for data, _ in add))
+            except UncertainError:
+                if not self._is_there(change.writes):
+                    raise
+        return ""
+
+    def happened(self, title: str) -> str:
+        """Nothing: there is no history. A document that was written is found by reading it."""
+        return ""
+
+    def _batch(
+        self, add: Sequence[tuple[Path | bytes, str]], delete: Sequence[str], size: int, *, patience: int = 0
+    ) -> None:
+        """Send files and documents, and remove others: in one request, after their bytes.
+
+        Nothing of it is sent any more once this has raised: a document that somebody else has written by then would be
+        written over.
+
+        Args:
+            add: Sources and paths.
+            delete: Paths.
+            size: Bytes of all.
+            patience: How often a request that failed may be sent again meanwhile: none for what others may write too.
+
+        Raises:
+            UncertainError: No answer came, or the line was cut: it may have happened, or happen still.
+            CachekitError: The Hub refused.
+        """
+        call = self._client.call(uploads=True, slack=size, patience=patience, again=frozenset({"POST"}))
+        self._client.send(lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call)
+
+    def _look(self, paths: Sequence[str]) -> dict[str, tuple[Entry, str]]:
+        """What exists, and its Xet hash."""
+        check(paths)
+        wanted = [self._below + path for path in dict.fromkeys(paths)]
+        found: dict[str, tuple[Entry, str]] = {}
+        for at in range(0, len(wanted), BATCH):
+
+            def infos(api: Any, batch: Sequence[str] = wanted[at : at + BATCH]) -> Sequence[Any]:
+                return [info for info in api.get_bucket_paths_info(self._bucket, batch) if info.type == "file"]
+
+            for info in self._client.ask(infos):
+                entry = self._entry(info)
+                found[entry.path] = (entry, str(info.xet_hash or ""))
+        return found
+
+    def _token(self, path: str) -> str:
+        return self._look([path]).get(path, (None, ABSENT))[1]
+
+    def _entry(self, info: Any) -> Entry:
+        if not isinstance(info.size, int) or info.size < 0:
+            raise IntegrityError(f"{self.name}: {info.path} has no size")
+        return Entry(info.path.removeprefix(self._below), info.size)
+
+    def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
+        """Nothing, if all these files lie at their paths.
+
+        Raises:
+            ConflictError: Other bytes do.
+        """
+        for file in files:
+            if there[file.path][0].size != file.size:
+                raise ConflictError(f"{self.name}: other bytes are at {file.path}")
+        with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
+            paths = []
+            for number, file in enumerate(files):
+                path = Path(folder, str(number)) if isinstance(file.source, bytes) else Path(file.source)
+                if isinstance(file.source, bytes):
+                    path.write_bytes(file.source)
+                paths.append(path)
+            hashes = _xet_hashes(paths)
+        for number, file in enumerate(files):
+            known = there[file.path][1]
+            same = hashes[number] == known if hashes and known else self._reads_as(file)
+            if file.size and not same:
+                raise ConflictError(f"{self.name}: other bytes are at {file.path}")
+
+    def _reads_as(self, file: Upload) -> bool:
+        digest = hashlib.sha256()
+        for chunk in self.chunks(file.path, ""):
+            digest.update(chunk)
+        return digest.hexdigest() == file.sha256
+
+    def _is_there(self, writes: Sequence[Write]) -> bool:
+        """Whether all these documents are as they were to be written."""
+        try:
+            documents = [self.read(write.path, "", max(1, len(write.data or b""))) for write in writes]
+        except Exception:  # noqa: BLE001 - what counts is the error that came first
+            return False
+        return [document.data if document else None for document in documents] == [write.data for write in writes]
+
+
+def opened(address: str, options: Mapping[str, str]) -> BucketStorage:
+    """The remote at `hf://buckets/namespace/name[/prefix]`; options: `endpoint`."""
+    return BucketStorage(address, endpoint=options.get("endpoint", ""))
+
+
+def _check_client(name: str) -> None:
+    import huggingface_hub
+
+    if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
+        raise UsageError(
+            f"{name} needs huggingface_hub 1.5 or newer",
+            cause=f"{huggingface_hub.__version__} is installed, which knows no buckets",
+            hint='pip install "huggingface_hub>=1.5"',
+        )
+    try:
+        import hf_xet  # noqa: F401 - buckets have no other way to send bytes
+    except ImportError as error:
+        raise UsageError(f"{name} needs hf_xet", cause=str(error), hint="pip install hf_xet") from None
+
+
+def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
+    """What the Hub would call the contents of these files; None where the client cannot tell."""
+    import hf_xet
+
+    if not hasattr(hf_xet, "hash_files"):
+        return None
+    return [str(info.hash) for info in hf_xet.hash_files([str(path) for path in paths])] if paths else []
+
+
+def _source(file: Upload) -> Path | bytes:
+    if isinstance(file.source, bytes):
+        return file.source
+    path = Path(file.source)
+    if path.stat().st_size != file.size:
+        raise OSError(0, "it has another size than before", str(path))
+    return path
+
+
+def _batches(files: Sequence[Upload]) -> Iterator[Sequence[Upload]]:
+    """Files that are sent together: large ones alone, so that each has its own time."""
+    batch: list[Upload] = []
+    for file in files:
+        if batch and (len(batch) >= BATCH or sum(one.size for one in batch) + file.size > _TOGETHER):
+            yield batch
+            batch = []
+        batch.append(file)
+    if batch:
+        yield batch

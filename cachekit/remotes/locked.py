@@ -1,0 +1,141 @@
+"""The artifacts of a lock file on remotes: which has exactly these, now or at the state that was locked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.remotes import document, layout
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.fetch import Judge, Pulled, pull
+from cachekit.remotes.remote import Found, Remote
+from cachekit.store import Store
+from cachekit.store.lock_file import Locked, digest_of
+from cachekit.store.record import DamagedRecordError, Record
+
+
+def covers(record: Record, wanted: Record) -> bool:
+    """Whether a record has every module of another one, with the same bytes."""
+    held = {module.name: module.files for module in record.modules}
+    return all(held.get(module.name) == module.files for module in wanted.modules)
+
+
+def holder(chain: Chain, record: Record) -> Found | None:
+    """The first cache that has the same artifacts now; None where none has, or could be asked."""
+    for remote in chain.readable:
+        try:
+            found = remote.find(record.directory, record.model_type, record.key, anew=True)
+        except (RemoteError, AuthError) as error:
+            chain.failed(remote, error)
+        except DamagedRecordError:
+            continue
+        else:
+            if found is not None and covers(found.shared.record, record):
+                return found
+    return None
+
+
+def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dry_run: bool = False) -> Pulled | None:
+    """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
+
+    Another build of the key in the store is replaced.
+
+    Args:
+        store: Gets them.
+        chain: The caches.
+        locked: Which they are.
+        judge: See `fetch.Judge`.
+        dry_run: Only say what would be fetched.
+
+    Returns:
+        What was fetched, or would be; None where the store has it all.
+
+    Raises:
+        IntegrityError: They cannot be had: what the caches have is something else. Nothing was changed.
+        RemoteError, AuthError: They may be on a cache that could not be asked.
+        StoreError: The store cannot be written.
+    """
+    record = locked.record
+    mine = store.lookup(record.key, record.directory, record.model_type)
+    if mine is not None and covers(mine, record):
+        return None
+    reasons: list[str] = []
+    for remote in chain.readable:
+        remote.retry()
+        try:
+            for found in _candidates(remote, locked, reasons):
+                if dry_run:
+                    size = sum(file.size for file in store.missing(found.shared.record))
+                    return Pulled(record, remote.name, 0, size, record.size - size, 0.0)
+                try:
+                    return pull(store, found, judge)
+                except IntegrityError as error:
+                    reasons.append(f"{remote.name}: {error.message}")
+        except (RemoteError, AuthError) as error:
+            chain.failed(remote, error)
+    chain.raise_failure()
+    if not chain.readable:
+        reasons.append("no remote is named that may be read")
+    raise IntegrityError(
+        f"the locked artifacts of {locked.recipe} are not to be had",
+        cause="; ".join(dict.fromkeys(reasons)),
+        hint=f"push them from a machine that has them (key {record.key[:16]}), or lock anew: "
+        f"cachekit store lock {locked.words}",
+    )
+
+
+def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
+    """Where on a cache the artifacts may be: as a record says now, as one said then, or as bare files."""
+    now = remote.revision()
+    then = locked.revision if locked.remote == remote.name and locked.revision != now else ""
+    for revision in (now, *([then] if then else [])):
+        try:
+            shared = _record(remote, locked, revision) or _files(remote, locked, revision, reasons)
+        except (RemoteError, AuthError) as error:
+            if revision == now:
+                raise
+            reasons.append(f"{remote.name} at {revision[:12]}: {error.message}")  # a history that was cut
+            continue
+        if shared is not None:
+            yield Found(remote, shared, revision)
+
+
+def _record(remote: Remote, locked: Locked, revision: str) -> Shared | None:
+    record = locked.record
+    try:
+        with remote.call() as storage:
+            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
+        shared = document.read(found.data) if found else None
+    except (DamagedRecordError, IntegrityError):
+        return None
+    if shared is None or not covers(shared.record, record):
+        return None
+    # That of the cache may have grown by what others added; what is taken is what is locked.
+    same = digest_of(shared.record) == locked.digest
+    return shared if same else structs.replace(shared, record=record)
+
+
+def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) -> Shared | None:
+    """The locked files without a record that names them; artifacts on a cache are never overwritten by a push."""
+    own = {
+        layout.file_path(module, file): file for module in locked.record.modules for file in module.files
+    }  # fmt: skip
+    spare = {layout.blob_path(file.sha256) for file in own.values()}
+    with remote.call() as storage:
+        there = storage.stat(sorted({*own, *spare}), revision)
+    places: dict[str, str] = {}
+    for path, file in sorted(own.items()):
+        blob = layout.blob_path(file.sha256)
+        holds = there[path].holds(file.size, file.sha256) if path in there else False
+        if holds:
+            continue
+        if blob in there and there[blob].size == file.size:
+            places[file.sha256] = blob
+        elif holds is False:
+            state = "has other bytes" if path in there else "is not there"
+            reasons.append(f"{remote.name}: {path} {state}")
+            return None
+    return Shared(locked.record, {}, places)

@@ -1,0 +1,207 @@
+"""Have the bytes of modules' files that no record of ours names: from a record of the cache, the store, or fetched.
+
+Where a record of the cache names a file at its own place, its digest must fit. Where the cache knows a digest itself,
+that must. A digest is all that a file has to be told from others: what is the same in hundreds of modules comes once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.errors import IntegrityError
+from cachekit.remotes import document, layout
+from cachekit.remotes.budget import each
+from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.fetch_files import LANES, Fetch, WantedFile
+from cachekit.remotes.port import Entry, Storage
+from cachekit.store import Store
+from cachekit.store.record import DamagedRecordError, File
+
+CHUNK = 1 << 20
+EMPTY = hashlib.sha256(b"").hexdigest()
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_GIT = re.compile(r"[0-9a-f]{40}")
+
+
+class RefusedError(Exception):
+    """A file, or a module, that is not to be used; its text says why."""
+
+
+class Brought(Struct, frozen=True):
+    """A file's bytes.
+
+    Attributes:
+        path: Where they are.
+        size: In bytes.
+        sha256: Of them.
+        pieces: Digests of the pieces, where it was fetched.
+        stored: They are the store's own.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+    pieces: tuple[str, ...] = ()
+    stored: bool = False
+
+
+class Vouched(Struct):
+    """What records of a cache say: the digests of files by path, and tiny files' bytes by digest."""
+
+    digests: dict[str, set[str]] = {}
+    inline: dict[str, bytes] = {}
+
+
+def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
+    """What the cache's records say of these modules' files, as far as those lie at their own places.
+
+    Raises:
+        RemoteError, AuthError: It cannot be asked.
+    """
+    wanted = frozenset(modules)
+    paths = [
+        entry.path
+        for compiler in sorted({name.partition("/")[0] for name in wanted})
+        for entry in storage.list(f"{layout.RECORDS}/{compiler}", revision)
+        if entry.path.endswith(".json") and entry.size <= RECORD_LIMIT
+    ]
+
+    def read(path: str) -> Shared | None:
+        try:
+            found = storage.read(path, revision, RECORD_LIMIT)
+            return document.read(found.data) if found else None
+        except (DamagedRecordError, IntegrityError):
+            return None
+
+    said = Vouched()
+    for shared in filter(None, each([partial(read, path) for path in paths], LANES)):
+        for module in shared.record.modules:
+            for file in module.files if module.name in wanted else ():
+                if file.sha256 not in shared.places:
+                    said.digests.setdefault(layout.file_path(module, file), set()).add(file.sha256)
+                if file.sha256 in shared.inline:
+                    said.inline[file.sha256] = shared.inline[file.sha256]
+    return said
+
+
+class ModuleFiles:
+    """The bytes of files of one cache.
+
+    Args:
+        store: The store.
+        remote: The cache.
+        revision: Its state.
+        said: What its records say.
+        workspace: For bytes that came inside of a record.
+    """
+
+    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
+        self._store = store
+        self._storage = storage
+        self._revision = revision
+        self._said = said
+        self._workspace = workspace
+        self._brought: dict[str, Brought] = {}
+        self._names: dict[str, str] = {}
+        self._fetched: list[Path] = []
+        self.count = 0
+        self.size = 0
+
+    def bring(self, entries: Iterable[Entry]) -> None:
+        """Have the files, whatever is the matter with some of them.
+
+        Raises:
+            RemoteError, AuthError: As the remote. What arrived is kept.
+            OSError: The store cannot be written.
+        """
+        wanted: dict[str, WantedFile] = {}
+        for entry in entries:
+            sha256 = self._digest(entry)
+            raw = b"" if entry.size == 0 else self._said.inline.get(sha256)
+            if raw is not None and len(raw) == entry.size:
+                name = hashlib.sha256(raw).hexdigest()
+                path = self._workspace / name
+                path.write_bytes(raw)
+                self._brought[name] = Brought(path, len(raw), name)
+            else:
+                name = sha256 or self._unknown(entry)
+                fits = name.__eq__ if sha256 else bool
+                wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits))
+            self._names[entry.path] = name
+        store = self._store
+        known = [File(one.name, one.size, one.name) for one in wanted.values() if _SHA256.fullmatch(one.name)]
+        store.hold(known)
+        there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
+        for name in there:
+            self._brought[name] = Brought(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
+        total = sum(one.size for one in wanted.values())
+        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(wanted), bytes=total)
+        found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
+        for name, one in found.items():
+            self._brought[name] = Brought(one.path, wanted[name].size, one.sha256, one.pieces)
+        self._fetched = [one.path for one in found.values()]
+        self.count, self.size = len(found), sum(wanted[name].size for name in found)
+
+    def file(self, entry: Entry) -> Brought:
+        """The bytes of a file that was brought.
+
+        Raises:
+            RefusedError: They are not what the cache, or a record of it, says.
+        """
+        brought = self._brought.get(self._names[entry.path])
+        name = entry.path.rpartition("/")[2]
+        said = self._said.digests.get(entry.path)
+        if brought is None or not _is_of(entry, brought):
+            raise RefusedError(f"{name} is not what {self._storage.name} says: its size or digest does not fit")
+        if said and brought.sha256 not in said:
+            raise RefusedError(f"{name} is not what a record on {self._storage.name} says")
+        return brought
+
+    def forget(self) -> None:
+        """Remove what was fetched and not published: a next time would find the same."""
+        for path in self._fetched:
+            path.unlink(missing_ok=True)
+
+    def _digest(self, entry: Entry) -> str:
+        """The SHA-256 that a file should have; empty where only reading it tells."""
+        known = entry.digests.get("sha256", "")
+        if _SHA256.fullmatch(known):
+            return known
+        said = self._said.digests.get(entry.path, set())
+        return next(iter(said)) if len(said) == 1 else ""
+
+    def _unknown(self, entry: Entry) -> str:
+        """A name for a file whose SHA-256 nobody knows: by git's digest, which names its bytes, else by its place."""
+        git = entry.digests.get("git", "")
+        place = (
+            ["git", git]
+            if _GIT.fullmatch(git)
+            else [self._storage.name, self._revision, entry.path, *entry.digests.values()]
+        )
+        return "unknown-" + hashlib.sha256(json.dumps([entry.size, *place]).encode()).hexdigest()
+
+
+def _is_of(entry: Entry, brought: Brought) -> bool:
+    """Whether bytes are what the cache says of them, by each digest that it knows."""
+    holds = entry.holds(brought.size, brought.sha256)
+    if holds is not None:
+        return holds
+    digests = []
+    if "git" in entry.digests:
+        git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
+        digests.append((git, entry.digests["git"]))
+    if "md5" in entry.digests:
+        digests.append((hashlib.md5(usedforsecurity=False), entry.digests["md5"]))
+    if digests:
+        with brought.path.open("rb") as source:
+            while data := source.read(CHUNK):
+                for digest, _ in digests:
+                    digest.update(data)
+    return all(digest.hexdigest() == said for digest, said in digests)

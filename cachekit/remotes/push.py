@@ -1,0 +1,213 @@
+"""Put records of the store on the remotes; what cannot be put there now is kept, and offered again."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from cachekit.errors import CachekitError, IntegrityError, StoreError
+from cachekit.events import bypass
+from cachekit.remotes.chain import Chain
+from cachekit.remotes.document import INLINE, TINY, Shared
+from cachekit.remotes.draft import Offer
+from cachekit.remotes.lease import Lease
+from cachekit.remotes.publish import Published, publish
+from cachekit.remotes.remote import Found, Remote
+from cachekit.store import Store, divergent
+from cachekit.store.record import Record
+
+
+class Pushed(Struct, frozen=True):
+    """What became of a push to one cache.
+
+    Attributes:
+        remote: The cache.
+        published: What was put there, or would be; None where it failed.
+        error: Why it failed.
+        seconds: Wall time.
+    """
+
+    remote: str
+    published: Published | None
+    error: CachekitError | None
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        done = self.published
+        return {
+            "remote": self.remote,
+            "records": list(done.records) if done else [],
+            "unchanged": done.unchanged if done else 0,
+            "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
+            "bytes": done.size if done else 0,
+            "card": done.card if done else "",
+            "revision": done.revision if done else "",
+            "tries": done.tries if done else 0,
+            "error": self.error.as_dict() if self.error else None,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def push(
+    store: Store,
+    chain: Chain,
+    records: Sequence[Record],
+    remotes: Sequence[Remote] | None = None,
+    *,
+    lease: Lease[Found] | None = None,
+    public: bool = False,
+    replaces: bool = False,
+    dry_run: bool = False,
+    recheck: bool = False,
+) -> list[Pushed]:
+    """Put records on caches. Never raises for a cache that fails: the training that made them has worked.
+
+    Args:
+        store: Has them.
+        chain: The caches of this run: those that are left out now get what is new later.
+        records: The records.
+        remotes: Where to; by default every cache of the chain that may be written.
+        lease: Of the key, where this process compiled it: given back in the same change.
+        public: Put them also where anybody can read them.
+        replaces: Put them in the place of others of the same keys.
+        dry_run: Only find out what would be sent.
+        recheck: Look at all files of records that are there already.
+
+    Raises:
+        IntegrityError: A blob of a record is damaged; it has been set aside.
+    """
+    with store.holding():
+        offers = [offer(store, record, replaces=replaces) for record in records]
+        for record in records if not dry_run else ():
+            chain.postpone(record.key)
+        return [
+            _push(store, remote, offers, lease, chain.push_seconds, public=public, dry_run=dry_run, recheck=recheck)
+            for remote in (chain.writable if remotes is None else remotes)
+        ]
+
+
+def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
+    """A record of the store as it goes to a cache: with its tiny files inside, and where the others lie here.
+
+    Raises:
+        IntegrityError: A blob of it is damaged; it has been set aside.
+    """
+    store.hold(record.files)
+    damaged = store.missing(record)
+    if damaged:
+        raise IntegrityError(
+            f"record {record.key[:16]} is not whole",
+            cause=f"{damaged[0].path} is missing or damaged",
+            hint="warm it again",
+        )
+    files = {file.sha256: file for file in record.files}
+    tiny, room = {}, INLINE  # the smallest first: the others are fetched as large ones are
+    for file in sorted(files.values(), key=lambda file: (file.size, file.sha256)):
+        if file.size <= min(TINY, room):
+            tiny[file.sha256] = store.layout.blob(file.sha256).read_bytes()
+            room -= file.size
+    sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
+    return Offer(Shared(record, tiny), sources, replaces=replaces)
+
+
+def _push(
+    store: Store,
+    remote: Remote,
+    offers: Sequence[Offer],
+    lease: Lease[Found] | None,
+    limit: float,
+    *,
+    public: bool,
+    dry_run: bool,
+    recheck: bool,
+) -> Pushed:
+    start = time.monotonic()
+    mine = lease if lease is not None and lease.remote is remote.storage else None
+    keys = [offer.shared.record.key for offer in offers]
+    store.journal.emit("push.start", remote=remote.name, keys=keys)
+    if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
+        remote.keep_pending(keys[0])
+    lock, sent = threading.Lock(), 0
+
+    def tell(size: int) -> None:
+        nonlocal sent
+        with lock:
+            sent += size
+            store.journal.show("push.progress", remote=remote.name, bytes=sent)
+
+    def wait(seconds: float, reason: str) -> None:
+        store.journal.show("push.wait", remote=remote.name, seconds=seconds, reason=reason)
+        if mine is not None:
+            mine.settled(removed=False)
+        time.sleep(seconds)
+
+    try:
+        with remote.call() as storage:
+            done = publish(
+                storage,
+                offers,
+                release=mine.give_back if mine is not None else None,
+                seconds=limit,
+                tell=tell,
+                wait=wait,
+                public=public,
+                dry_run=dry_run,
+                recheck=recheck,
+                spoiled=remote.spoiled,
+            )
+    except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
+        reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
+        seconds = time.monotonic() - start
+        if not dry_run:
+            for offer in offers:
+                remote.keep_pending(offer.shared.record.key)
+        store.journal.emit(
+            "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
+        )
+        bypass(store.journal, "push-failed", remote.name)
+        return Pushed(remote.name, None, reason, seconds)
+    seconds = time.monotonic() - start
+    mended = "a push would mend it" if dry_run else "this push mended it"
+    for key, damage in done.damaged.items():
+        store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {mended}")
+    if not dry_run:
+        ours = {offer.shared.record.key: offer.shared.record for offer in offers}
+        for other in done.others:
+            divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
+        if mine is not None:
+            mine.settled(removed=True)
+        remote.refresh()
+        remote.settled(keys)
+        remote.spoiled.clear()
+        store.journal.emit(
+            "push.end",
+            remote=remote.name,
+            keys=keys,
+            recipe=recipes.pop() if len(recipes := {offer.shared.record.recipe for offer in offers}) == 1 else "",
+            records=len(done.records),
+            files=len(done.files),
+            bytes=done.size,
+            tries=done.tries,
+            seconds=round(seconds, 3),
+        )
+    return Pushed(remote.name, done, None, seconds)
+
+
+def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
+    if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
+        return StoreError(
+            f"what goes to {remote.name} cannot be read, or kept here on its way",
+            cause=error.strerror or str(error),
+            hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
+        )
+    # Not its own words: they may quote a request, with a token in it.
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    cause = f"{type(error).__name__} in {Path(at.filename).name}, line {at.lineno}"
+    return CachekitError("the push failed unexpectedly", cause=cause, hint="this is a bug in cachekit: report it")

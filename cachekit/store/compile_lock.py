@@ -1,0 +1,118 @@
+"""The compile lock: of all processes of a host that want one key compiled, one compiles and the others wait.
+
+The lock is the kernel's, freed when its holder dies. It saves work and guards nothing: two compiles of one key would
+publish the same record twice, which is harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.errors import WaitedTooLongError
+from cachekit.process import user_name
+from cachekit.store.durable import store_error
+from cachekit.store.rwlock import RWLock
+
+POLL = 0.2  # seconds between two looks at a held lock
+
+
+class Holder(Struct, frozen=True):
+    """Who compiles, and since when (seconds since the epoch)."""
+
+    pid: int
+    host: str
+    user: str
+    since: float
+    recipe: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user}@{self.host}, for {max(0, time.time() - self.since):.0f} s"
+
+
+class CompileLock:
+    """The lock of one key.
+
+    Args:
+        folder: The store's folder of locks.
+        key: The key.
+        recipe: What the holder works on, for those who wait.
+        rwlock: The store's: locks of keys without a record are removed under its write lock.
+    """
+
+    def __init__(self, folder: Path, key: str, recipe: str, rwlock: RWLock | None = None) -> None:
+        self._folder = folder
+        self._rwlock = rwlock
+        self._lock_path = folder / f"{key}.lock"
+        self._note = folder / f"{key}.json"
+        self._recipe = recipe
+
+    def holder(self) -> Holder | None:
+        """Who holds the key by the note it left; None where there is no readable note."""
+        try:
+            return msgspec.json.decode(files.read(self._note), type=Holder)
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    @contextmanager
+    def lead(self, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> Iterator[float]:
+        """Hold the key; wait for it as long as is allowed.
+
+        Args:
+            wait_seconds: The deadline; 0 does not wait.
+            on_wait: Called while waiting, with the holder and the seconds waited so far.
+
+        Yields:
+            Seconds waited. Whoever waited should look again whether there is still something to do.
+
+        Raises:
+            WaitedTooLongError: The deadline passed.
+            StoreError: The lock cannot be made.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(str(self._lock_path))
+        start = time.monotonic()
+        while True:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with self._inside():
+                    lock.acquire(timeout=0)
+                break
+            except OSError as error:
+                if isinstance(error, Timeout):  # filelock's is one by inheritance
+                    self._wait(start, wait_seconds, on_wait)
+                    continue
+                raise store_error(self._folder, error) from error
+        try:
+            note = Holder(os.getpid(), socket.gethostname(), user_name(), time.time(), self._recipe)
+            files.note(self._note, msgspec.json.encode(note))  # only those who wait read it
+            yield time.monotonic() - start
+        finally:
+            # The lock file itself stays: removing it would let two processes hold two files of one name.
+            with suppress(OSError):
+                self._note.unlink(missing_ok=True)
+            lock.release()
+
+    def _inside(self) -> AbstractContextManager[None]:
+        return self._rwlock.shared() if self._rwlock else nullcontext()
+
+    def _wait(self, start: float, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> None:
+        waited = time.monotonic() - start
+        holder = self.holder()
+        if waited >= wait_seconds:
+            raise WaitedTooLongError(
+                f"another process has been compiling {self._recipe} for longer than this one may wait",
+                cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
+                hint="wait longer with --wait SECONDS, or look at that process",
+            )
+        on_wait(holder, waited)
+        time.sleep(POLL)

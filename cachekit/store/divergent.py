@@ -1,0 +1,133 @@
+"""Two builds of one key with other bytes: who made which, told once and kept for `coverage`.
+
+A compiler that is not deterministic does so, and so does a machine that is broken, or somebody who must not push. Which
+of the two serves is decided elsewhere; here nothing is changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from cachekit import files
+from cachekit.events import Journal
+from cachekit.key.canonical import canonical_json
+from cachekit.store.layout import Layout
+from cachekit.store.record import Module, Record
+
+MOST = 20  # notes that are kept of a key, the youngest
+
+
+class Divergent(Struct, frozen=True):
+    """One module of a key in two builds of other bytes.
+
+    Attributes:
+        name: Of the module; of archives, which are named after their bytes, the folder that they share.
+        ours: The digest of one build: of its one file, or of the list of its files.
+        theirs: Of the other.
+        files: The files that differ, by their paths in the module.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+    files: tuple[str, ...]
+
+
+def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
+    """Where two records of one key have other bytes for the same thing.
+
+    Archives have no name but their digest: they are two builds where neither record has all that the other has.
+    """
+    mine = {module.name: module for module in ours.modules}
+    there = {module.name: module for module in theirs.modules}
+    found = [
+        Divergent(name, digest_of(mine[name]), digest_of(there[name]), _differing(mine[name], there[name]))
+        for name in sorted(mine.keys() & there.keys())
+        if mine[name].files != there[name].files and _differing(mine[name], there[name])
+    ]
+    alone = [sorted(name for name in one.keys() - other.keys()) for one, other in ((mine, there), (there, mine))]
+    archives = [[name for name in names if _named_by_digest(name)] for names in alone]
+    if all(archives):
+        first, second = (one[names[0]] for one, names in zip((mine, there), archives, strict=True))
+        folder = first.name.rpartition("/")[0]
+        found.append(Divergent(folder, digest_of(first), digest_of(second), tuple(file.path for file in first.files)))
+    return tuple(found)
+
+
+def digest_of(module: Module) -> str:
+    """One SHA-256 for a module: its file's, where it has one only, else that of the sorted list of its files."""
+    if len(module.files) == 1:
+        return module.files[0].sha256
+    listed = sorted([file.path, file.size, file.sha256] for file in module.files)
+    return hashlib.sha256(canonical_json(listed)).hexdigest()
+
+
+def _differing(one: Module, other: Module) -> tuple[str, ...]:
+    ours, theirs = ({file.path: file.sha256 for file in module.files} for module in (one, other))
+    return tuple(path for path in sorted(ours.keys() | theirs.keys()) if ours.get(path) != theirs.get(path))
+
+
+def _named_by_digest(name: str) -> bool:
+    return name.endswith(".tar")
+
+
+def tell(layout: Layout, journal: Journal, ours: Record, theirs: Record, where: str) -> bool:
+    """Tell of two builds of a key, once for each pair; nothing where their bytes are the same.
+
+    Args:
+        layout: The store's.
+        journal: Gets `record.differs`.
+        ours: What this machine has, or makes.
+        theirs: What lies in the other place.
+        where: That place: a remote's name, or `LOCAL` for the store itself.
+
+    Returns:
+        Whether they differ.
+    """
+    found = compare(ours, theirs)
+    if not found:
+        return False
+    note = {
+        "key": ours.key,
+        "recipe": ours.recipe,
+        "where": where,
+        "modules": [{**to_builtins(one), "files": list(one.files)} for one in found],  # as JSON gives them back
+        "ours": builder(ours),
+        "theirs": builder(theirs),
+    }
+    notes = noted(layout, ours.key)
+    if not any(_same(note, old) for old in notes):
+        # Where the store cannot be written, it is told again.
+        files.note(layout.builds(ours.key), json.dumps([*notes, note][-MOST:]).encode())
+        journal.emit("record.differs", **note)
+    return True
+
+
+def builder(record: Record) -> dict[str, Any]:
+    """Who made a record, as far as it says."""
+    made = record.provenance
+    return {
+        "by": f"{made.user}@{made.host}",
+        "created": made.created,
+        "cachekit": made.cachekit,
+        "platform": made.platform,
+        "instance": made.instance,
+    }
+
+
+def noted(layout: Layout, key: str) -> list[dict[str, Any]]:
+    """What has been told of a key's builds, the oldest first."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(layout.builds(key).read_bytes())
+        if isinstance(found, list):
+            return [note for note in found if isinstance(note, dict)]
+    return []
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[name] == other.get(name) for name in ("where", "modules"))

@@ -1,0 +1,153 @@
+"""What `cachekit doctor` looks at of the store, the folders of runs and the lock file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cachekit.config import Config
+from cachekit.disk import barred, file_system
+from cachekit.health import Check, Finding, age, of_others, trouble
+from cachekit.store import lock_file as locked
+from cachekit.store.layout import Layout
+
+LARGE = 1 << 30  # bytes of journals and logs
+SKEW = 300.0  # seconds
+
+
+def store(config: Config) -> Iterator[Finding]:
+    """The store's folder: ours, writable, on a file system that keeps its promises."""
+    home = config.home
+    found = []
+    if wrong := trouble(home, "store"):
+        found.append(wrong)
+    elif others := of_others(home):
+        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(home))}"
+        found.append(Finding("problem", f"{others} folders in {home} belong to another user", run=run))
+    system = file_system(home)
+    mend = "set CACHEKIT_HOME to a folder on a local disk"
+    if system.network:
+        said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
+        found.append(Finding("problem", said, f"{mend}, and name this one in the chain: --cache local:rw,{home}:rw"))
+    if system.poor:
+        found.append(Finding("problem", f"{home} lies on {system.kind}, which has no links or mixes up names", mend))
+    yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]
+
+
+def live(config: Config) -> Iterator[Finding]:
+    """Compiler cache dirs must be on a local disk, and Inductor loads libraries from them."""
+    place, found = config.compiler_cache_dir, []
+    system = file_system(place)
+    if system.network:
+        mend = "set CACHEKIT_COMPILER_CACHE_DIR to a folder on a local disk"
+        found.append(Finding("problem", f"{place} lies on {system.network}: compilers need a local disk", mend))
+    if place != Layout(config.home).live and (wrong := trouble(place, "live")):
+        found.append(wrong)
+    if barred(place):
+        said = f"nothing in {place} may be executed (noexec): Inductor cannot load what it compiled"
+        found.append(Finding("problem", said, "set CACHEKIT_COMPILER_CACHE_DIR to a folder without noexec"))
+    yield from found or [Finding("ok", f"{place}{f' ({system.kind})' if system.kind else ''}")]
+
+
+def journal(config: Config) -> Iterator[Finding]:
+    """Runs leave a journal and a log each; old ones go by their age."""
+    layout = Layout(config.home)
+    size = sum(_size(folder) for folder in (layout.journal, layout.logs))
+    if size > LARGE:
+        said = f"journals and logs of runs take {size / 1e9:.1f} GB; they are kept for {config.keep_logs} days"
+        folders = " ".join(shlex.quote(str(folder)) for folder in (layout.journal, layout.logs))
+        run = f"find {folders} -type f -mtime +7 -delete"
+        yield Finding("problem", said, "keep_logs = 7 in cachekit.toml, and for the old ones:", run)
+    else:
+        yield Finding("ok", f"{size / 1e6:.1f} MB of journals and logs")
+
+
+def quarantine(config: Config) -> Iterator[Finding]:
+    """What was found damaged: once may be an accident, more is a disk that fails, or somebody who writes there."""
+    folder = Layout(config.home).quarantine
+    found = []
+    with suppress(OSError):
+        found = [path.stat().st_mtime for path in folder.iterdir()]
+    if found:
+        said = f"{len(found)} damaged files were set aside, the last one {age(time.time() - max(found))} ago"
+        run = f"rm -r {shlex.quote(str(folder))}"
+        yield Finding("problem", said, "see `dmesg` for errors of the disk; what is set aside is not needed:", run)
+    else:
+        yield Finding("ok", "nothing damaged was set aside")
+
+
+def pending(config: Config) -> Iterator[Finding]:
+    """Records that a remote could not take, and that nobody offered again."""
+    count = 0
+    with suppress(OSError):
+        count = sum(1 for _ in Layout(config.home).remotes.glob("*/pending/*"))
+    if count:
+        said = f"{count} {'record was' if count == 1 else 'records were'} compiled here and could not be pushed"
+        yield Finding("problem", said, run="cachekit push --pending")
+    else:
+        yield Finding("ok", "nothing waits for a push")
+
+
+def clock(config: Config) -> Iterator[Finding]:
+    """A clock that was set back: what is old seems young, leases and logs never end, requests to S3 are refused."""
+    layout = Layout(config.home)
+    newest, where = 0.0, layout.root
+    for folder in (layout.root, layout.journal, layout.records, layout.blobs, layout.state):
+        with suppress(OSError):
+            for path in (folder, *folder.iterdir(), *(_last_runs(folder) if folder == layout.journal else ())):
+                if (changed := path.stat().st_mtime) > newest:
+                    newest, where = changed, path
+    for path in _last_runs(layout.journal):
+        with suppress(ValueError):  # it is called after the time at which it began
+            began = datetime.strptime(path.name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
+            if began > newest:
+                newest, where = began, path
+    ahead = newest - time.time()
+    if ahead > SKEW:
+        said = f"{where} was changed {age(ahead)} from now: this host's clock is late, or was set back"
+        yield Finding("problem", said, run="sudo chronyc makestep")
+    else:
+        yield Finding("ok", "nothing in the store is from the future")
+
+
+def lock_file(_: Config) -> Iterator[Finding]:
+    """A lock file that cannot be read, after a merge for one, fails the next `pull --locked`."""
+    path = locked.nearest()
+    if not path.exists():
+        yield Finding("ok", "no recipe is locked")
+        return
+    entries = locked.read(path)
+    yield Finding("ok", f"{path}: {len(entries)} locked")
+
+
+def _last_runs(journal: Path) -> list[Path]:
+    """The journals of the last month that has any."""
+    with suppress(OSError):
+        if months := sorted(path for path in journal.iterdir() if path.is_dir()):
+            return sorted(months[-1].iterdir())
+    return []
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for above, _folders, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(above, name), follow_symlinks=False).st_size  # noqa: PTH116, PTH118
+    return total
+
+
+CHECKS = (
+    Check("store", store),
+    Check("compiler-cache-dir", live),
+    Check("logs", journal),
+    Check("quarantine", quarantine),
+    Check("clock", clock),
+    Check("pending-pushes", pending),
+    Check("lock-file", lock_file),
+)

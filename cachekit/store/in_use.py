@@ -1,0 +1,136 @@
+"""What running processes use of a store, which removal leaves alone.
+
+Whoever uses a record for longer than a moment (a restore, a push, a pull that counts on what is here already) notes its
+blobs in a file of its own, under a lock that ends with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit.files import hold
+from cachekit.store.layout import Layout
+from cachekit.store.rwlock import RWLock
+
+_HELD = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
+
+
+class Held(Struct, frozen=True):
+    """What running processes hold.
+
+    Attributes:
+        keys: Of records that somebody uses now.
+        blobs: Digests that must stay.
+        processes: Whose.
+        dead: Notes of processes that are gone.
+    """
+
+    keys: frozenset[str] = frozenset()
+    blobs: frozenset[str] = frozenset()
+    processes: tuple[int, ...] = ()
+    dead: tuple[Path, ...] = ()
+
+
+class InUse:
+    """What this process holds of a store, from the first `scope` that it enters to the end of the last one."""
+
+    def __init__(self, layout: Layout, rwlock: RWLock) -> None:
+        self._layout = layout
+        self._rwlock = rwlock
+        self._mutex = threading.Lock()
+        self._depth = 0
+        self._handle: int | None = None
+        self._path: Path | None = None
+        self._noted: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether a scope is open."""
+        return self._depth > 0
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is held in the block stays until its end, however the process ends."""
+        with self._mutex:
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._release()
+
+    def add(self, digests: Iterable[str], key: str = "") -> None:
+        """Hold blobs, and a key's record; nothing outside of a scope, and where the store cannot be written."""
+        if not self._depth:
+            return
+        lines = [*([f"key {key}"] if key else []), *digests]
+        with self._mutex:
+            fresh = [line for line in dict.fromkeys(lines) if line not in self._noted]
+            if fresh:
+                self._write(fresh)
+
+    def _write(self, fresh: list[str]) -> None:
+        with self._rwlock.shared(), suppress(OSError):
+            if self._handle is None:
+                self._open()
+            assert self._handle is not None
+            raw = memoryview("".join(f"{line}\n" for line in fresh).encode("ascii"))
+            while raw:
+                raw = raw[os.write(self._handle, raw) :]
+            self._noted.update(fresh)
+
+    def _open(self) -> None:
+        folder = self._layout.in_use
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in held(self._layout).dead:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        while self._handle is None:
+            path = folder / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+            self._handle = hold(path)
+            self._path = path
+
+    def _release(self) -> None:
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle, self._path, self._noted = None, None, set()
+
+
+def held(layout: Layout) -> Held:
+    """What is held now, by the notes whose owners live; to be asked under the write lock, or as a guess."""
+    keys: set[str] = set()
+    blobs: set[str] = set()
+    processes: list[int] = []
+    dead: list[Path] = []
+    try:
+        notes = sorted(layout.in_use.iterdir())
+    except OSError:
+        return Held()
+    for path in notes:
+        try:
+            handle = hold(path, os.O_RDONLY)
+            if handle is not None:
+                os.close(handle)
+                dead.append(path)
+                continue
+            text = path.read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue  # gone meanwhile
+        for is_key, name in _HELD.findall(text):
+            (keys if is_key else blobs).add(name)
+        owner = path.name.partition("-")[0]
+        processes += [int(owner)] if owner.isdecimal() else []
+    return Held(frozenset(keys), frozenset(blobs), tuple(processes), tuple(dead))

@@ -1,0 +1,111 @@
+"""Small notes beside the records, which no plan believes: they only tell people something, or save them an argument.
+
+The recipe warmed last in a working directory, so that `cachekit train` needs no argument. And what a trial that failed
+had found out, by key until a warm of it succeeds: which modules it needs, why it failed, and where its log is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.errors import CachekitError, UsageError
+from cachekit.store.layout import Layout
+
+_LARGEST = 8 << 20  # bytes of a note
+
+
+class Last(Struct, frozen=True):
+    """A recipe as it was named, with the overrides that were given, and whether it was taken in small."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    compiler: str
+    tiny: bool = False
+
+
+class Attempt(Struct, frozen=True):
+    """A trial that failed.
+
+    Attributes:
+        key: Of its recipe.
+        code: The error's.
+        message: Its words, with the cause.
+        log: The run's log.
+        when: UTC, ISO 8601.
+        needed: The modules that the trial had reported by then, by the compiler's names.
+    """
+
+    key: str
+    code: str
+    message: str
+    log: str
+    when: str
+    needed: tuple[str, ...] = ()
+
+
+def note_last(layout: Layout, cwd: Path, last: Last) -> bool:
+    """Note what was warmed in a directory; False where the store cannot be written, which is no reason to fail."""
+    note = msgspec.to_builtins(last) | {"directory": str(cwd)}
+    return files.note(layout.last(_place(cwd)), json.dumps(note).encode())
+
+
+def last_in(layout: Layout, cwd: Path) -> Last:
+    """What was warmed last in a directory.
+
+    Raises:
+        UsageError: Nothing was.
+    """
+    found = _read(layout.last(_place(cwd)), Last)
+    if found is None:
+        raise UsageError(
+            "no recipe was named, and none was warmed in this directory",
+            hint="cachekit warm RECIPE first, or train RECIPE (see `cachekit zoo`)",
+        )
+    return found
+
+
+def _place(cwd: Path) -> str:
+    # Kept in the store, not in the user's folder: nothing of ours should turn up in a checkout.
+    return hashlib.sha256(os.fsencode(cwd.resolve())).hexdigest()[:32]
+
+
+def note_attempt(layout: Layout, key: str, error: CachekitError, log: Path, needed: Iterable[str]) -> None:
+    """Keep what is known of a failed trial; where that cannot be written, nothing is kept."""
+    message = ": ".join(filter(None, [error.message, error.cause]))
+    when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    attempt = Attempt(key, error.code, message, str(log), when, tuple(sorted(needed)))
+    files.note(layout.attempt(key), json.dumps(msgspec.to_builtins(attempt)).encode())
+
+
+def attempt_of(layout: Layout, key: str) -> Attempt | None:
+    """The last trial of a key, where it failed."""
+    found = _read(layout.attempt(key), Attempt)
+    return found if found is not None and found.key == key else None
+
+
+def forget_attempt(layout: Layout, key: str) -> None:
+    """The key is warm now."""
+    with suppress(OSError):
+        layout.attempt(key).unlink(missing_ok=True)
+
+
+Note = TypeVar("Note", bound=Struct)
+
+
+def _read(path: Path, kind: type[Note]) -> Note | None:
+    """A note; None where there is none, or none that can be read."""
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if path.stat().st_size <= _LARGEST:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+    return None

@@ -1,0 +1,188 @@
+"""A read-write lock of a store: who publishes reads, and who removes writes.
+
+Removal has to know that no record comes to name a blob in the moment between looking and unlinking. So whoever
+publishes holds the read lock for that long, and removal the write lock, for a fraction of a second at a time. What is
+used for longer is noted in `in_use`.
+
+It is a lock on the store's own folder, and no file: it needs no room on a full disk, and nothing to write.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cachekit import process
+from cachekit.errors import StoreError, WaitedTooLongError
+from cachekit.store.layout import Layout
+
+PATIENCE = 60.0  # seconds to wait for removal, which may hang; then one goes on unprotected: at worst to meet a miss
+BLOCKED = 5.0  # seconds that removal makes newcomers wait for those who are inside; then it lets them by
+PAUSE = 0.5  # seconds until it tries again
+TELL = 2.0  # seconds until somebody is told what is waited for; and then once a second
+OFTEN = 0.02  # seconds between two looks at a lock that is taken
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
+
+
+class RWLock:
+    """The lock of one store, as one process holds it; its threads hold it together.
+
+    Args:
+        layout: The store's paths.
+        tell: Told whom removal is done by, as far as the system says, and how many seconds it was waited for; and
+            whether that was in vain.
+    """
+
+    def __init__(self, layout: Layout, tell: Callable[[str, float, bool], object] = lambda *_: None) -> None:
+        self._layout = layout
+        self._tell = tell
+        self._mutex = threading.Lock()
+        self._inside = 0
+        self._handle: int | None = None
+        self._in_vain = False  # whether the last one waited to no end: the next one does not wait again
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Keep removal out for the moment that the block takes; may be nested.
+
+        A store that is not there yet, or a file system without locks, is passed as if nobody else were there; and so is
+        a removal that does not come to an end: one that was suspended, or hangs on a dead disk.
+        """
+        with self._mutex:
+            if self._inside == 0:
+                self._handle = self._enter()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._inside -= 1
+                if self._inside == 0 and self._handle is not None:
+                    os.close(self._handle)
+                    self._handle = None
+
+    def _enter(self) -> int | None:
+        # Through the turnstile first: while somebody waits for the exclusive side, nobody new comes in.
+        start = time.monotonic()
+        deadline, told = start + (0.0 if self._in_vain else PATIENCE), start + TELL - 1.0
+
+        def waiting() -> None:
+            nonlocal told
+            if (now := time.monotonic()) - told >= 1.0:
+                told = now
+                self._tell(_remover(self._layout.root, self._layout.blobs), now - start, False)
+
+        if (turnstile := _opened(self._layout.blobs)) is not None:
+            try:
+                _lock(turnstile, fcntl.LOCK_SH, deadline, waiting=waiting)
+            finally:
+                os.close(turnstile)
+        handle = _opened(self._layout.root)
+        if handle is None:
+            return None
+        if _lock(handle, fcntl.LOCK_SH, deadline, waiting=waiting):
+            self._in_vain = False
+            return handle
+        if time.monotonic() >= deadline:
+            if not self._in_vain:
+                self._tell(_remover(self._layout.root), time.monotonic() - start, True)
+            self._in_vain = True
+        else:
+            self._in_vain = False
+        os.close(handle)
+        return None
+
+    @contextmanager
+    def exclusive(self, wait_seconds: float) -> Iterator[None]:
+        """Be alone in the store for the block, which must be short.
+
+        Raises:
+            WaitedTooLongError: Others were inside for all that time.
+            StoreError: There is no store, or its file system has no locks.
+        """
+        deadline = time.monotonic() + wait_seconds
+        while (handles := self._alone(min(deadline, time.monotonic() + BLOCKED))) is None:
+            if time.monotonic() >= deadline:
+                raise WaitedTooLongError(
+                    "others are writing to the store all the time",
+                    cause=f"waited {wait_seconds:.0f} s for a moment without",
+                    hint="try again later",
+                )
+            time.sleep(PAUSE)
+        try:
+            yield
+        finally:
+            _close(handles)
+
+    def _alone(self, until: float) -> list[int] | None:
+        """Both sides, locked; None where others were inside all the time."""
+        handles: list[int] = []
+        alone = False
+        try:
+            for folder in (self._layout.blobs, self._layout.root):
+                if (handle := _opened(folder)) is None:
+                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
+                handles.append(handle)
+            alone = all(_lock(handle, fcntl.LOCK_EX, until, strict=True) for handle in handles)
+        except OSError as error:
+            raise StoreError(
+                f"the store at {self._layout.home} cannot be locked",
+                cause=error.strerror or str(error),
+                hint="run this on the machine whose local disk it is",
+            ) from error
+        finally:
+            if not alone:
+                _close(handles)
+        return handles if alone else None
+
+
+def _close(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
+
+
+def _opened(folder: Path) -> int | None:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _remover(*folders: Path) -> str:
+    """Who holds one of these folders alone, in words."""
+    number = process.locking(folders)
+    return "another process" if number is None else process.described(number)
+
+
+def _lock(
+    handle: int,
+    kind: int,
+    deadline: float,
+    *,
+    strict: bool = False,
+    waiting: Callable[[], object] = lambda: None,
+) -> bool:
+    """Lock a folder; False where the deadline passed first, or, unless strict, where there are no locks."""
+    try:
+        pause = 0.0005
+        while True:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                waiting()
+                time.sleep(pause)
+                pause = min(pause * 1.5, OFTEN)
+            else:
+                return True
+    except OSError as error:
+        if strict or error.errno not in _NO_LOCKS:
+            raise
+        return False

@@ -1,0 +1,135 @@
+"""Start the worker for a prepared recipe, and pass its events to the journal."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import structs
+
+from cachekit.compilers import Compiler, Observed, Run
+from cachekit.compilers.cachedir import CacheDir
+from cachekit.compilers.prepare import Prepared
+from cachekit.errors import CachekitError, CompileError, TrainingError
+from cachekit.events import bypass
+from cachekit.recipe import ingredients, model_folder
+from cachekit.store import Store
+from cachekit.store.notes import note_attempt
+from cachekit.training import Job, Result
+from cachekit.training.launch import Launcher
+
+# Events that come many times a second; shown, not written down.
+FREQUENT = {"step", "graphs", "at", "tick"}
+# What torchrun and its like tell their workers; ours is one worker.
+LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def run_job(
+    launcher: Launcher,
+    compiler: Compiler,
+    prepared: Prepared,
+    live: CacheDir,
+    mode: Literal["trial", "train"],
+    *,
+    store: Store,
+    log: Path,
+    output_dir: Path | None = None,
+    resume: str = "",
+    found: bool,
+    strict: bool = False,
+) -> tuple[Result, Observed]:
+    """Run the worker to its end.
+
+    Args:
+        launcher: Starts the worker.
+        compiler: Is watched.
+        prepared: The recipe.
+        live: The compiler cache dir.
+        mode: Trial or training.
+        store: Its journal is told, and a trial that fails is noted there.
+        log: The file that the worker prints to.
+        output_dir: Of a training.
+        resume: See `Job.resume`.
+        found: Everything was restored.
+        strict: Stop at the first compile, where the compiler can be watched.
+
+    Returns:
+        What the worker reported, with the compiler's own counts, and what the compiler did.
+
+    Raises:
+        MissError: Something compiled, under `strict`.
+        CompileError: The trial left something uncompiled.
+        CachekitError: The worker failed.
+    """
+    recipe = prepared.recipe
+    folder = model_folder.of(recipe)
+    weights = str(folder) if folder else recipe.model.id or ""
+    job = Job(
+        mode=mode,
+        recipe=recipe,
+        labels=prepared.labels,
+        precision=ingredients.precision(recipe, prepared.fingerprint.bf16),
+        config=dict(prepared.architecture.config),
+        weights=weights,
+        tokenizer=recipe.model.tokenizer or weights,
+        output_dir=str(output_dir or ""),
+        runtime=compiler.runtime,
+        settings=compiler.settings(recipe),
+        events=str(live.work / "events.jsonl"),
+        result=str(live.work / "result.json"),
+        resume=resume,
+        compiles_expected=not found,
+    )
+
+    watch = compiler.watch(Run(recipe, live.tree, mode, found, strict, live.restored))
+
+    def sink(event: dict[str, Any]) -> None:
+        watch.event(event)
+        name = str(event.pop("event", "unknown"))
+        (store.journal.show if name in FREQUENT else store.journal.emit)(f"worker.{name}", **event)
+
+    # Sets and dictionaries keyed by strings must iterate alike in every worker, or graphs could differ by seed.
+    changes: dict[str, str | None] = {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
+    # Settings of other launchers that Transformers reads by itself would change precision or layout behind the key.
+    changes |= dict.fromkeys((name for name in os.environ if name.startswith("ACCELERATE_")), None)
+    changes |= dict.fromkeys(LAUNCHERS)
+    changes |= ingredients.worker_variables(recipe)
+    changes |= watch.environment
+    store.journal.emit("worker.start", mode=mode, log=str(log), output_dir=job.output_dir)
+    watch.begin(sink)
+    # Transformers makes the folder before anything is in it.
+    made = [place for place in (output_dir, *output_dir.parents) if not place.exists()] if output_dir else []
+    try:
+        result = launcher.run(job, changes, log, sink, watch)
+        if mode == "trial":
+            watch.complete(sink)
+    except CachekitError as error:
+        with suppress(OSError):
+            for place in made:
+                place.rmdir()
+        if mode == "trial" and isinstance(error, CompileError | TrainingError):
+            note_attempt(store.layout, prepared.key, error, log, watch.needs())
+        raise
+    seen = watch.observed()
+    if seen is None:
+        counts = result.counters
+        seconds = result.seconds.get("graphs", 0.0)
+        seen = Observed(counts.get("found", 0), counts.get("compiled", 0), seconds, result.surprises, timed=False)
+    else:
+        if seen.compiled and not seen.timed:
+            seen = structs.replace(seen, compile_seconds=result.seconds.get("graphs", 0.0))
+        result = structs.replace(
+            result,
+            counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
+            surprises=seen.surprises,
+        )
+    seen = structs.replace(seen, used=watch.used())
+    for note in seen.notes:
+        store.journal.emit("worker.note", note=note)
+    store.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)
+    refused = max(result.counters.get("fxgraph_cache_bypass", 0), result.counters.get("autograd_cache_bypass", 0))
+    if refused:
+        bypass(store.journal, "compiler-bypass", f"{refused} graphs in the {mode} run")
+    return result, seen

@@ -1,0 +1,187 @@
+"""Texts as tensors of one length: what the tasks that read text do with a tokenizer, and refuse of one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cachekit.errors import RecipeError
+from cachekit.training.data import Split
+from cachekit.training.tasks.port import Feature
+
+# Model types that tell segments apart without a table of embeddings, whose size the config would say.
+SEGMENTED = frozenset({"xlnet"})
+LOOKED_AT = 1_000  # rows of a split whose length is counted: milliseconds
+
+
+def inputs_of(model: Any) -> tuple[str, ...]:
+    """What a model is given: by its architecture, which is in the key, never by its tokenizer, which is not.
+
+    Segments (`token_type_ids`) are given to models that have embeddings of several: to those, none is the same as
+    zeros. RoBERTa and its kin have one, and a tokenizer that tells two texts apart would reach beyond it. Some others
+    take the name for something else (GPT-2 adds the embedding of the word with that number).
+    """
+    # Around adapters there may be a forward pass that takes anything, and hands it on (optimum-neuron's PEFT).
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    taken = inspect.signature(inner.forward).parameters
+    segments = getattr(model.config, "type_vocab_size", None)
+    has_segments = segments > 1 if isinstance(segments, int) else model.config.model_type in SEGMENTED
+    wanted = {"input_ids": True, "attention_mask": True, "token_type_ids": has_segments}
+    return tuple(name for name, given in wanted.items() if given and name in taken)
+
+
+def check_tokenizer(tokenizer: Any) -> None:
+    """Refuse a tokenizer that cannot pad.
+
+    Raises:
+        RecipeError: It has no padding token.
+    """
+    if tokenizer.pad_token is None:
+        raise RecipeError("the tokenizer has no padding token", hint="choose another with model.tokenizer")
+
+
+def check_vocabulary(tokenizer: Any, model: Any) -> None:
+    """Refuse a tokenizer that knows more tokens than the model: the last ones would be an index out of range.
+
+    Raises:
+        RecipeError: It does.
+    """
+    known, table = len(tokenizer), model.get_input_embeddings()
+    if table is not None and known > table.num_embeddings:
+        raise RecipeError(
+            f"the tokenizer has {known} tokens, the model embeds {table.num_embeddings}",
+            cause="they do not belong together, or model.config.vocab_size is too small",
+            hint="choose the model's own with model.tokenizer, or leave model.config.vocab_size out",
+        )
+
+
+def check_causal(model: Any) -> None:
+    """Refuse a model in which a token sees those after it: it would tell them by looking.
+
+    Raises:
+        RecipeError: It is one.
+    """
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
+    config = model.config
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
+        raise RecipeError(
+            f"a {config.model_type} model is no causal language model",
+            cause="each token sees those that follow it",
+            hint="choose task: masked-lm, or another model; or train from scratch with model.config.is_decoder=true",
+        )
+
+
+def check_fast(tokenizer: Any, task: str) -> None:
+    """Refuse a tokenizer that cannot say where its tokens stand in a text.
+
+    Raises:
+        RecipeError: It is none of the `tokenizers` package.
+    """
+    if not tokenizer.is_fast:
+        raise RecipeError(
+            f"{task} needs a tokenizer that knows where its tokens stand in the text",
+            cause=f"{type(tokenizer).__name__} is not one of the tokenizers package",
+            hint="choose another with model.tokenizer",
+        )
+
+
+def for_words(tokenizer: Any, task: str) -> None:
+    """Make a tokenizer ready for texts that are lists of words.
+
+    One that takes a space for a part of the word behind it must put one before each word: GPT-2's family does not by
+    default, and RoBERTa's of Transformers 4 refuses. It says so when it is saved with the model, too.
+
+    Raises:
+        RecipeError: It cannot tell which word a token is of.
+    """
+    check_fast(tokenizer, task)
+    splitter = tokenizer.backend_tokenizer.pre_tokenizer
+    if type(splitter).__name__ == "ByteLevel" and not splitter.add_prefix_space:
+        splitter.add_prefix_space = True
+        tokenizer.add_prefix_space = tokenizer.init_kwargs["add_prefix_space"] = True
+
+
+def encode(
+    tokenizer: Any,
+    texts: Sequence[Any],
+    pairs: Sequence[Any] | None,
+    *,
+    length: int,
+    inputs: Sequence[str],
+    **options: Any,
+) -> Any:
+    """Tokenize, every row padded or cut to one length.
+
+    Args:
+        tokenizer: Of the model, or another one.
+        texts: Or lists of words, with `is_split_into_words=True`.
+        pairs: Second texts.
+        length: Tokens a row.
+        inputs: What the model is given; see `inputs_of`.
+        options: Further ones of the tokenizer's call.
+    """
+    usual = {
+        "padding": "max_length",
+        "truncation": True,
+        "max_length": length,
+        "return_tensors": "pt",
+        "return_attention_mask": True,
+        "return_token_type_ids": "token_type_ids" in inputs,
+    }
+    return tokenizer(list(texts), None if pairs is None else list(pairs), **{**usual, **options})
+
+
+def token_lists(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[list[int]]:
+    """The tokens of each text, with the tokenizer's own special ones or without."""
+    if not texts:
+        return []
+    # Not `verbose`: longer than the model's context is what a stream is.
+    found = tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False, verbose=False)
+    ids: list[list[int]] = found["input_ids"]
+    return ids
+
+
+def end_of_text(tokenizer: Any) -> int:
+    """The token that ends a text.
+
+    Raises:
+        RecipeError: The tokenizer has none.
+    """
+    token = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+    if token is None:
+        raise RecipeError("the tokenizer has no end-of-text token", hint="choose another with model.tokenizer")
+    return int(token)
+
+
+def lengths(tokenizer: Any, texts: Sequence[Any], pairs: Sequence[Any] | None = None, **options: Any) -> list[int]:
+    """The tokens of each text, or pair of texts, uncut and with special ones."""
+    encoded = tokenizer(list(texts), None if pairs is None else list(pairs), truncation=False, verbose=False, **options)
+    return [len(ids) for ids in encoded["input_ids"]]
+
+
+def cut(
+    splits: Mapping[str, Split],
+    count: Callable[[Sequence[Feature]], Sequence[int]],
+    limit: int,
+    field: str = "max_seq_length",
+) -> tuple[str, ...]:
+    """A sentence for each split that has rows which are too long, and lose what is beyond the limit.
+
+    Args:
+        splits: Of them the first rows are looked at.
+        count: The tokens of each of some rows; one that has several texts may have several numbers.
+        limit: Tokens that are kept.
+        field: Of `training`, that says so.
+    """
+    notes = []
+    for name, split in splits.items():
+        found = count([split[number] for number in range(min(LOOKED_AT, len(split)))])
+        longer = sum(tokens > limit for tokens in found)
+        if longer:
+            notes.append(
+                f"{longer:,} of the first {len(found):,} {name} texts are longer than training.{field} {limit} and are "
+                f"cut; the longest has {max(found):,} tokens"
+            )
+    return tuple(notes)

@@ -1,0 +1,296 @@
+"""What the zoo has, as rows to choose from and as one entry in full, each with what it costs; and new recipes.
+
+Prices are the registry's, or whoever asks says their own. What a recipe is expected to cost is that price times the
+time that its source gives; what the source itself says stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cachekit import recipe
+from cachekit.errors import UnknownNameError, UsageError
+from cachekit.recipe import Recipe, load_text, zoo
+from cachekit.recipe.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
+from cachekit.recipe.convert import convert, convert_command
+from cachekit.recipe.convert.draft import Note, RecipeDraft
+from cachekit.recipe.price import Prices
+from cachekit.recipe.schema import Expectation
+from cachekit.recipe.tasks import TASKS
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows are wanted; an empty field wants all.
+
+    Attributes:
+        task: Of a recipe, or of a model.
+        model: A model's id, another name of it, or its type; a part of the id will do.
+        instance: An instance type, or how it begins: `trn1`.
+        max_price: An hour of the instance costs that much at the most; without a known price it is left out.
+        prices: What an hour of an instance costs.
+    """
+
+    task: str = ""
+    model: str = ""
+    instance: str = ""
+    max_price: float | None = None
+    prices: Prices = field(default_factory=lambda: Prices({}))
+
+    def price(self, instance: str) -> float | None:
+        """What an hour of an instance costs; None is unknown."""
+        found = self.prices.of(instance)
+        return found.per_hour if found else None
+
+
+# What each topic can be filtered by.
+FILTERS = {
+    "recipes": {"task", "model", "instance", "max_price"},
+    "models": {"task", "model"},
+    "instances": {"instance", "max_price"},
+    "toolchains": set[str](),
+}
+
+
+def rows(topic: str, wanted: Filter) -> list[Row]:
+    """The rows of a topic.
+
+    Raises:
+        UsageError: There is no such topic, it has nothing of the kind, or no such task or instance exists.
+    """
+    if topic not in FILTERS:
+        raise UsageError(f"zoo has no topic {topic!r}", hint=f"one of {', '.join(FILTERS)}")
+    given = {"task": wanted.task, "model": wanted.model, "instance": wanted.instance, "max_price": wanted.max_price}
+    for name, value in given.items():
+        if value not in {"", None} and name not in FILTERS[topic]:
+            option = "--" + name.replace("_", "-")
+            able = ", ".join(other for other, names in FILTERS.items() if name in names)
+            raise UsageError(f"{topic} have nothing that {option} could choose by", hint=f"it chooses among {able}")
+    if wanted.task and wanted.task not in TASKS:
+        near = get_close_matches(wanted.task, TASKS, 1, 0.6)
+        raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")
+    if wanted.instance and not any(_is_instance(name, wanted.instance) for name in zoo.instances()):
+        zoo.instance(wanted.instance)
+    make: dict[str, Callable[[Filter], list[Row]]]
+    make = {"recipes": _recipes, "models": _models, "instances": _instances, "toolchains": _toolchains}
+    return make[topic](wanted)
+
+
+def _recipes(wanted: Filter) -> list[Row]:
+    found = []
+    for name, path in zoo.recipes().items():
+        loaded = recipe.load(path)
+        used = list(dict.fromkeys(expected.instance for expected in loaded.expect))
+        if wanted.instance:
+            used = [instance for instance in used if _is_instance(instance, wanted.instance)]
+        prices = {instance: wanted.price(instance) for instance in used}
+        if wanted.max_price is not None:
+            used = [name for name, price in prices.items() if price is not None and price <= wanted.max_price]
+        chosen = not (wanted.instance or wanted.max_price is not None) or bool(used)
+        if (wanted.task and loaded.task != wanted.task) or not chosen or not _has_model(loaded, wanted.model):
+            continue
+        found.append(
+            {
+                "name": name,
+                "task": loaded.task,
+                "model": _model_name(loaded),
+                "data": loaded.data.id or loaded.data.path or loaded.data.train_file,
+                "instances": used,
+                "price_per_hour": prices.get(used[0]) if used else None,
+                "description": loaded.description.strip(),
+                "path": str(path),
+            }
+        )
+    return found
+
+
+def _model_name(loaded: Recipe) -> str:
+    return loaded.model.id or loaded.model.package or loaded.model.path or ""
+
+
+def _has_model(loaded: Recipe, name: str) -> bool:
+    entry = zoo.model(loaded.model.id) if name and loaded.model.id else None
+    return not name or (_is_model(entry, name) if entry else name.lower() in _model_name(loaded).lower())
+
+
+def _is_model(entry: zoo.ModelEntry, name: str) -> bool:
+    if name in {entry.config["model_type"], entry.id, *entry.aliases}:
+        return True
+    # `bert` is a type, and bert-base-uncased a name: distilbert's has both in it, and nobody who says them means that.
+    entries = zoo.models().values()
+    known = {word for other in entries for word in (other.config["model_type"], other.id, *other.aliases)}
+    return name not in known and any(name.lower() in other.lower() for other in (entry.id, *entry.aliases))
+
+
+def _is_instance(name: str, wanted: str) -> bool:
+    return name == wanted or name.removeprefix("ml.").startswith(wanted if "." in wanted else f"{wanted}.")
+
+
+def _models(wanted: Filter) -> list[Row]:
+    return [
+        {
+            "name": entry.id,
+            "type": entry.config["model_type"],
+            "parameters": entry.parameters,
+            "licence": entry.licence,
+            "tasks": list(entry.tasks),
+            "aliases": list(entry.aliases),
+        }
+        for entry in zoo.models().values()
+        if (not wanted.task or wanted.task in entry.tasks) and (not wanted.model or _is_model(entry, wanted.model))
+    ]
+
+
+def _instances(wanted: Filter) -> list[Row]:
+    found = []
+    for name, instance in zoo.instances().items():
+        price = wanted.price(name)
+        dear = wanted.max_price is not None and (price is None or price > wanted.max_price)
+        if not dear and (not wanted.instance or _is_instance(name, wanted.instance)):
+            found.append({"name": name, **_priced(instance, name, wanted)})
+    return found
+
+
+def _priced(instance: zoo.Instance, name: str, wanted: Filter) -> Row:
+    """An instance as plain values, a user's own price in place of the registry's."""
+    row: Row = msgspec.to_builtins(instance)
+    price = wanted.prices.of(name)
+    if price is not None and name in wanted.prices.own:
+        row["price"] = {
+            "per_hour": price.per_hour,
+            "currency": price.currency,
+            "region": "yours",
+            "terms": "as you said",
+            "source": price.source,
+            "date": "",
+        }
+    return row
+
+
+def _toolchains(_: Filter) -> list[Row]:
+    return [{"name": name, **msgspec.to_builtins(release)} for name, release in zoo.toolchains().items()]
+
+
+def show(name: str, wanted: Filter) -> Row:
+    """An entry in full, by name: a recipe, a model, an instance or a toolchain, looked for in this order.
+
+    Raises:
+        UnknownNameError: None of them has that name.
+        RecipeError: It is a file, and no recipe.
+    """
+    said = name
+    try:
+        path = zoo.recipe_path(name)
+    except UnknownNameError:
+        path = None
+    if path is not None and (name in zoo.recipes() or path.is_file()):
+        loaded = recipe.load(path)
+        entry = zoo.model(loaded.model.id) if loaded.model.id else None
+        return {
+            "kind": "recipe",
+            "name": loaded.name,
+            "path": str(path),
+            "recipe": msgspec.to_builtins(loaded),
+            "model": None if entry is None else _entry(entry),
+            "expect": [_cost(expected, wanted) for expected in loaded.expect],
+            "text": path.read_text(encoding="utf-8"),
+        }
+    if (entry := zoo.model(name)) is not None:
+        using = [other for other, file in zoo.recipes().items() if _uses(recipe.load(file), entry)]
+        return {"kind": "model", **_entry(entry), "recipes": using}
+    if (instance := zoo.instances().get(name)) is not None:
+        using = [row["name"] for row in rows("recipes", Filter(instance=name)) if name in row["instances"]]
+        return {"kind": "instance", "name": name, **_priced(instance, name, wanted), "recipes": using}
+    if (release := zoo.toolchains().get(name)) is not None:
+        return {"kind": "toolchain", "name": name, **msgspec.to_builtins(release)}
+    models = [other for entry in zoo.models().values() for other in (entry.id, *entry.aliases)]
+    if path is not None and path.stem in zoo.recipes():  # `bert.yaml`, which is not here
+        name = path.stem
+    near = get_close_matches(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()], 1, 0.5)
+    raise UnknownNameError(
+        f"the zoo has nothing that is called {said!r}",
+        cause="it has recipes, models, instances and toolchains",
+        hint=f"did you mean {near[0]}?" if near else f"`cachekit zoo ls {{{'|'.join(FILTERS)}}}`",
+    )
+
+
+def _uses(loaded: Recipe, entry: zoo.ModelEntry) -> bool:
+    return loaded.model.id in {entry.id, *entry.aliases}
+
+
+def _entry(entry: zoo.ModelEntry) -> Row:
+    row: Row = msgspec.to_builtins(entry)
+    return {"name": row.pop("id"), "type": entry.config["model_type"], **row}
+
+
+def _cost(expected: Expectation, wanted: Filter) -> Row:
+    """What a run is expected to take, and to cost at the price of an hour; None where that cannot be known."""
+    price = wanted.price(expected.instance)
+    known = price is not None and expected.train_seconds is not None
+    return {
+        **msgspec.to_builtins(expected),
+        "price_per_hour": price,
+        "cost": round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
+    }
+
+
+# A new recipe, of a command line or a file in somebody else's dialect
+
+
+class NewRecipe(Struct, frozen=True):
+    """A recipe as text, and what of its source it does not say.
+
+    Attributes:
+        text: YAML, with the notes as comments.
+        recipe: What it is read as.
+        notes: What could not be carried over, and what somebody must add.
+    """
+
+    text: str
+    recipe: Recipe
+    notes: tuple[Note, ...]
+
+
+def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
+    """Turn a file, or the words of a command line, into a recipe that loads.
+
+    Raises:
+        RecipeError: It cannot be read, is of no kind that is known or of a task that recipes have none of, only running
+            it would tell what it says, or it has placeholders in the place of values.
+    """
+    draft = convert(source) if isinstance(source, Path) else convert_command(source)
+    named = source.name if isinstance(source, Path) else "a command line"
+    _leave_what_has_no_effect(draft)
+    _shorten(draft)
+    text = draft.text(named)
+    notes = sorted(draft.notes, key=lambda note: not note.todo)
+    return NewRecipe(text, load_text(text, source=named), tuple(notes))
+
+
+def _leave_what_has_no_effect(draft: RecipeDraft) -> None:
+    config = draft.get("model.config") or {}
+    for name in [name for name in config if name in NO_EFFECT]:
+        draft.drop(f"model.config.{name}", IRRELEVANT[name], config.pop(name))
+
+
+def _shorten(draft: RecipeDraft) -> None:
+    """Make a length that the source does not say itself one that the model has positions for."""
+    named = draft.get("model.id")
+    entry = zoo.model(named) if isinstance(named, str) else None
+    if entry is None:
+        return
+    found = Architecture({**entry.config, **(draft.get("model.config") or {})}, "registry")
+    for name in ("max_seq_length", "max_target_length"):
+        length, most = draft.get(f"training.{name}"), positions(found, name)
+        if f"training.{name}" in draft.assumed and most is not None and length is not None and length > most:
+            draft.set(f"training.{name}", most)
+            draft.drop(f"training.{name}", f"the model has {most} positions, fewer than the script's default", length)

@@ -1,0 +1,210 @@
+"""What is in the key of a command of one's own, and how the command is read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachekit.compilers import registry
+from cachekit.compilers.adapter import Adapter
+from cachekit.compilers.command import compiler_of, prepare_command, shown
+from cachekit.compilers.inductor import elf
+from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.errors import UsageError
+from cachekit.recipe import command as command_line
+from cachekit.recipe.command import read, split_options
+from tests.verbs.run_user import SECRETS, a_library
+
+# What is in the key
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    folder = tmp_path / "checkout"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "train.py").write_text("import parts.net\nfrom helper import *\nimport torch\n")
+    (folder / "helper.py").write_text("x = 1\n")
+    (folder / "parts" / "__init__.py").write_text("")
+    (folder / "parts" / "net.py").write_text("from . import layers\nfrom .other import y\n")
+    (folder / "parts" / "layers.py").write_text("import importlib\nimportlib.import_module('late')\n")
+    (folder / "parts" / "other.py").write_text("y = 2\n")
+    (folder / "late.py").write_text("")
+    (folder / "not_imported.py").write_text("")
+    (folder / "conf.yaml").write_text("layers: 2\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return folder
+
+
+def key(*words: str, **options) -> str:
+    return prepared(*words, **options).key
+
+
+def prepared(*words: str, **options):
+    return prepare_command(read(words or ("python", "train.py", "a", "b")), Inductor(), **options)
+
+
+def test_the_script_and_the_modules_beside_it_are_ingredients(place):
+    code = {name for name in prepared().ingredients.hard if name.startswith("command.code.")}
+    beside = ("helper.py", "late.py", "parts/__init__.py", "parts/layers.py", "parts/net.py", "parts/other.py")
+    assert code == {"command.code.train.py", *(f"command.code.import/{name}" for name in beside)}
+
+
+@pytest.mark.parametrize("name", ["train.py", "helper.py", "parts/other.py", "late.py", "conf.yaml"])
+def test_an_edit_of_what_it_reads_is_another_key(place, name):
+    words = ("python", "train.py", "--config", "conf.yaml")
+    before = key(*words)
+    (place / "not_imported.py").write_text("new")
+    assert key(*words) == before
+    (place / name).write_text((place / name).read_text() + "# new\n")
+    assert key(*words) != before
+
+
+def test_arguments_count_in_their_order_and_declared_soft_ones_do_not(place):
+    assert key() != key("python", "train.py", "b", "a")
+    assert key("python", "train.py", "--lr=1") != key("python", "train.py", "--lr=2")
+    one = key("python", "train.py", "--output_dir", "/x", "a", soft=["--tag"])
+    assert one == key("python", "train.py", "--output-dir=/y", "a", "--tag", "new", soft=["tag"])
+    assert one == key("python", "train.py", "a")
+    assert key("python", "train.py", "--overwrite_output_dir", "a") == key("python", "train.py", "a")
+    assert key("python", "train.py", "trainer.tag=1", soft=["tag"]) == key("python", "train.py")
+    assert key(declared={"layers": "1"}) != key(declared={"layers": "2"})
+    assert key() != key(declared={"layers": "2"})
+
+
+def test_the_same_command_elsewhere_has_the_same_key(place, tmp_path, monkeypatch):
+    words = ("python", "train.py", "--data", str(place / "data"))
+    here = key(*words)
+    shutil.copytree(place, tmp_path / "another checkout")
+    monkeypatch.chdir(tmp_path / "another checkout")
+    assert key("python3", "-u", "./train.py", "--data", str(tmp_path / "another checkout" / "data")) == here
+    assert key(sys.executable, str(tmp_path / "another checkout" / "train.py"), "--data", "./data") == here
+
+
+def test_where_nodes_meet_reaches_no_graph(place):
+    words = ("torchrun", "--nnodes=2", "--node_rank=0", "--master_addr", "10.0.0.1", "train.py")
+    other = ("torchrun", "--nnodes=2", "--node_rank=1", "--master_addr", "10.0.0.9", "train.py")
+    assert key(*words) == key(*other)
+    assert key(*words) != key("torchrun", "--nnodes=4", "--node_rank=0", "--master_addr", "10.0.0.1", "train.py")
+
+
+def test_a_module_is_found_as_python_finds_it(place):
+    (place / "parts" / "__main__.py").write_text("from parts.other import y\n")
+    hard = prepared("python", "-m", "parts", "x").ingredients.hard
+    assert {"command.code.parts/__main__.py", "command.code.import/parts/other.py"} <= hard.keys()
+    hard = prepared("python", "-m", "torch.distributed.run", "-m", "parts.net").ingredients.hard
+    assert "command.code.parts/net.py" in hard
+
+
+def test_scripts_in_a_shell_script_are_ingredients(place):
+    (place / "go.sh").write_text("set -e\nexport X=1\ntorchrun --nproc_per_node 2 \\\n  ${HERE}/train.py --lr 1\n")
+    hard = prepared("bash", "go.sh").ingredients.hard
+    assert {"command.code.go.sh", "command.code.train.py", "command.code.import/helper.py"} <= hard.keys()
+
+
+# How a command is read
+
+
+@pytest.mark.parametrize(
+    ("line", "script", "module", "arguments"),
+    [
+        ("python train.py a -b", "train.py", "", "a -b"),
+        ("python3.11 -u -W ignore x/train.py --m y.py", "x/train.py", "", "--m y.py"),
+        ("python -m pack.train --a", "", "pack.train", "--a"),
+        ("torchrun --nproc_per_node 2 --standalone train.py --lr 1", "train.py", "", "--lr 1"),
+        ("torchrun --nproc-per-node=2 -m pack.train --lr 1", "", "pack.train", "--lr 1"),
+        ("torchrun --no_python ./run.sh x", "", "", "x"),
+        ("python -m torch.distributed.run --nnodes 2 train.py x", "train.py", "", "x"),
+        ("python -m torch.distributed.launch --use_env --nproc_per_node 2 train.py x", "train.py", "", "x"),
+        ("accelerate launch --mixed_precision bf16 --multi_gpu train.py x", "train.py", "", "x"),
+        ("deepspeed --num_gpus 2 train.py --deepspeed ds.json", "train.py", "", "--deepspeed ds.json"),
+        ("neuron_parallel_compile --num_parallel 4 torchrun --nproc_per_node=2 train.py x", "train.py", "", "x"),
+        ("env A=1 nice -n 19 python train.py x", "train.py", "", "x"),
+        ("srun -N 2 --gres gpu:1 python train.py x", "train.py", "", "x"),
+        ("bash -x go.sh x", "go.sh", "", "x"),
+        ("train.py x", "train.py", "", "x"),
+    ],
+)
+def test_how_a_command_is_read(line, script, module, arguments):
+    parsed = read(line.split())
+    assert (parsed.script, parsed.module) == (script, module)
+    assert list(parsed.arguments) == arguments.split()
+    assert shown(parsed) == line.split()
+
+
+def test_code_on_the_command_line_is_a_digest(place):
+    hard = prepared("python", "-c", "print(1)", "x").ingredients.hard
+    assert hard["command.code.-c"] != prepared("python", "-c", "print(2)", "x").ingredients.hard["command.code.-c"]
+    assert "print" not in str(hard)
+    assert "print" not in str(shown(read(["bash", "-c", "print 1"])))
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from(["--a", "-b", "--c=1", "-1", "x.y=2"])))
+def test_grouped_options_are_the_words_again(words):
+    assert [word for _, group in split_options(words) for word in group] == words
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1) | st.lists(st.sampled_from(
+    ["python", "-m", "torchrun", "x.py", "-c", "--no_python", "bash", "accelerate", "-u", "torch.distributed.run", "-"]
+), min_size=1))  # fmt: skip
+def test_any_words_are_read(words):
+    parsed = command_line.read(words)
+    assert parsed.words == tuple(words)
+    assert parsed.name is not None
+
+
+def test_whole_machine_code_is_whole(tmp_path):
+    library = Path(a_library())
+    assert not elf.torn(library)
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(library.read_bytes()[:-1000])
+    assert elf.torn(cut)
+
+
+def test_a_secret_ingredient_is_refused(place):
+    with pytest.raises(UsageError, match="secret"):
+        prepared(declared={"note": SECRETS[0]})
+
+
+# Which compiler it is for
+
+
+class Frames(Adapter):
+    """A compiler that code is for which imports `frames`."""
+
+    name = "frames"
+
+    def attends(self, imports) -> bool:
+        return "frames" in imports()
+
+
+@pytest.mark.parametrize(
+    ("code", "compiler"),
+    [
+        ("import frames.numpy as fnp", "frames"),
+        ("import late", "frames"),
+        ("from .frames import x", "auto"),
+        ("import torch", "auto"),
+        ("not Python at all", "auto"),
+    ],
+)
+def test_a_commands_imports_say_which_compiler_it_is_for(place, monkeypatch, code, compiler):
+    (place / "train.py").write_text(code)
+    (place / "late.py").write_text("from frames import x")
+    monkeypatch.setattr(registry, "every", lambda: iter([Frames(), registry.adapter("inductor")]))
+    assert compiler_of(read(("python", "train.py"))) == compiler
+    assert compiler_of(read(("python", "-c", code.replace("late", "frames")))) == compiler
+    assert compiler_of(read(("python", "-m", "frames.train"))) == "frames"
+
+
+def test_where_the_machines_own_compiler_is_here_nobody_reads_code(place, monkeypatch):
+    monkeypatch.setattr(registry, "every", lambda: iter([registry.adapter("inductor"), Frames()]))
+    assert compiler_of(read(("python", "-c", "import frames"))) == "auto"

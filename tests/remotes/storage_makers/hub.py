@@ -1,0 +1,46 @@
+"""Repos on a test Hub (`hubserver`), through the real client in this process."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import count
+
+import huggingface_hub.constants
+import pytest
+
+from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.port import Limits
+from tests.support.one_hub import one_hub
+
+NAMES = count()
+LIMITS = Limits(connect=3.0, read=10.0, commit=20.0)
+
+
+@contextmanager
+def online():
+    """The client reads its environment when it is imported, and the tests' environment says that it is offline."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        _forget_sessions()
+        yield
+    _forget_sessions()
+
+
+def _forget_sessions():
+    from huggingface_hub.utils import _http
+
+    getattr(_http, "reset_sessions", None) and _http.reset_sessions()
+    getattr(_http, "close_session", None) and _http.close_session()
+
+
+@contextmanager
+def serve(folder):
+    """A Hub with one new private repo; every remote is of that one."""
+    with online(), one_hub() as hub:
+        repo = hub.repo(f"team/made-{next(NAMES)}")  # no other fixture's: all share one Hub
+
+        def make():
+            return HubStorage(repo.name, endpoint=hub.endpoint, token=hub.token, limits=LIMITS)
+
+        make.hub, make.repo = hub, repo
+        yield make

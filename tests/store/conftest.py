@@ -1,0 +1,26 @@
+"""What every test of the store gets: a folder in memory, since none of them cuts the power."""
+
+import pytest
+
+from tests.support.standins import memory_folder
+
+
+@pytest.fixture
+def tmp_path():
+    """In memory where that is to be had: thousands of stores come and go, each with its fsyncs."""
+    with memory_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def many_folders():
+    """Gives one folder after the other, for a test that needs one for each of its examples."""
+    with memory_folder() as folder:
+        numbers = iter(range(1_000_000))
+
+        def fresh():
+            made = folder / str(next(numbers))
+            made.mkdir()
+            return made
+
+        yield fresh

@@ -1,0 +1,160 @@
+"""One key, two builds with other bytes: both digests and both builders are told, once, and nothing else changes."""
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
+from cachekit.store import divergent
+from cachekit.store.divergent import compare, digest_of
+from cachekit.store.record import File, Module
+from cachekit.verbs.warm import warm
+from tests.support.standins import Watched, find, make_record, memory_folder, publish, recipe
+
+NEFF = "neuronxcc-2.21.1+1/MODULE_1+2"
+
+
+def built(by, code, *, name=NEFF, notes=b"done"):
+    """A record of the one key, made by somebody, with the module's code."""
+    record, _ = make_record()
+    contents = {hashlib.sha256(raw).hexdigest(): raw for raw in (code, notes)}
+    files = tuple(
+        File(path, len(raw), hashlib.sha256(raw).hexdigest()) for path, raw in (("a.code", code), ("z.done", notes))
+    )
+    made = structs.replace(record.provenance, user=by, created=f"2026-01-0{len(by)}T00:00:00+00:00")
+    return structs.replace(record, modules=(Module(name, files),), provenance=made), contents
+
+
+def archive(by, raw):
+    digest = hashlib.sha256(raw).hexdigest()
+    record, _ = built(by, raw)
+    module = Module(f"inductor-2.13.0/x86_64-avx2-00000000/{digest}.tar", (File(f"{digest}.tar", len(raw), digest),))
+    return structs.replace(record, modules=(module,)), {digest: raw}
+
+
+@pytest.fixture
+def team(tmp_path):
+    (tmp_path / "team").mkdir()
+
+    def join(name):
+        return Watched(tmp_path / name, shared=[(FolderStorage(tmp_path / "team"), "rw")])
+
+    return join
+
+
+@pytest.mark.feature("F7")
+@pytest.mark.parametrize("build", [built, archive])
+def test_a_build_that_takes_the_place_of_another_is_told_with_both_builders(tmp_path, build):
+    watched = Watched(tmp_path / "home")
+    first, second = build("ann", b"one"), build("carl", b"two")
+    publish(watched.store, first)
+    assert not watched.told("record.differs")
+    publish(watched.store, second)
+    (told,) = watched.told("record.differs")
+    assert (told["key"], told["where"]) == (first[0].key, "local")
+    assert (told["ours"]["by"], told["theirs"]["by"]) == ("carl@host", "ann@host")
+    (module,) = told["modules"]
+    digests = {record.modules[0].files[0].sha256 for record in (first[0], second[0])}
+    if build is archive:
+        assert {module["ours"], module["theirs"]} == digests
+    assert (module["ours"] != module["theirs"], len(module["files"])) == (True, 1)
+    assert find(watched.store, first[0]) == second[0], "it is told, and nothing else"
+    publish(watched.store, first)
+    publish(watched.store, second)
+    assert len(watched.told("record.differs")) == 2, "each pair once"
+
+
+@pytest.mark.feature("F7")
+@pytest.mark.parametrize("build", [built, archive])
+def test_a_push_against_another_build_tells_both_builders(team, build):
+    ann, carl = team("ann"), team("carl")
+    for who, name, code in ((ann, "ann", b"one"), (carl, "carl", b"two")):
+        record = publish(who.store, build(name, code))
+        (done,) = push(who.store, who.session.chain, [record])
+        assert done.error is None
+    assert not ann.told("record.differs")
+    (told,) = carl.told("record.differs")
+    assert (told["where"], told["ours"]["by"], told["theirs"]["by"]) == (
+        carl.session.chain.writable[0].name,
+        "carl@host",
+        "ann@host",
+    )
+    push(carl.store, carl.session.chain, [record])
+    assert len(carl.told("record.differs")) == 1, "once"
+    assert [note["where"] for note in divergent.noted(carl.store.layout, record.key)] == [told["where"]]
+
+
+@pytest.mark.feature("F7")
+def test_a_recache_that_gives_other_bytes_under_the_same_names_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.support.standin_worker.module_bytes", lambda seed: b"one " + seed.encode())
+    before, after = Watched(tmp_path / "home"), Watched(tmp_path / "home")
+    warm(before.session, before.prepare(recipe()))
+    warm(after.session, after.prepare(recipe()), recache=True)
+    assert not after.told("record.differs"), "the same bytes again"
+    monkeypatch.setattr("tests.support.standin_worker.module_bytes", lambda seed: b"two " + seed.encode())
+    warm(after.session, after.prepare(recipe()), recache=True)
+    (told,) = after.told("record.differs")
+    assert [module["files"] for module in told["modules"]] == [["model.code"]] * 3
+
+
+def test_records_that_contain_each_other_are_no_two_builds(tmp_path):
+    one, _ = archive("ann", b"one")
+    two, _ = archive("ann", b"two")
+    both = structs.replace(one, modules=one.modules + two.modules)
+    assert compare(one, both) == compare(both, one) == ()
+    assert len(compare(one, two)) == 1
+
+
+def test_a_damaged_note_is_none(tmp_path):
+    watched = Watched(tmp_path / "home")
+    record, _ = built("ann", b"one")
+    path = watched.store.layout.builds(record.key)
+    path.parent.mkdir(parents=True)
+    for raw in (b"", b"{", b"{}", b'[1, {"where": 2}]'):
+        path.write_bytes(raw)
+        other, _ = built("carl", b"two")
+        assert divergent.tell(watched.store.layout, watched.journal, record, other, "team")
+    assert all(json.loads(json.dumps(note)) == note for note in divergent.noted(watched.store.layout, record.key))
+
+
+CODES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.sampled_from([b"one", b"two"]), min_size=1)
+
+
+@settings(max_examples=200)
+@given(CODES, CODES)
+def test_twins_are_the_modules_of_one_name_and_other_bytes(mine, theirs):
+    def record(codes):
+        made = {name: built("ann", code, name=f"neuronxcc-1/{name}")[0].modules[0] for name, code in codes.items()}
+        return structs.replace(make_record()[0], modules=tuple(made.values()))
+
+    found = compare(record(mine), record(theirs))
+    assert {one.name for one in found} == {
+        f"neuronxcc-1/{name}" for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]
+    }
+    assert all(one.files == ("a.code",) and one.ours != one.theirs for one in found)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from(["ann", "carl"]), st.sampled_from([b"1", b"2", b"3"])), max_size=6))
+def test_whatever_is_pushed_in_whatever_order_every_difference_is_told_to_who_pushes(pushes):
+    with memory_folder() as folder:
+        (folder / "team").mkdir()
+        homes = {}
+        there = None
+        for who, code in pushes:
+            storage = FolderStorage(folder / "team")
+            one = homes.setdefault(who, Watched(folder / who, shared=[(storage, "rw")]))
+            record = publish(one.store, built(who, code))
+            before = len([told for told in one.told("record.differs") if told["where"] != "local"])
+            push(one.store, one.session.chain, [record])
+            noted = {note["modules"][0]["ours"] for note in divergent.noted(one.store.layout, record.key)}
+            there = there or code
+            if code != there:
+                assert digest_of(record.modules[0]) in noted, "told now or before"
+            else:
+                assert len([told for told in one.told("record.differs") if told["where"] != "local"]) == before

@@ -1,0 +1,58 @@
+"""Regular files: opened without waiting, replaced whole, locked while their owner lives."""
+
+import os
+import threading
+
+import pytest
+
+from cachekit import files
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        files.read(tmp_path / "pipe")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "note"
+    files.replace(path, b"old")
+    monkeypatch.setattr(
+        type(path), "write_bytes", lambda fresh, data: fresh.touch() or exec("raise OSError(28, 'full')")
+    )
+    with pytest.raises(OSError, match="full"):
+        files.replace(path, b"new")
+    assert files.read(path) == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_threads_that_replace_one_file_leave_what_one_of_them_wrote(tmp_path):
+    path, said = tmp_path / "note", [bytes([number]) * 50_000 for number in range(8)]
+    threads = [threading.Thread(target=files.replace, args=(path, data)) for data in said]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert files.read(path) in said
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_note_that_cannot_be_kept_is_no_error(tmp_path):
+    assert files.note(tmp_path / "folder" / "note", b"kept")
+    assert files.read(tmp_path / "folder" / "note") == b"kept"
+    assert not files.note(tmp_path / "folder" / "note" / "below", b"not")
+
+
+def test_a_lock_is_held_once_and_by_its_name(tmp_path):
+    path = tmp_path / "lock"
+    first = files.hold(path)
+    assert first is not None
+    assert files.hold(path) is None
+    path.unlink()
+    second = files.hold(path)
+    assert second is not None, "what is held must be what the name leads to"
+    os.close(first)
+    os.close(second)
+    third = files.hold(path, os.O_RDONLY)
+    assert third is not None
+    os.close(third)

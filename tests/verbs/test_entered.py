@@ -1,0 +1,27 @@
+"""A module in `verbs/` is a use case: something outside enters it. What only verbs need lies in a room below."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import cachekit
+
+ROOT = Path(cachekit.__file__).parent
+VERBS = ROOT / "verbs"
+
+
+def imported(path):
+    """The names that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_each_verb_is_entered_from_outside():
+    outside = {name for path in ROOT.rglob("*.py") if VERBS not in path.parents for name in imported(path)}
+    verbs = {f"cachekit.verbs.{path.stem}" for path in VERBS.glob("*.py") if path.stem != "__init__"}
+    assert verbs - outside == set()
