@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from cachekit.compilers.neuron.remembered import FailureMemory
 from cachekit.errors import CompileError
 from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
 from tests.support.own_processes import started
 
@@ -88,8 +90,10 @@ def test_what_a_compile_took_is_noted_with_its_memory_and_tells_how_many_fit(hos
     assert most_at_once(host) == 2
 
 
-def test_out_of_memory_beside_others_is_tried_again_alone(host):
-    host.knobs(failures=[{"class": "host-oom", "times": 2}])
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize("kind", ["host-oom", "killed"])
+def test_out_of_memory_beside_others_is_tried_again_alone(host, kind):
+    host.knobs(failures=[{"class": kind, "times": 2}])
     told: list[dict] = []
     assert len(complete(host, extract(host, 1, 2), told=told)) == 2
     assert [event["graphs"] for event in told if event["event"] == "retry"] == [2]
@@ -114,6 +118,19 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
     assert "device-oom (NCC_EOOM002)" in raised.value.cause
     known = FailureMemory(host.folder / "failures").recall(entries[0].name, compiler=entries[0].compiler)
     assert "27.0GB" in known.log
+    (host.bin / "neuronx-cc").unlink()
+    with pytest.raises(CompileError, match="1 of 1"):
+        complete(host, entries)  # it is not tried again
+
+
+@pytest.mark.feature("F6", "K1")
+def test_a_finished_module_for_another_machine_is_compiled_anew(host):
+    """Somebody copied a cache: Neuron itself takes such a module for a hit."""
+    (one,) = extract(host, 1)
+    complete(host, [one])
+    make_neff(one.path / "model.neff", version="2.26.6360.0+6f180f47", target="tonga", lnc=1)
+    assert complete(host, [one], check=partial(fit.check, target="trn1"))
+    assert fit.check(one.path / "model.neff", target="trn1") is None
 
 
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
