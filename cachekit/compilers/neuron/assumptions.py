@@ -27,7 +27,7 @@ import torch, torch_xla
 rows = torch.ones(3, 3).to(torch_xla.device())
 print((rows * 2 + 1).sum().item())
 """
-CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
+CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR)
 
 
 def _entries(folder: Path) -> list[CacheEntry]:

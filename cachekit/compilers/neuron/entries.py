@@ -167,8 +167,6 @@ def _scan_root(
                 _scan_root(item.path, entries, strangers, compilers, nested=True)
             except OSError as error:
                 strangers.append(_unreadable(item.path, error))
-        elif facts.OLD_COMPILER_DIRECTORY.fullmatch(name):
-            strangers.append(Stranger(Path(item.path), "the layout from before SDK 2.8: no later release reads it"))
         elif name.startswith(facts.MODULE_PREFIX):
             strangers.append(Stranger(Path(item.path), "a module outside of a compiler's folder"))
         else:

@@ -79,7 +79,6 @@ def misfit(found: neff.Neff, said: Claimed = NOTHING, *, target: str = "", lnc: 
             else ""
         )
         or _of_another_lnc(found, said, lnc)
-        or _with_unknown_features(found)
         or None
     )
 
@@ -94,7 +93,7 @@ def _of_another_module(found: neff.Neff, said: Claimed) -> str:
     # The last one may have been cut off with the end of the name.
     if named and found.header.name_is_cut and found.name.endswith(named[-1]):
         named.pop()
-    if not (facts.NEFF_NAMES_ITS_MODULE and said.module and named) or any(_same(one, said.module) for one in named):
+    if not (said.module and named) or any(_same(one, said.module) for one in named):
         return ""
     return f"it was compiled as {named[0]}"
 
@@ -124,9 +123,3 @@ def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
         if said.lnc
         else (f"it makes one core of {theirs}, and this machine of {ours} ({facts.LNC})")
     )
-
-
-def _with_unknown_features(found: neff.Neff) -> str:
-    known = facts.NEFF_LOADABLE_FEATURES.get(found.chip)
-    odd = found.header.feature_bits & ~known if known is not None else 0
-    return f"it needs features that no runtime of {found.chip} is known to have: {odd:#x}" if odd else ""

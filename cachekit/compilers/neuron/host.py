@@ -48,11 +48,6 @@ class NeuronHost:
     here: bool
     open: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def compiler_directory(self) -> str:
-        """The folder of this compiler's modules in a cache."""
-        return f"{facts.COMPILER_DIRECTORY_PREFIX}{self.packages[facts.COMPILER_PACKAGE]}"
-
 
 def _install(required: Sequence[str]) -> str:
     return (

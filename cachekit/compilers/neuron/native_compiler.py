@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers.neuron import facts, host, native, options, split
-from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
@@ -129,8 +128,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
         self.check_node(run.recipe)
-        notes = CompileNotes(run.cache_dir.with_name("compiles.jsonl"))
-        command = NativeCommand(run, self.machine, self._node, notes)
+        command = NativeCommand(run, self.machine, self._node)
         theirs = {
             name: value
             for name, value in command.environment(()).items()

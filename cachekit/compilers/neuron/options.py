@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cachekit.compilers.neuron import facts, flags
@@ -103,10 +106,24 @@ def execution(recipe: Recipe) -> str:
     return str(recipe.compiler.options.get(EXECUTION, COMPILE))
 
 
-def num_parallel(recipe: Recipe) -> int | None:
-    """Compilers at once; None where the recipe does not say."""
-    value = recipe.compiler.options.get(NUM_PARALLEL)
-    return int(value) if value is not None else None
+def jobs(recipe: Recipe) -> int:
+    """Compilers at once: as many as the recipe says, or as fit into memory."""
+    return int(recipe.compiler.options.get(NUM_PARALLEL) or jobs_for_memory())
+
+
+def jobs_for_memory(total: int | None = None) -> int:
+    """Compilers at once: one for each 64 GiB begun, as `neuron_parallel_compile` itself counts."""
+    return max(1, math.ceil((_host_memory() if total is None else total) / facts.MEMORY_PER_COMPILE))
+
+
+def _host_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or the container's limit where that is lower."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError):
+            text = Path(path).read_text("ascii").strip()
+            total = min(total, int(text)) if text.isdecimal() else total
+    return total
 
 
 def exit_timeout(recipe: Recipe) -> float:

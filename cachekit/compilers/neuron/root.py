@@ -137,7 +137,7 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
     """
     scheme, separator, rest = url.partition("://")
     warnings: list[str] = []
-    if separator and scheme.lower() == facts.LOCAL_SCHEME:
+    if separator and scheme.lower() == "file":
         host = urlsplit(url).netloc
         url = str(file_url(url))
         if host not in {"", "localhost"}:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cachekit.compilers.neuron import compile_entries, facts, locks, options, remembered
-from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes
 from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import NeuronHost, public
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.reader import LogReader
-from cachekit.compilers.neuron.log.summary import EXACT, Log
+from cachekit.compilers.neuron.log.summary import Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Node, Observed, Run, Sink, Watch
@@ -73,9 +72,8 @@ class NeuronWatch(Watch):
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
-        self._notes_file = CompileNotes(run.cache_dir / facts.OUR_FOLDER / "compiles.jsonl")
         self._wrapper, self._left_out = wrapper_options(own)
-        command = RunCommand(run, machine, node, self._notes_file)
+        command = RunCommand(run, machine, node)
         self._npc = command.npc
         super().__init__(command.environment([*flags, *self._wrapper]))
         self.workers, self.prefix = command.workers, command.prefix()
@@ -245,26 +243,16 @@ class NeuronWatch(Watch):
                 cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
-        self._note_compiles(needed)
         self._own |= compile_entries.complete(
             needed,
             remembered.FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
-            jobs=options.num_parallel(self._recipe),
-            notes=self._notes_file,
+            jobs=options.jobs(self._recipe),
             timeout=options.compile_timeout(self._recipe),
             tell=tell,
             check=self._check,
             # npc's wrapper has done so already.
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
-
-    def _note_compiles(self, entries: Sequence[CacheEntry]) -> None:
-        """What the tool's own compiles took, as far as the log measured it."""
-        for entry in entries:
-            seconds, basis = self._log.compiled.get(entry.name, (None, ""))
-            if seconds and basis in EXACT:
-                graph = next((file.size for file in entry.files() if file.name in facts.HLO_FILES), 0)
-                self._notes_file.add(CompileNote(entry.compiler, entry.name, graph, seconds))
 
     def _needed(self) -> list[CacheEntry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""

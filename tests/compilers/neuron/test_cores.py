@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.cores import allowed, of_run
 from cachekit.compilers.neuron.host import NeuronHost
@@ -109,7 +108,7 @@ def test_verbs_refuse_cores_that_are_not_there(tmp_path):
 def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monkeypatch):
     def seen(text: str = TEXT, *, here: bool = True) -> tuple[int, int]:
         recipe, host = load_text(text), machine(here=here)
-        command = RunCommand(Run(recipe, tmp_path, "trial"), host, Node(), CompileNotes(tmp_path / "notes"))
+        command = RunCommand(Run(recipe, tmp_path, "trial"), host, Node())
         hard = prepare(recipe, Neuron(host)).ingredients.hard
         return hard["parallel.data_parallel_size"], command.workers
 
@@ -150,7 +149,7 @@ LISTS = [
 
 def environment(said: str, copies: object, folder: Path) -> tuple[dict[str, str | None], int]:
     text = f"{TEXT}parallel: {{data_parallel_size: {copies}}}\nenvironment: {{{VISIBLE}: '{said}'}}\n"
-    command = RunCommand(Run(load_text(text), folder, "trial"), machine(), Node(), CompileNotes(folder / "notes"))
+    command = RunCommand(Run(load_text(text), folder, "trial"), machine(), Node())
     return command.environment(()), command.workers
 
 
@@ -162,7 +161,7 @@ def test_workers_are_told_as_many_cores_as_they_are(tmp_path, monkeypatch, said,
     monkeypatch.setenv(VISIBLE, said)
     assert environment("1", "auto", tmp_path)[0][VISIBLE] == "1", "the recipe's goes before the shell's"
     monkeypatch.delenv(VISIBLE)
-    bare = RunCommand(Run(load_text(TEXT), tmp_path, "trial"), machine(), Node(), CompileNotes(tmp_path / "notes"))
+    bare = RunCommand(Run(load_text(TEXT), tmp_path, "trial"), machine(), Node())
     assert VISIBLE not in bare.environment(())
     recipe = load_text(f"{TEXT}environment: {{{VISIBLE}: '{said}'}}\n")
     own = Neuron(machine()).watch(Run(recipe, tmp_path, "command"))

@@ -245,7 +245,7 @@ def test_what_is_no_module_is_told_and_never_followed(tmp_path):
         OTHER: "a link, not followed",
         "model.pt": "a file",
         "MODULE_5+f7f529f3": "a module outside of a compiler's folder",
-        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "the layout from before SDK 2.8: no later release reads it",
+        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "not of Neuron's cache",
     }
 
 

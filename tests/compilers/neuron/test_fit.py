@@ -142,16 +142,6 @@ def test_flags_that_ask_for_another_lnc_outrank_the_host(tmp_path):
     )
 
 
-def test_feature_bits_are_compared_once_they_are_known(tmp_path, monkeypatch):
-    path = tmp_path / "model.neff"
-    make_neff(path)  # 0x209c00
-    assert fit.check(path) is None
-    monkeypatch.setitem(facts.NEFF_LOADABLE_FEATURES, "trn2", 0x9C00)
-    assert fit.check(path) == "it needs features that no runtime of trn2 is known to have: 0x200000"
-    monkeypatch.setitem(facts.NEFF_LOADABLE_FEATURES, "trn2", 0x209C00)
-    assert fit.check(path) is None
-
-
 def test_what_is_nobodys_neff_is_refused_in_words(tmp_path):
     path = tmp_path / "model.neff"
     path.write_bytes(pack_neff(tar_of({"README": b"hello"})))

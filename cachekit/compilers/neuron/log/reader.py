@@ -33,7 +33,6 @@ from cachekit.compilers.neuron.facts import (
     NPC_REPORT_TOKEN,
     OLD_ERROR_CODE,
     RETRYING,
-    SKIPPING,
 )
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.timing import Timing
@@ -160,8 +159,7 @@ class LogReader:
 
     def _skipped(self, event: Event, _: Said) -> Event:
         self._failing = self._quoted = event.module
-        retried = RETRYING.search(event.text) and not SKIPPING.search(event.text)
-        return replace(event, kind="retrying") if retried else event
+        return replace(event, kind="retrying") if RETRYING.match(event.text) else event
 
     def _failed(self, event: Event, said: Said) -> Event:
         self._failing = module_in(said.get("command") or event.path)

@@ -11,7 +11,6 @@ from cachekit.compilers.neuron.log.event import Event, compiler_in
 
 # How a compile's seconds came about, the more exact first; `report` is npc's own measurement.
 _BASES = ("report", "command", "worker", "next-line", "gap", "")
-EXACT = frozenset({"report", "command", "worker"})
 _TEXT = 8000  # characters of a failure's text that are kept
 
 
