@@ -18,9 +18,8 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.near import Known, Wanted
-from cachekit.remotes.nearest import search
-from cachekit.remotes.nearest_on import by_key
+from cachekit.remotes.known import Known, by_key
+from cachekit.remotes.nearest import Wanted, search
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
