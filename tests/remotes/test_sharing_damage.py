@@ -251,19 +251,6 @@ def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
     assert not ann.told("remote.damaged")
 
 
-@ANY_KIND
-def test_what_a_pull_found_damaged_the_compile_after_it_replaces(tmp_path, make, log):
-    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-    made = warm(ann.session, ann.prepare()).record
-    storage = make()
-    file, path = max(document.Shared(made).paths().values(), key=lambda found: found[0].size)
-    there = storage.read(path, revision := storage.revision(), 1 << 20)
-    storage.commit(Commit("a stranger's [1]", writes=[Write(path, bytes(file.size), there.token)]), revision)
-    for name, compiled in (("bob", 3), ("carl", 0)):
-        one = Watched(tmp_path / name, shared=[(make(), "rw")])
-        assert warm(one.session, one.prepare()).compiled == compiled
-
-
 # What is damaged is made good
 
 
@@ -292,16 +279,6 @@ def test_who_finds_a_damaged_record_puts_a_good_one_in_its_place(tmp_path, share
     assert len(bob.told("remote.damaged")) == 1  # it was not fetched twice
     done = warm(carl.session, carl.prepare())
     assert (done.compiled, done.record) == (0, made.record)
-
-
-def test_a_push_that_looks_again_sends_what_is_gone(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
-    record = warm(ann.session, ann.prepare()).record
-    harm(shared, "gone")
-    (pushed,) = push(ann.store, ann.session.remotes, [record], recheck=True)
-    assert len(pushed.published.files) == 3
-    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
-    assert warm(bob.session, bob.prepare()).compiled == 0
 
 
 def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):
