@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
@@ -12,10 +13,12 @@ from cachekit.errors import AuthError, RemoteError
 from cachekit.key.canonical import difference
 from cachekit.key.nearest import LEAST, reusable
 from cachekit.remotes.chain import Chain
-from cachekit.remotes.near import Known, Near, Wanted, settled
-from cachekit.remotes.nearest_on import DEFAULT, Budget, Looked, Seen
+from cachekit.remotes.near import Known, Looked, Near, Wanted, settled
 from cachekit.store import Store
 from cachekit.store.record import COMMAND, DamagedRecordError, Record
+
+if TYPE_CHECKING:
+    from cachekit.remotes.nearest_on import Budget
 
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
@@ -36,7 +39,7 @@ class Search(Struct, frozen=True):
     seconds: float = 0.0
 
 
-def search(wanted: Wanted, store: Store, chain: Chain | None = None, *, budget: Budget = DEFAULT) -> Search:
+def search(wanted: Wanted, store: Store, chain: Chain | None = None, *, budget: Budget | None = None) -> Search:
     """Find the nearest records; of equally near ones those in the store.
 
     A remote that cannot be asked is told to the chain, and passed over.
@@ -45,7 +48,7 @@ def search(wanted: Wanted, store: Store, chain: Chain | None = None, *, budget: 
         wanted: What for.
         store: The local store.
         chain: The remotes; those that can be read are asked.
-        budget: What each remote may cost.
+        budget: What each remote may cost; the usual one by default.
     """
     begun = time.monotonic()
     near = next(_here(wanted, store), None)
@@ -54,7 +57,9 @@ def search(wanted: Wanted, store: Store, chain: Chain | None = None, *, budget: 
     for remote in chain.readable if chain else ():
         if settled(wanted, near, reuse, LEAST):
             break
-        seen = Seen(remote, wanted, store, budget)
+        from cachekit.remotes.nearest_on import DEFAULT, Seen
+
+        seen = Seen(remote, wanted, store, budget or DEFAULT)
         failure = seen.look()
         looked.append(seen.looked)
         if failure is not None and chain is not None:

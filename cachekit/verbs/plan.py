@@ -18,9 +18,8 @@ from cachekit.recipe import zoo
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import RecordPlace
-from cachekit.remotes.near import Known, Near, Wanted
+from cachekit.remotes.near import Known, Looked, Near, Wanted
 from cachekit.remotes.nearest import search
-from cachekit.remotes.nearest_on import Looked
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import File, Module, Record
