@@ -18,7 +18,7 @@ from msgspec import Struct, field, structs
 from cachekit import config as settings
 from cachekit.errors import CachekitError, CompilerUnavailableError, IntegrityError, StoreError
 from cachekit.events import Journal, bypass, prune
-from cachekit.remotes.chain import Chain, chain_of
+from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
 from cachekit.store.access import check_home
 from cachekit.store.layout import Layout, temporary_home
@@ -55,7 +55,7 @@ class Session(Struct, frozen=True):
         journal: Told what happens.
         store: The local store.
         compiler: The compiler chosen for the recipe.
-        chain: The remotes.
+        remotes: The remotes.
         launcher: Gives what runs workers.
     """
 
@@ -63,7 +63,7 @@ class Session(Struct, frozen=True):
     journal: Journal
     store: Store
     compiler: Compiler
-    chain: Chain = field(default_factory=Chain)
+    remotes: Remotes = field(default_factory=Remotes)
     launcher: Callable[[], Launcher] = process_launcher
 
     __hash__ = by_value
@@ -77,13 +77,13 @@ class Session(Struct, frozen=True):
         from cachekit.compilers import registry
         from cachekit.remotes.fetch import try_fetch
 
-        return try_fetch(self.store, self.chain, found, registry.judge(found.shared.record.directory))
+        return try_fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory))
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""
         from cachekit.remotes.push import push
 
-        push(self.store, self.chain, [record], lease=lease, replaces=replaces)
+        push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
 
     def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.
@@ -191,7 +191,7 @@ def open_session(
         follow: Shows the journal's events to somebody for as long as the session lasts.
 
     Raises:
-        UsageError: The chain of caches, or the compiler, cannot be had as named.
+        UsageError: The remotes, or the compiler, cannot be had as named.
         CompilerUnavailableError: The compiler is not on this machine.
         StoreError: The store's place is taken by something else.
     """
@@ -214,8 +214,8 @@ def open_session(
             if config.trust_all:
                 journal.emit("trust.all")
             try:
-                chain = chain_of(config, journal, offline=offline)
-                yield Session(config, journal, Store(config.home, journal), chosen, chain)
+                remotes = remotes_of(config, journal, offline=offline)
+                yield Session(config, journal, Store(config.home, journal), chosen, remotes)
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)
