@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError
 from cachekit.key.canonical import difference
 from cachekit.key.nearest import LEAST, reusable
-from cachekit.remotes.near import Known, Near, Wanted, settled
-from cachekit.remotes.nearest_on import DEFAULT, Budget, Looked, Seen
+from cachekit.remotes.near import Known, Looked, Near, Wanted, settled
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import COMMAND, DamagedRecordError, Record
+
+if TYPE_CHECKING:
+    from cachekit.remotes.nearest_on import Budget
 
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
@@ -36,7 +39,7 @@ class Search(Struct, frozen=True):
     seconds: float = 0.0
 
 
-def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budget: Budget = DEFAULT) -> Search:
+def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budget: Budget | None = None) -> Search:
     """Find the nearest records; of equally near ones those in the store.
 
     A remote that cannot be asked is told to `remotes`, and passed over.
@@ -45,7 +48,7 @@ def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budg
         wanted: What for.
         store: The local store.
         remotes: The remotes; those that can be read are asked.
-        budget: What each remote may cost.
+        budget: What each remote may cost; the usual one by default.
     """
     begun = time.monotonic()
     near = next(_here(wanted, store), None)
@@ -54,7 +57,9 @@ def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budg
     for remote in remotes.readable if remotes else ():
         if settled(wanted, near, reuse, LEAST):
             break
-        seen = Seen(remote, wanted, store, budget)
+        from cachekit.remotes.nearest_on import DEFAULT, Seen
+
+        seen = Seen(remote, wanted, store, budget or DEFAULT)
         failure = seen.look()
         looked.append(seen.looked)
         if failure is not None and remotes is not None:
