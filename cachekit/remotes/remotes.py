@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cachekit.config import flag_from_environment
+from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
 from cachekit.remotes.layout import RecordPlace
@@ -164,14 +164,13 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     Raises:
         UsageError: The list, or an address in it, cannot be used.
     """
+    if config.cache == ONLY_HERE:
+        return Remotes(journal=journal)
     from cachekit.remotes import address
+    from cachekit.remotes.remote import Remote
 
     links = address.parse(config.cache, config.remotes)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
-    if not links:
-        return Remotes(journal=journal)
-    from cachekit.remotes.remote import Remote
-
     memory = Layout(config.home).remotes
 
     def remote(link: address.Link) -> Remote:

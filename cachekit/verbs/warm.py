@@ -265,7 +265,7 @@ def _try(
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
         result, seen = run_job(
-            session.launcher,
+            session.launcher(),
             session.compiler,
             prepared,
             live,

@@ -11,7 +11,8 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest import Budget, Wanted, search
+from cachekit.remotes.nearest import Wanted, search
+from cachekit.remotes.nearest_on import Budget
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED

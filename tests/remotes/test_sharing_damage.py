@@ -128,21 +128,20 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
 
 
 @pytest.mark.parametrize(
-    "change", [{"recipe": "\ud800"}, {"graphs": 10**400}, {"bytes": float("inf")}, {"seconds": -1}, {"user": 3}]
+    "row", ["| x | y |", "| \ud800 |", "| " + " | ".join(["x"] * 10) + " |", "| " + "x" * 10_000 + " |"]
 )
-def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
+def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, row):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
-    page = card.update(b"", [one], 1).decode()
-    row = card.ROWS.search(page)[1]
-    page = page.replace(row, json.dumps({**json.loads(row), **change}))
+    lines = card.update(b"", [one], 1).decode().splitlines()
+    page = "\n".join(row if one.key[:16] in line else line for line in lines).encode(errors="surrogatepass")
     storage = FolderStorage(shared)
-    storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
+    storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page, "")]), "")
     (pushed,) = push(ann.store, ann.session.remotes, [two])
     assert pushed.error is None
     said = (shared / "README.md").read_text()
-    assert two.key in said
-    assert one.key not in said
+    assert two.key[:16] in said
+    assert row not in said
 
 
 def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
@@ -161,7 +160,7 @@ def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
     one, two = make_record(1)[0], make_record(2)[0]
     page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
     assert card.total(page) == 1
-    assert one.key in card.update(page, [two], 2).decode()
+    assert one.key[:16] in card.update(page, [two], 2).decode()
 
 
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):

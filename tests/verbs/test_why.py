@@ -13,7 +13,7 @@ from cachekit.events import Journal
 from cachekit.remotes import document, nearest
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest import Budget
+from cachekit.remotes.nearest_on import Budget
 from cachekit.store import Store
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
