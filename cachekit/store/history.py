@@ -85,7 +85,7 @@ def history(layout: Layout) -> History:
     known = _known(layout, problems)
     fresh: list[_Line] = []
     removed = False
-    for name, entry in there.items():
+    for entry in there.values():
         try:
             fresh += _counted(Path(entry.path), known)
         except FileNotFoundError:

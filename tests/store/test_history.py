@@ -1,4 +1,4 @@
-"""The figures of runs outlive their journals: each run counts once, whoever removes them and whenever that is killed."""
+"""The figures of runs outlive their journals: each run counts once, whoever removes them, and whoever is killed."""
 
 import json
 import os
