@@ -301,7 +301,7 @@ class Cache:
         priced = self._prices(price)
         with self._prepared(recipe, overrides, "plan", tiny=tiny) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            planned = plan(prepared, opened.store, opened.chain, searching=Searching.as_warm(opened.config))
+            planned = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
         return planned.told(priced.of(prepared.fingerprint.instance), require_warm=require_warm)
 
     def plan_all(
@@ -322,7 +322,7 @@ class Cache:
         where, priced = self._elsewhere(), self._prices(price)
         wanted = [self._request(one, overrides, where, priced, tiny=tiny) for one in recipes]
         with self.session(verb="plan") as opened:
-            return forecast(wanted, opened.store, opened.chain, require_warm=require_warm)
+            return forecast(wanted, opened.store, opened.remotes, require_warm=require_warm)
 
     def _request(
         self, recipe: AnyRecipe, overrides: Overrides, where: Elsewhere, priced: Prices, *, tiny: bool
@@ -759,7 +759,7 @@ class Cache:
         place = Path(cwd) if cwd else None
         with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
             prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
-            planned = plan(prepared, opened.store, opened.chain)
+            planned = plan(prepared, opened.store, opened.remotes)
         return planned.told(refused=not_warm(planned) if require_warm and not ready(planned) else None)
 
     def attach(
@@ -842,7 +842,7 @@ class Cache:
 
         verb = "" if dry_run else "pull"
         with self._prepared(recipe, overrides, verb, tiny=tiny, guess=guess, machine=True) as (opened, prepared):
-            opened.chain.need("read")
+            opened.remotes.need("read")
             return pull_recipe(opened, prepared, dry_run=dry_run)
 
     def pull_modules(self, names: Sequence[str] = (), *, all_of: str = "", dry_run: bool = False) -> list[Outcome]:
@@ -859,7 +859,7 @@ class Cache:
         from cachekit.verbs.pull import pull_modules
 
         with self.session(verb="" if dry_run else "pull") as opened:
-            opened.chain.need("read")
+            opened.remotes.need("read")
             return pull_modules(opened, names, all_of, dry_run=dry_run)
 
     def push(
@@ -896,7 +896,7 @@ class Cache:
         from cachekit.verbs.push import chosen, push_records
 
         with self.session(verb="" if dry_run else "push") as opened:
-            opened.chain.need("written")
+            opened.remotes.need("written")
             keys = [self._named(entry, overrides, tiny=tiny).key for entry in _listed(entries)]
             records = chosen(opened, keys, pending=pending)
             return push_records(opened, records, public=public, replaces=replace, dry_run=dry_run, recheck=recheck)
@@ -933,8 +933,8 @@ class Cache:
         from cachekit.verbs import hub
 
         with self.session(verb="hub") as opened:
-            opened.chain.need("read")
-            return hub.every_content(opened.chain)
+            opened.remotes.need("read")
+            return hub.every_content(opened.remotes)
 
     # What looks after the store
 

@@ -23,9 +23,9 @@ from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.near import Known, Memory, Near, Wanted, settled
 from cachekit.remotes.port import Entry, Storage
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError
 
@@ -204,19 +204,19 @@ class Seen:
         return None, spoilt
 
 
-def by_key(beginning: str, store: Store, chain: Chain) -> tuple[Known | None, str]:
+def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:
     """The one record on the remotes whose key begins so, and where; nothing where there is none.
 
     Raises:
         UnknownNameError: Several begin so.
     """
     found: dict[str, tuple[Known, str]] = {}
-    for remote in chain.readable:
+    for remote in remotes.readable:
         try:
             for known in _with_key(remote, store, beginning):
                 found.setdefault(known.key, (known, remote.name))
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
+            remotes.failed(remote, error)
     if len(found) > 1:
         raise UnknownNameError(
             f"{len(found)} records begin with {beginning!r}",

@@ -83,7 +83,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(planned)

@@ -101,14 +101,14 @@ def open_session(
         follow: Shows the journal's events to somebody for as long as the session lasts.
 
     Raises:
-        UsageError: The chain of caches, or the compiler, cannot be had as named.
+        UsageError: The remotes, or the compiler, cannot be had as named.
         CompilerUnavailableError: The compiler is not on this machine.
         StoreError: The store's place is taken by something else.
     """
     from cachekit.compilers import select
     from cachekit.errors import CompilerUnavailableError, StoreError
     from cachekit.events import Journal, bypass, prune
-    from cachekit.remotes.chain import chain_of
+    from cachekit.remotes.remotes import remotes_of
     from cachekit.store import Store
     from cachekit.store.access import check_home
     from cachekit.store.layout import Layout
@@ -132,8 +132,8 @@ def open_session(
             if config.trust_all:
                 journal.emit("trust.all")
             try:
-                chain = chain_of(config, journal, offline=offline)
-                yield Session(config, journal, Store(config.home, journal), chosen, ProcessLauncher(), chain)
+                remotes = remotes_of(config, journal, offline=offline)
+                yield Session(config, journal, Store(config.home, journal), chosen, ProcessLauncher(), remotes)
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)

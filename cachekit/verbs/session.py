@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.events import Journal, bypass
-from cachekit.remotes.chain import Chain
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import temporary_home
 from cachekit.values import by_value
@@ -43,7 +43,7 @@ class Session(Struct, frozen=True):
         store: The local store.
         compiler: The compiler chosen for the recipe.
         launcher: Runs workers.
-        chain: The remotes.
+        remotes: The remotes.
     """
 
     config: Config
@@ -51,7 +51,7 @@ class Session(Struct, frozen=True):
     store: Store
     compiler: Compiler
     launcher: Launcher
-    chain: Chain = field(default_factory=Chain)
+    remotes: Remotes = field(default_factory=Remotes)
 
     __hash__ = by_value
 
@@ -64,13 +64,13 @@ class Session(Struct, frozen=True):
         from cachekit.compilers import registry
         from cachekit.remotes.fetch import try_fetch
 
-        return try_fetch(self.store, self.chain, found, registry.judge(found.shared.record.directory))
+        return try_fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory))
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""
         from cachekit.remotes.push import push
 
-        push(self.store, self.chain, [record], lease=lease, replaces=replaces)
+        push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
 
     def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.

@@ -136,11 +136,11 @@ def train(
         )
     resume = checkpoint(resume, output_dir, session.journal)
     searching = HERE if require_warm or recache else Searching.as_warm(session.config)
-    planned = plan(prepared, session.store, session.chain, anew=True, searching=searching)
+    planned = plan(prepared, session.store, session.remotes, anew=True, searching=searching)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:
         gone = planned.found and not recache
-        missed = as_miss(planned, session.store, session.chain, searching) if gone else planned
+        missed = as_miss(planned, session.store, session.remotes, searching) if gone else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
