@@ -88,7 +88,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return host.public(self.machine.packages[facts.COMPILER_PACKAGE])
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port."""
         if recipe is not None:
             self._check_layout(recipe)
         found = super().fingerprint(recipe, bare=bare)
@@ -101,7 +100,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: the flags in order, options, and the variables of this process that change graphs."""
+        """The flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check(recipe, options.NATIVE)
         options.check_machine(recipe, self.machine)
@@ -124,7 +123,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         split.check(recipe, self.machine)
 
     def watch(self, run: Run) -> NativeWatch:
-        """See the port. A trial is a few steps on the device: TorchNeuron compiles what it meets."""
+        """A trial is a few steps on the device: TorchNeuron compiles what it meets."""
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
         self.check_node(run.recipe)
@@ -151,7 +150,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         }
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port."""
         return {options.EXECUTION: options.execution(recipe)}
 
     def tree(self, cache_dir: Path) -> Path:
@@ -183,7 +181,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return False
 
     def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
-        """See the port. A run's own tree: nothing stands in the way."""
+        """A run's own tree: nothing stands in the way."""
         (blob,) = files
         tree = self.tree(cache_dir)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)

@@ -81,7 +81,7 @@ class NeuronWatch(Watch):
     # Before it starts
 
     def begin(self, tell: Sink) -> None:
-        """See the port: what is locked may be waited for, without end where nobody holds the lock any more."""
+        """What is locked may be waited for, without end where nobody holds the lock any more."""
         for note in self._left_out:
             tell({"event": "note", "note": note})
         for finding in locks.examine(self._entries()):
@@ -93,7 +93,6 @@ class NeuronWatch(Watch):
     # What it tells
 
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
-        """See the port."""
         self._last_words = self._clock()
         self._compiles_begun()
         told: list[Mapping[str, Any]] = []
@@ -179,7 +178,7 @@ class NeuronWatch(Watch):
         return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm tells why")
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        """See the port: the log tells of a compile at its end only, and of a lock once a minute."""
+        """The log tells of a compile at its end only, and of a lock once a minute."""
         now = self._clock()
         self._compiles_begun()
         if not self._trial and now - self._looked >= LOOK:
@@ -213,7 +212,6 @@ class NeuronWatch(Watch):
         return told
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """See the port."""
         if event.get("event") == "at":
             self._phase = str(event.get("phase", ""))
         elif event.get("event") == "done":
@@ -222,19 +220,19 @@ class NeuronWatch(Watch):
             self._last_words = self._clock()
 
     def finished(self) -> bool:
-        """See the port: several workers may hang at exit after all was said [SDK: bert.rst]."""
+        """Several workers may hang at exit after all was said [SDK: bert.rst]."""
         limit = options.exit_timeout(self._recipe)
         compiling = self._listed or bool(self._busy)
         return self._done and not compiling and self._clock() - self._last_words > limit
 
     def failed(self, code: int) -> bool:
-        """See the port: `neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
+        """`neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
         return code != 0 and (not self._trial or not self._npc or bool(self._log.exits))
 
     # What must still be compiled
 
     def complete(self, tell: Sink) -> None:
-        """See the port: judge by the files, and compile what was extracted and is not there."""
+        """Judge by the files, and compile what was extracted and is not there."""
         self._log.add_all(self._reader.close())
         needed = self._needed()
         if lost := sorted(set(self._log.modules) - {entry.name for entry in needed}):
@@ -280,7 +278,6 @@ class NeuronWatch(Watch):
         return frozenset(name for name in there if public(name) == wanted)
 
     def observed(self) -> Observed:
-        """See the port."""
         self._log.add_all(self._reader.close())
         when = {**dict.fromkeys(self._begun, self._phase or "start"), **self._compiled_in} if self._found else {}
         compiled = {**{name: seconds for name, (seconds, _) in self._log.compiled.items()}, **self._own_names()}
@@ -301,7 +298,6 @@ class NeuronWatch(Watch):
         )
 
     def needs(self) -> frozenset[str]:
-        """See the port."""
         return frozenset(entry.module for entry in self._needed())
 
     def _notes(self) -> tuple[str, ...]:
