@@ -21,8 +21,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import NeffError, read
+
+RELAXED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
+F32 = "float32"
 
 HEADER = "<5Q128sI32s16s256sI64sQI468x"
 RECORD = 10_240  # real payloads are padded with zeros to a multiple of it
@@ -31,6 +37,18 @@ WIDTHS = {"float32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "i
 FEATURES = {"sunda": 0x0, "cayman": 0x209C00, "mariana": 0x1209C00}  # as real files of these chips have them
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Puts bytes into a file."""
+
+    def _write(content: bytes) -> Path:
+        path = tmp_path / "model.neff"
+        path.write_bytes(content)
+        return path
+
+    return _write
 
 
 def make_neff(

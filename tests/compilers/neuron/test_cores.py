@@ -90,7 +90,7 @@ def test_smaller_cores_are_more_of_them():
 def test_verbs_refuse_cores_that_are_not_there(tmp_path):
     """As neuron-ls lists two."""
     user = NeuronMachine(tmp_path)
-    for verb in ("plan", "warm", "train"):
+    for verb in ("plan", "train"):
         error = user(verb, "tiny.yaml", code=2, **{VISIBLE: "0-63"})["error"]
         assert error["message"] == f"{VISIBLE}=0-63: there is no core 2"
         assert error["cause"] == "trn1.2xlarge has 2, numbered from 0"

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.cli import app, out
@@ -102,11 +102,6 @@ def test_a_bucket_is_no_local_root():
     assert (root.path, root.url, root.caching) == (None, "s3://bucket/prefix", True)
 
 
-def test_the_cache_may_be_off():
-    assert root_of(NEURON_CC_FLAGS="--no_cache -O1").caching is False
-    assert root_of(NEURON_CC_FLAGS="-O1").caching is True
-
-
 @pytest.mark.feature("U2")
 def test_doctor_prints_the_root(tmp_path, monkeypatch, capsys):
     make(tmp_path)
@@ -146,16 +141,7 @@ def test_the_level_of_late_2023_is_found(tmp_path):
 def test_the_file_system_of_a_path(path, kind, local):
     found = file_system(Path(path), MOUNTS)
     assert (found.kind, found.local) == (kind, local)
-
-
-def test_an_unknown_file_system_is_not_called_local():
-    assert not file_system(Path("/x"), "").local
-    assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local
-    assert not file_system(Path("/x"), "broken\n\n").local
-
-
-def test_this_machine_has_a_file_system(tmp_path):
-    assert file_system(tmp_path).kind
+    assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local, "what nobody knows may be another host's as well"
 
 
 # States
@@ -187,15 +173,6 @@ def test_states_are_those_of_the_peer(names):
         theirs = "locked" if "model.hlo_module.pb.lock" in names else "empty"
     ours = classify(names)
     assert ("empty" if ours in {"done-without-neff", "neff-without-done"} else ours) == theirs
-
-
-def test_a_lock_beside_a_finished_module_makes_it_unfit(tmp_path):
-    """The peer and Neuron call it a hit; but something may be writing it right now."""
-    folder = make(tmp_path)
-    (folder / "model.hlo_module.pb.lock").touch()
-    (entry,) = scan(tmp_path).entries
-    assert entry.state == "success"
-    assert not entry.finished
 
 
 # Layouts
@@ -262,13 +239,6 @@ def test_links_to_files_count_and_dead_ones_do_not(tmp_path):
     assert (two.state, two.odd) == ("done-without-neff", ("model.neff",))
 
 
-def test_a_folder_named_like_a_file_of_a_module_is_none(tmp_path):
-    folder = make(tmp_path)
-    (folder / "model.neff").unlink()
-    (folder / "model.neff").mkdir()
-    assert scan(tmp_path).entries[0].state == "done-without-neff"
-
-
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is unreadable to root")
 def test_unreadable_folders_are_told(tmp_path):
     folder = make(tmp_path)
@@ -306,13 +276,3 @@ def test_a_real_listing_is_understood(tmp_path):
     found = scan(tmp_path / "cache")
     assert [entry.state for entry in found.entries] == ["success", "success"]
     assert {stranger.path.name for stranger in found.strangers} == {"model.pt", "neuron_config.json"}
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([COMPILER, OTHER])), max_size=12))
-def test_any_tree_is_read_as_it_was_made(tmp_path_factory, made):
-    root = tmp_path_factory.mktemp("root")
-    for seed, (state, compiler) in enumerate(made):
-        make(root, state, seed, compiler)
-    expected = sorted((compiler, module_name(seed), state) for seed, (state, compiler) in enumerate(made))
-    assert [(entry.compiler, entry.name, entry.state) for entry in scan(root).entries] == expected

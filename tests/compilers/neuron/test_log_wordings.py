@@ -71,17 +71,6 @@ def test_a_pass_is_given_once():
     assert run_of(text).compiled == {f"MODULE_2+{HASH}": (30.0, "command")}
 
 
-def test_a_pass_for_one_of_two_graphs_of_a_process_names_none():
-    assert run_of(call(1, 5, 1) + call(1, 5, 2) + "Compiler status PASS\n" + cache_path(9, 5)).compiled == {}
-
-
-def test_a_clock_that_was_set_back_gives_no_seconds():
-    done = (
-        f"2023-01-01 00:00:00.000000:  5  [INFO]: Compilation Successfully Completed for model.MODULE_1+{HASH}.hlo.pb\n"
-    )
-    assert run_of(call(1, 5, 1) + done).compiled == {f"MODULE_1+{HASH}": (None, "")}
-
-
 def test_a_compile_that_nobody_saw_end_is_not_called_compiled():
     text = call(1, 5, 1) + call(2, 6, 2) + "Compiler status PASS\n"
     assert run_of(text).compiled == {}

@@ -109,12 +109,6 @@ def test_the_stream_may_be_cut_anywhere(cuts, as_text):
     assert events + reader.close() == events_of(NEW)
 
 
-def test_byte_by_byte():
-    reader = LogReader()
-    events = [event for byte in NEW.encode() for event in reader.feed(bytes([byte]))]
-    assert events + reader.close() == events_of(NEW)
-
-
 def noisy(text, seed):
     """The same lines as another launcher, terminal or progress bar leaves them."""
     chance = random.Random(seed)
@@ -194,12 +188,6 @@ FRAGMENTS = [
 def test_any_text_is_read(parts):
     run = run_of("".join(parts))
     msgspec.json.encode(run)
-
-
-@given(st.binary(max_size=400))
-@settings(max_examples=40)
-def test_any_bytes_are_read(data):
-    run_of(data)
 
 
 @pytest.mark.parametrize(

@@ -9,26 +9,7 @@ from cachekit.compilers.tree import pack
 from cachekit.errors import IntegrityError
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
-from tests.compilers.neuron.neuron_trees import (
-    check,
-    clean,
-    neff,
-    tree,
-)
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
+from tests.compilers.neuron.neuron_trees import check, clean, neff, root, tree, workspace  # noqa: F401 - fixtures
 
 
 def grow(root, count=5, seed=0):

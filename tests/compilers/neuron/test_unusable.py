@@ -150,3 +150,32 @@ def test_the_cause_is_what_is_wrong_with_the_packages(machine, monkeypatch, vers
     assert cause in raised.value.cause
     assert "pip install" in raised.value.hint
     assert "--compiler inductor" in raised.value.hint
+
+
+LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
+
+
+@pytest.mark.feature("N2")
+@pytest.mark.parametrize("left", LEFT)
+def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tmp_path, monkeypatch, left):
+    for name, text in {"neuronx_cc": b"Name: neuronx-cc\nVersion: 2.27.5334.0\n", "torch_neuronx": LEFT[left]}.items():
+        folder = tmp_path / "site" / f"{name}-2.dist-info"
+        folder.mkdir(parents=True)
+        if text is not None:
+            (folder / "METADATA").write_bytes(text)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    host.versions.cache_clear()
+    host._told.cache_clear()
+    try:
+        (machine / "neuron0").touch()
+        with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+            select("auto")
+        assert raised.value.cause == "torch-neuronx cannot be used"
+        assert "--force-reinstall" in raised.value.hint
+        with pytest.raises(CompilerUnavailableError, match="torch-neuronx cannot be used") as raised:
+            host.this_host(host.NATIVE)
+        assert raised.value.cause == "half-installed: the package's metadata tells no version"
+        assert the_problem("neuron-packages")["said"].startswith("torch-neuronx: half-installed")
+    finally:
+        host.versions.cache_clear()
+        host._told.cache_clear()
