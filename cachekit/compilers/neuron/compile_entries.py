@@ -68,22 +68,11 @@ def complete(
     check: Check = fit.check,
     again: bool = False,
 ) -> dict[str, float]:
-    """Have every module compiled.
+    """Have every module compiled, `jobs` at once; gives the seconds by module, of those that were compiled here.
 
-    One that failed before is tried again unless the failure is known to come again and young. Those that ran out of the
-    host's memory get a second try, alone.
-
-    Args:
-        entries: What is needed.
-        memory: Failures that are known to come again.
-        jobs: Compilers at once.
-        timeout: Seconds for one of them, or for somebody else's.
-        tell: Called with events.
-        check: Judges each NEFF: one that is damaged, or for another machine, is compiled anew.
-        again: Try also what is known to fail again.
-
-    Returns:
-        Seconds by module, of those that were compiled here.
+    One that failed before is tried again unless the failure is known to come again and young (with `again` that one
+    too). Those that ran out of the host's memory get a second try, alone. A NEFF that `check` refuses is compiled anew.
+    `timeout` is for one compile, or for somebody else's, in seconds.
 
     Raises:
         CompileError: Some could not be compiled; the others are kept.
@@ -136,8 +125,7 @@ def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None
 def _remembered(entry: CacheEntry, tell: Sink) -> CompileFailure | None:
     """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
 
-    One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
-    compiled.
+    The log of one of unknown class is all that is known of it, and stays until the module is compiled.
     """
     for found in remembered.by_neuron([entry]):
         failure = found.failure

@@ -33,23 +33,14 @@ class EntryFile:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A module on disk, as it was when it was looked at.
+    """A module on disk, as it was when it was looked at."""
 
-    Attributes:
-        compiler: The compiler's folder, `neuronxcc-<version>`.
-        name: The module's, `MODULE_<graph>[+<flags>]`.
-        place: Its folder.
-        state: As libneuronxla will take it.
-        names: Its regular files, and links to such, sorted.
-        odd: What else lies there: folders, dead links, devices.
-    """
-
-    compiler: str
-    name: str
-    place: str
-    state: State
-    names: tuple[str, ...]
-    odd: tuple[str, ...] = ()
+    compiler: str  # the compiler's folder, `neuronxcc-<version>`
+    name: str  # the module's, `MODULE_<graph>[+<flags>]`
+    place: str  # its folder
+    state: State  # as libneuronxla will take it
+    names: tuple[str, ...]  # its regular files, and links to such, sorted
+    odd: tuple[str, ...] = ()  # what else lies there: folders, dead links, devices
 
     @property
     def path(self) -> Path:
@@ -85,32 +76,20 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """Something in a cache that is no module.
+    """Something in a cache that is no module."""
 
-    Attributes:
-        path: Where it lies.
-        reason: What it is, or why it was not looked at.
-    """
-
-    path: Path
-    reason: str
+    path: Path  # where it lies
+    reason: str  # what it is, or why it was not looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a cache holds, sorted by compiler and name.
-
-    Attributes:
-        root: The folder.
-        entries: Its modules.
-        strangers: The rest.
-        compilers: The compilers' folders, those without modules too.
-    """
+    """What a cache holds, sorted by compiler and name."""
 
     root: Path
-    entries: tuple[CacheEntry, ...]
-    strangers: tuple[Stranger, ...]
-    compilers: tuple[str, ...] = ()
+    entries: tuple[CacheEntry, ...]  # its modules
+    strangers: tuple[Stranger, ...]  # the rest
+    compilers: tuple[str, ...] = ()  # the compilers' folders, those without modules too
 
 
 def classify(names: Iterable[str]) -> State:

@@ -15,19 +15,12 @@ from cachekit.compilers.neuron import facts, flags, neff
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say.
+    """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say."""
 
-    Attributes:
-        compiler: The version in `neuronxcc-<version>`.
-        module: `MODULE_<graph>[+<flags>]`.
-        target: Of its flags: `trn1`.
-        lnc: Of its flags.
-    """
-
-    compiler: str = ""
-    module: str = ""
-    target: str = ""
-    lnc: int = 0
+    compiler: str = ""  # the version in `neuronxcc-<version>`
+    module: str = ""  # `MODULE_<graph>[+<flags>]`
+    target: str = ""  # of its flags: `trn1`
+    lnc: int = 0  # of its flags
 
 
 NOTHING = Claimed()
@@ -36,13 +29,7 @@ Check = Callable[[Path, Claimed], "str | None"]
 
 
 def claim(compiler: str, module: str, words: Sequence[str] | None) -> Claimed:
-    """What a module's place says.
-
-    Args:
-        compiler: The compiler's folder.
-        module: The module's.
-        words: The flags in its `compile_flags.json`; None where there are none.
-    """
+    """What a module's place says: the names of its compiler's folder and its own, and its flags where it has any."""
     version = compiler.removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
     target = flags.option(words or (), facts.TARGET_OPTION)
     lnc = flags.option(words or (), facts.LNC_OPTION)
@@ -55,7 +42,7 @@ def check(path: Path, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0
     Args:
         path: The file.
         said: What its place says of it.
-        target: The compiler's name for the chip of the machine that is to run it; empty where that is nobody's yet.
+        target: The compiler's name for the chip that is to run it; empty where that is nobody's yet.
         lnc: Physical cores in a core of that machine; 0 where it is not known.
     """
     try:

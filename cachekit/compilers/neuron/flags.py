@@ -35,9 +35,7 @@ def without_wrapper_options(words: Sequence[str]) -> list[str]:
 def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options that the wrapper takes for itself, as they are spelled, where a run may have them.
 
-    Returns:
-        Those that it may have, and why another was left out, a sentence each. Folder and cache are always set anew,
-        and without a word.
+    Gives those, and why another was left out, a sentence each. Folder and cache are always set anew, without a word.
     """
     passed: list[str] = []
     said: list[str] = []
@@ -67,11 +65,7 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[
 
 
 def flags_hash(words: Sequence[str]) -> str:
-    """The flags' half of a module's name, since SDK 2.20.1.
-
-    Args:
-        words: The flags without the wrapper's own, `--target=` in front: what `compile_flags.json` lists.
-    """
+    """The flags' half of a module's name, since SDK 2.20.1, of what `compile_flags.json` lists, target first."""
     digest = hashlib.md5(json.dumps([*words]).encode(), usedforsecurity=False).hexdigest()
     return digest[: facts.FLAGS_HASH_DIGITS]
 

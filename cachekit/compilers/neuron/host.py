@@ -28,24 +28,15 @@ INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compil
 
 @dataclass(frozen=True, slots=True)
 class NeuronHost:
-    """What Neuron is on a machine.
+    """What Neuron is on a machine."""
 
-    Attributes:
-        packages: Versions by package, with their `+<commit>` where it is known.
-        target: The compiler's name for the chip: `trn1`, `inf2`, `trn2`.
-        cores: Cores as a framework sees them; 0 where the machine has no device (it can still compile).
-        lnc: Physical cores in each of them.
-        instance: Machine type; empty where it is not known.
-        here: It is this machine.
-        open: Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
-    """
-
-    packages: Mapping[str, str]
-    target: str
-    cores: int
-    lnc: int
-    instance: str
-    here: bool
+    packages: Mapping[str, str]  # versions by package, with their `+<commit>` where it is known
+    target: str  # the compiler's name for the chip: `trn1`, `inf2`, `trn2`
+    cores: int  # cores as a framework sees them; 0 where the machine has no device (it can still compile)
+    lnc: int  # physical cores in each of them
+    instance: str  # machine type; empty where it is not known
+    here: bool  # it is this machine
+    # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     open: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -152,12 +143,7 @@ def unusable_devices() -> CompilerUnavailableError | None:
 
 
 def native_host() -> NeuronHost:
-    """TorchNeuron and the devices of this machine.
-
-    Raises:
-        CompilerUnavailableError: The packages are absent, placeholders, or those on XLA; or it has no such device.
-        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
-    """
+    """TorchNeuron and the devices of this machine; see `this_host` and `check_native`."""
     machine = this_host(NATIVE)
     check_native(machine)
     return machine
@@ -185,10 +171,7 @@ def check_native(machine: NeuronHost) -> None:
 
 
 def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
-    """The Neuron toolchain and devices of this machine.
-
-    Args:
-        required: Packages without which there is none.
+    """The Neuron toolchain (these packages at least) and devices of this machine.
 
     Raises:
         CompilerUnavailableError: The packages are absent, or are placeholders.
@@ -242,11 +225,6 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
 
 def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost:
     """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
-
-    Args:
-        toolchain: A release of the SDK.
-        instance: A machine type.
-        compiler: Which of Neuron's two it is for.
 
     Raises:
         UnknownNameError: The registry has no such toolchain or instance.

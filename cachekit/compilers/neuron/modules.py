@@ -32,17 +32,11 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was taken from a compiler cache dir.
+    """What was taken from a compiler cache dir."""
 
-    Attributes:
-        harvest: For the record; None where nothing was fit.
-        left: The rest of what was offered.
-        beside: What lay in the folders of those that were taken, and is none of a module's files.
-    """
-
-    harvest: Harvest | None
-    left: tuple[Unfit, ...]
-    beside: tuple[Path, ...] = ()
+    harvest: Harvest | None  # for the record; None where nothing was fit
+    left: tuple[Unfit, ...]  # the rest of what was offered
+    beside: tuple[Path, ...] = ()  # what lay in the folders of those that were taken, and is none of a module's files
 
 
 class _UnfitError(Exception):
@@ -57,14 +51,9 @@ def collect(
 ) -> Copied:
     """Copy finished modules into a workspace; without one everything is read, and nothing copied.
 
-    Args:
-        entries: What to take; of two with one name, the first that is fit.
-        workspace: A private folder; the copies go into a new one inside it.
-        check: Judges each NEFF.
-        seconds: Compile times by module name, where they are known.
-
-    Returns:
-        The modules sorted by name, and what was not taken: unfinished, locked, damaged, changed meanwhile, unreadable.
+    Of two with one name, the first that is fit is taken. Left are those that are unfinished, locked, damaged (as
+    `check` judges their NEFF), changed meanwhile or unreadable. `seconds` are compile times by module, where they are
+    known.
 
     Raises:
         OSError: The workspace cannot be written.
@@ -256,14 +245,9 @@ def check_module(module: Module) -> tuple[str, str]:
 def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check | None = None) -> Restored:
     """Put a module into a compiler cache dir: whole, or not at all.
 
-    A finished one that is there stays; an unfinished one nobody works on is replaced, a remembered failure too: there
-    is a result now. What was left by killed restores is removed by `place.sweep`.
-
-    Args:
-        module: The module.
-        files: Its files' bytes, in the order of `module.files`; copied, never linked.
-        root: The compiler cache dir; made if need be.
-        check: Judges the NEFF, and also that of a finished module which is there: a damaged one is replaced.
+    A finished one that is there stays, unless `check` finds it damaged; an unfinished one nobody works on is replaced,
+    a remembered failure too: there is a result now. What was left by killed restores is removed by `place.sweep`. The
+    files, in the order of `module.files`, are copied and never linked.
 
     Raises:
         UnsafeArchiveError: The module is not what this adapter makes (see `check_module`).

@@ -44,11 +44,7 @@ NATIVE = {EXECUTION: Allowed(f"{COMPILE} or {EAGER}", (COMPILE, EAGER).__contain
 
 
 def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
-    """Look at every option before anything runs.
-
-    Args:
-        recipe: The recipe.
-        known: What it may set: `XLA` or `NATIVE`.
+    """Look at every option before anything runs; `known` are those that it may set: `XLA` or `NATIVE`.
 
     Raises:
         RecipeError: One is unknown, or its value is none that it can have.
@@ -72,10 +68,7 @@ def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
 def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()) -> None:
     """Refuse a recipe's variables that name another machine than the one that is looked at: no graph would be kept.
 
-    Args:
-        recipe: The recipe.
-        machine: What is compiled for.
-        words: Flags of the compiler that a graph is judged by, too.
+    `words` are flags of the compiler that a graph is judged by, too.
 
     Raises:
         RecipeError: One of the variables does.

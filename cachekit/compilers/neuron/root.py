@@ -20,23 +20,14 @@ from cachekit.text import redact
 
 @dataclass(frozen=True, slots=True)
 class CacheRoot:
-    """The compiler cache dir of torch-neuronx's cache.
+    """The compiler cache dir of torch-neuronx's cache."""
 
-    Attributes:
-        url: As it was said, but for a secret in it, or the default.
-        path: The local folder; None where it is no local one (a bucket).
-        origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
-        caching: False where the flags switch the cache off.
-        file_system: Of the local folder.
-        warnings: What is wrong or doubtful about it, a sentence each.
-    """
-
-    url: str
-    path: Path | None
-    origin: str
-    caching: bool = True
-    file_system: FileSystem = UNKNOWN
-    warnings: tuple[str, ...] = ()
+    url: str  # as it was said, but for a secret in it, or the default
+    path: Path | None  # the local folder; None where it is no local one (a bucket)
+    origin: str  # `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`
+    caching: bool = True  # false where the flags switch the cache off
+    file_system: FileSystem = UNKNOWN  # of the local folder
+    warnings: tuple[str, ...] = ()  # what is wrong or doubtful about it, a sentence each
 
     def place(self) -> CachePlace:
         """The same, as the port has it."""
@@ -47,13 +38,7 @@ class CacheRoot:
 def resolve(
     environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None
 ) -> CacheRoot:
-    """Find the compiler cache dir as AWS's wrapper does.
-
-    Args:
-        environ: The environment; the process's own by default.
-        cwd: What a relative path starts at.
-        mounts: The text of /proc/mounts; read by default.
-    """
+    """Find the compiler cache dir as AWS's wrapper does; `cwd` is what a relative path starts at."""
     environ = os.environ if environ is None else environ
     words, problem = flags.split(environ.get(facts.CC_FLAGS, ""))
     warnings = [f"{facts.CC_FLAGS}: {problem}"] if problem else []
@@ -87,12 +72,7 @@ def resolve(
 
 
 def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> CacheRoot:
-    """Find the folder where TorchNeuron keeps its graphs.
-
-    Args:
-        environ: The environment; the process's own by default.
-        mounts: The text of /proc/mounts; read by default.
-    """
+    """Find the folder where TorchNeuron keeps its graphs."""
     environ = os.environ if environ is None else environ
     said = environ.get(facts.NATIVE_ROOT_VARIABLE, "")
     url = said or facts.NATIVE_DEFAULT_ROOT
@@ -131,10 +111,7 @@ def _options(words: list[str]) -> tuple[str, bool, list[str]]:
 
 
 def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str]]:
-    """A cache's URL as a local folder, or None, with warnings about its form.
-
-    A plain path, `file:///path`, or one with a scheme, of which only `s3` is documented.
-    """
+    """A cache's URL (a plain path, `file:///path`, `s3://…`) as a local folder or None, with warnings about it."""
     scheme, separator, rest = url.partition("://")
     warnings: list[str] = []
     if separator and scheme.lower() == "file":

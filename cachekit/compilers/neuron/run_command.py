@@ -25,17 +25,11 @@ from cachekit.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class RunCommand:
-    """One run of the workers of a recipe on this host.
+    """One run of the workers of a recipe on this host."""
 
-    Attributes:
-        run: The run, in Neuron's cache root on this host.
-        machine: This host.
-        node: This host's place among several.
-    """
-
-    run: Run
-    machine: NeuronHost
-    node: Node
+    run: Run  # the run, in Neuron's cache root on this host
+    machine: NeuronHost  # this host
+    node: Node  # this host's place among several
 
     @property
     def recipe(self) -> Recipe:

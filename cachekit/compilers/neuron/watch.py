@@ -194,8 +194,8 @@ class NeuronWatch(Watch):
         """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it.
 
         But a worker of ours that waits looks like one that holds: the wrapper has the lock also between the compiler's
-        end and its copy of the NEFF. So one look is not enough: nobody must be seen at it for as long as a lock takes
-        to settle, since a compiler of it was last seen.
+        end and its copy of the NEFF. So nobody must be seen at it for as long as a lock takes to settle, since a
+        compiler was last seen.
         """
         entries = [entry for entry in self._entries() if entry.name in self._locked]
         self._locked = {entry.name for entry in entries if entry.locks}

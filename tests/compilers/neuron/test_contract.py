@@ -266,13 +266,6 @@ def test_other_contents_are_found(
     assert differing(found) == {name}
 
 
-def test_a_compiler_whose_process_nobody_saw_is_found(whole):
-    steps = {name: step for name, step in whole.steps.items() if name != "killed"}
-    found = outcomes(XLA, Evidence(steps, {"killed": "none could be killed while it compiled"}))
-    assert differing(found) == {"compiler-process"}
-    assert found["killed"].state == "unknown"
-
-
 def test_a_look_that_fails_itself_is_unknown_and_stops_no_other(whole):
     broken = Assumption("broken", "nothing", (), lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
     fine = Assumption("fine", "{DONE}", ("DONE",), lambda _: Observation(fits=True, words="yes\x1b[31m"))

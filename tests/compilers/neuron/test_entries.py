@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.cli import app, out
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import STATES, classify, scan
 from cachekit.compilers.neuron.root import resolve
 from cachekit.disk import file_system
@@ -176,16 +175,6 @@ def test_states_are_those_of_the_peer(names):
 
 
 # Layouts
-
-
-@pytest.mark.parametrize("hlo", facts.HLO_FILES)
-def test_all_names_of_the_graph_file_are_known(tmp_path, hlo):
-    folder = make(tmp_path)
-    (folder / "model.hlo_module.pb").rename(folder / hlo)
-    (folder / "wrapped_neff.hlo").write_bytes(b"x")
-    (entry,) = scan(tmp_path).entries
-    assert entry.state == "success"
-    assert {hlo, "wrapped_neff.hlo"} <= set(entry.names)
 
 
 @pytest.mark.parametrize(

@@ -89,16 +89,6 @@ def test_every_kind_of_event_is_told():
     assert [event.kind for event in events_of(NEW)] == kinds
 
 
-def test_old_failures_that_the_summary_hides_are_counted():
-    text = (
-        "2026-07-29 17:50:04.000740:  1  [INFO]: Current remaining items are 0, locked are 0, failed are 2, done are 22,"
-        " total is 24\n2026-07-29 17:50:04.000755:  1  [INFO]: Compilation summary: 0/6 failed, 6 succeeded\n"
-    )
-    run = run_of(text)
-    assert run.failed_before == 2
-    assert run.failed == {}
-
-
 @given(st.lists(st.integers(0, len(NEW.encode())), max_size=60), st.booleans())
 @settings(max_examples=40)
 def test_the_stream_may_be_cut_anywhere(cuts, as_text):

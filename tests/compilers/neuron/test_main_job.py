@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import RECIPE, Machine, end, left_behind, until
+from tests.compilers.neuron.neuron_machine import RECIPE, Machine, left_behind
 from tests.support.neuron_sdk import neuron_host
 
 pytestmark = pytest.mark.xla
@@ -120,70 +120,3 @@ def test_a_warm_up_of_the_rate_has_its_own_graphs_and_they_are_warmed(warmed, tm
     other("warm", "tiny.yaml")
     other.host.forget()
     assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))
-
-
-@pytest.mark.slow
-def test_without_neuron_parallel_compile_the_record_is_the_same(warmed, tmp_path):
-    other = Machine(tmp_path / "elsewhere", real=True, trial_zeros=True)
-    other.recipe(TINY)
-    (other.host.bin / "neuron_parallel_compile").unlink()
-    # Not this environment's own, either: optimum-neuron has a script of this name, which starts AWS's.
-    done = other("warm", "tiny.yaml", PATH=f"{other.host.bin}:/usr/bin:/bin")
-    assert [module["name"] for module in done["modules"]] == modules(warmed)
-    assert (done["compiled"], other.host.compiles) == (len(done["modules"]), len(done["modules"]))
-    assert all(entry.finished for entry in other.host.entries())
-
-
-@pytest.mark.slow
-@pytest.mark.feature("M3")
-def test_a_graph_that_the_record_lacks_stops_a_strict_training_and_is_added_by_another(warmed, tmp_path):
-    other = another(warmed, tmp_path / "elsewhere")
-    other.host.knobs(compile_seconds=20)
-    names = modules(other)
-    lost = lose_the_second_largest(other)
-    refused = other("train", "tiny.yaml", "--require-warm", code=3)
-    assert refused["error"]["code"] == "not-warm"
-    assert lost.partition("/")[2] in refused["error"]["message"], "it is named at its start, before it has compiled"
-    assert not left_behind(other.host)
-    assert not [entry for entry in other.host.entries() if entry.path.name == lost.partition("/")[2] and entry.finished]
-
-    other.host.knobs(compile_seconds=1)
-    for lock in other.host.root.rglob("*.lock"):  # certain after two minutes only: see test_compiler_killed
-        lock.unlink()
-    trained = other("train", "tiny.yaml")
-    assert (trained["compiled"], trained["built"], len(trained["surprises"])) == (1, 1, 1)
-    assert sorted(modules(other)) == names
-
-
-def lose_the_second_largest(machine: Machine) -> str:
-    """Take a module out of the record."""
-    size = {module.name: sum(file.size for file in module.files) for module in machine.record().modules}
-    lost = sorted(size, key=size.__getitem__)[-2]
-    machine.rewrite(lambda module: () if module.name == lost else (module,))
-    return lost
-
-
-@pytest.mark.slow
-@pytest.mark.feature("S2")
-def test_a_kill_during_a_compile_leaves_no_process_and_the_next_warm_compiles_only_the_rest(tmp_path):
-    machine = Machine(tmp_path, real=True, trial_zeros=True, compile_seconds=2)
-    machine.recipe(TINY)
-    process = machine.start("warm", "tiny.yaml")
-    until(
-        lambda: machine.host.events("compiled") and len(machine.host.events("compile")) > 1, "the second compiles", 300
-    )
-    end(process)
-    process.communicate()
-    until(lambda: not left_behind(machine.host), "every process has ended")
-    assert not list((machine.home / "v1" / "records").rglob("*.json"))
-    finished = [entry.path for entry in machine.host.entries() if entry.finished]
-    assert 0 < len(finished) < len(machine.host.entries())
-    machine.host.knobs(compile_seconds=0)
-    machine.host.forget()
-    for lock in machine.host.root.rglob("*.lock"):  # certain after two minutes only: see test_compiler_killed
-        lock.unlink()
-    done = machine("warm", "tiny.yaml")
-    assert len(done["modules"]) == len(machine.host.entries()) == machine.host.compiles + len(finished)
-    assert all(entry.finished for entry in machine.host.entries())
-    machine.host.forget()
-    assert_compiled_nothing(machine, machine("train", "tiny.yaml", "--require-warm"))

@@ -11,7 +11,7 @@ import pytest
 
 from cachekit.compilers.neuron import place
 from cachekit.compilers.neuron.entries import scan
-from cachekit.compilers.neuron.modules import check_module, restore
+from cachekit.compilers.neuron.modules import restore
 from cachekit.errors import IntegrityError
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -237,12 +237,6 @@ def test_a_module_that_we_would_not_make_is_refused(tmp_path, root, bad):
     with pytest.raises(UnsafeArchiveError):
         restore(bad, [tmp_path / "empty"] * len(bad.files), root)
     assert list(root.iterdir()) == []
-
-
-def test_a_module_that_we_make_is_allowed():
-    assert check_module(module(GOOD, "model.neff", "model.done")) == (COMPILER, module_name(1))
-    with pytest.raises(UnsafeArchiveError):
-        restore(module(GOOD, "model.neff", "model.done"), [], Path("/nowhere"))
 
 
 def test_many_restore_the_same_at_once(tmp_path, root, workspace):

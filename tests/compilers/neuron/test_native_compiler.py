@@ -16,7 +16,6 @@ from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
-from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.recipe import load_text, zoo
@@ -155,12 +154,6 @@ def test_what_it_cannot_take_is_refused(text, said):
 def test_options_that_it_lacks_are_refused(options):
     with pytest.raises(RecipeError, match=r"compiler\.options\."):
         key(TEXT.replace("native}", f"native, options: {options}}}"))
-
-
-def test_a_node_must_know_its_place(tmp_path):
-    recipe = load_text(TEXT + "parallel: {nodes: 2}\n")
-    with pytest.raises(UsageError, match="does not know its place"):
-        NeuronNative(machine()).watch(Run(recipe, tmp_path / "root", "trial"))
 
 
 # In and out

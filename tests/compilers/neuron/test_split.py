@@ -69,19 +69,6 @@ def test_the_version_of_the_trainer_and_of_the_layers_is_in_the_key():
     assert key(peft="0.18.0") == key(), "it has no adapters"
 
 
-def test_recipes_that_train_whole_copies_know_nothing_of_it(capsys):
-    for name in ("bert", "gpt2-clm", "smollm2-sft"):
-        planned = plan(capsys, name, *LARGE)
-        assert planned["lacks"] == {}
-        assert not [one for one in planned["ingredients"]["hard"] if "trainer" in one or "optimum" in one]
-
-
-def test_in_small_it_is_a_plan_for_whole_copies(capsys):
-    planned = plan(capsys, "llama3-8b-lora", "--tiny", *LARGE)
-    assert planned["ingredients"]["hard"]["parallel.data_parallel_size"] == 32
-    assert planned["lacks"] == {}
-
-
 def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert app.run(["plan", "llama3-8b-lora", *LARGE]) == 0

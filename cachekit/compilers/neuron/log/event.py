@@ -7,18 +7,18 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron.facts import COMPILER_IN_TEXT, MODULE_IN_TEXT
+from cachekit.compilers.neuron import facts
 
 
 def module_in(text: str) -> str:
     """The first module's name (`MODULE_<graph>+<flags>`) in a path or a sentence; empty where there is none."""
-    found = MODULE_IN_TEXT.search(text)
+    found = facts.MODULE_IN_TEXT.search(text)
     return found["module"] if found else ""
 
 
 def compiler_in(text: str) -> str:
     """The first compiler's directory (`neuronxcc-<version>`) in a path; empty where there is none."""
-    found = COMPILER_IN_TEXT.search(text)
+    found = facts.COMPILER_IN_TEXT.search(text)
     return found[0] if found else ""
 
 

@@ -1,15 +1,9 @@
 """Read what a Neuron run prints, while it prints: hits, compiles with seconds, waits, failures, summaries.
 
-    reader = LogReader()
-    for chunk in process_output:
-        for event in reader.feed(chunk):
-            ...
-    rest = reader.close()
-
 The stream comes from several processes at once, cut anywhere, with progress bars and dots, colours, launchers' prefixes
-and lines of other programs between and inside the lines that matter. The events do not depend on where it was cut.
-Nothing here reads or writes a file. The words of the lines stand in `facts.LOG_WORDS`: what a pattern calls `path` and
-`text` are the event's, and everything else that it names is a number.
+and lines of other programs between and inside the lines that matter. The events do not depend on where it was cut. The
+words of the lines stand in `facts.LOG_WORDS`: what a pattern calls `path` and `text` are the event's, and everything
+else that it names is a number.
 """
 
 from __future__ import annotations
@@ -22,18 +16,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from cachekit.compilers.neuron.facts import (
-    CRASH_CODE,
-    ERROR_CODE,
-    LOG_FRACTION_IS_MILLISECONDS,
-    LOG_HEADER,
-    LOG_PREFIX,
-    LOG_WORDS,
-    MODULE_PREFIX,
-    NPC_REPORT_TOKEN,
-    OLD_ERROR_CODE,
-    RETRYING,
-)
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.timing import Timing
 
@@ -99,7 +82,7 @@ class LogReader:
 
     def _events(self, line: str) -> Iterator[Event]:
         source, start = _prefix(line)
-        headers = list(LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
+        headers = list(facts.LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
         first = headers[0].start() if headers else len(line)
         yield from self._loose(line[start:first], source)
         for index, header in enumerate(headers):
@@ -124,7 +107,7 @@ class LogReader:
         yield from self._report_entries(text, source)
         place = 0
         # The next place of each pattern; only those that an event has run over are sought again.
-        ahead = {name: match for name, word in LOG_WORDS.items() if (match := word.search(text))}
+        ahead = {name: match for name, word in facts.LOG_WORDS.items() if (match := word.search(text))}
         while ahead:
             name = min(ahead, key=lambda name: ahead[name].start())
             match = ahead[name]
@@ -132,7 +115,7 @@ class LogReader:
             if event := self._event(name, match.groupdict(), source):
                 yield event
             for passed in [name for name, found in ahead.items() if found.start() < place]:
-                if again := LOG_WORDS[passed].search(text, place):
+                if again := facts.LOG_WORDS[passed].search(text, place):
                     ahead[passed] = again
                 else:
                     del ahead[passed]
@@ -159,7 +142,7 @@ class LogReader:
 
     def _skipped(self, event: Event, _: Said) -> Event:
         self._failing = self._quoted = event.module
-        return replace(event, kind="retrying") if RETRYING.match(event.text) else event
+        return replace(event, kind="retrying") if facts.RETRYING.match(event.text) else event
 
     def _failed(self, event: Event, said: Said) -> Event:
         self._failing = module_in(said.get("command") or event.path)
@@ -194,9 +177,9 @@ class LogReader:
 
     def _report_entries(self, text: str, source: Event) -> Iterator[Event]:
         """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
-        if not self._report and MODULE_PREFIX not in text:
+        if not self._report and facts.MODULE_PREFIX not in text:
             return
-        for token in NPC_REPORT_TOKEN.finditer(text):
+        for token in facts.NPC_REPORT_TOKEN.finditer(text):
             if token["path"]:
                 self._report = {"path": token["path"]}
             elif token["field"] and self._report:
@@ -212,7 +195,7 @@ class LogReader:
     def _errors(self, text: str, source: Event) -> Iterator[Event]:
         if "[" not in text:
             return
-        for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+        for pattern in (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE):
             for found in pattern.finditer(text):
                 if "WARN" in text[max(0, found.start() - 80) : found.start()]:
                     continue
@@ -248,7 +231,7 @@ _KINDS = {
 def _prefix(line: str) -> tuple[Event, int]:
     """Who a launcher says has written the line, and where the line proper begins."""
     place, rank, pid, worker = 0, None, None, ""
-    while found := LOG_PREFIX.match(line, place):
+    while found := facts.LOG_PREFIX.match(line, place):
         number = found["rank"] or found["mpi"] or found["label"]
         rank = int(number) if number else rank
         pid = int(found["pid"]) if found["pid"] else pid
@@ -265,7 +248,7 @@ def _time(header: re.Match[str]) -> datetime | None:
     except ValueError:
         return None
     digits = header["fraction"] or "0"
-    if len(digits) == 6 and int(digits) < LOG_FRACTION_IS_MILLISECONDS:  # noqa: PLR2004
+    if len(digits) == 6 and int(digits) < facts.LOG_FRACTION_IS_MILLISECONDS:  # noqa: PLR2004
         return at + timedelta(milliseconds=int(digits))
     return at + timedelta(microseconds=int(digits.ljust(9, "0")[:6]))
 
