@@ -55,10 +55,10 @@ def test_a_column_missing_further_down_has_its_place(put, name, content, where):
 @pytest.mark.parametrize(
     "content, line, words",
     [
-        ("text,label\na,b\nc\n", 3, ["1 of 2 columns"]),
-        ("text,label\na,b,c\n", 2, ["3 columns", "names 2"]),
-        ('text,label\n"a\nb",c\nd\n', 4, ["1 of 2 columns"]),
-        ('text,label\na,b\n"c,d\n', 3, ["1 of 2 columns"]),
+        ("text,label\na,b\nc\n", 3, ["1 instead of 2 columns"]),
+        ("text,label\na,b,c\n", 2, ["3 instead of 2 columns"]),
+        ('text,label\n"a\nb",c\nd\n', 4, ["1 instead of 2 columns"]),
+        ('text,label\na,b\n"c,d\n', 3, ["1 instead of 2 columns"]),
     ],
 )
 def test_a_line_with_too_few_or_too_many_columns_has_its_number(put, content, line, words):
