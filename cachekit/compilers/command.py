@@ -127,7 +127,15 @@ def prepare_command(
     architecture = Architecture({"model_type": COMMAND}, "the command")
     made = Ingredients(hard, beside)
     return Prepared(
-        recipe, source or command.name, Shapes(), architecture, fingerprint, made, compiler.foreign, compiler.growth
+        recipe,
+        source or command.name,
+        Shapes(),
+        architecture,
+        fingerprint,
+        made,
+        made.key,
+        compiler.foreign,
+        compiler.growth,
     )
 
 

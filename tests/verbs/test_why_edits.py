@@ -42,7 +42,9 @@ def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     recipe = load(path, overrides)
     architecture, shapes = resolve(recipe), shapes_of(recipe)
     made = build(recipe, architecture, shapes, fingerprint, compiler)
-    return Prepared(recipe, recipe.name, shapes, architecture, fingerprint, made, (), Growth(3.0, 0.0, 0.0, ""))
+    return Prepared(
+        recipe, recipe.name, shapes, architecture, fingerprint, made, made.key, (), Growth(3.0, 0.0, 0.0, "")
+    )
 
 
 def stored(watched, one):
