@@ -27,6 +27,7 @@ from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
 from cachekit.recipe.ingredients import Shapes, flat
 from cachekit.recipe.schema import Model
+from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
 from cachekit.text import hide_tokens, names_secret
 
@@ -133,7 +134,7 @@ def prepare_command(
         architecture,
         fingerprint,
         made,
-        made.key,
+        Place(fingerprint.directory, COMMAND, made.key),
         compiler.foreign,
         compiler.growth,
     )

@@ -11,6 +11,7 @@ from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe, architecture, ingredients
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.ingredients import Fingerprint, Shapes
+from cachekit.store.layout import Place
 
 
 class Prepared(Struct, frozen=True):
@@ -19,7 +20,7 @@ class Prepared(Struct, frozen=True):
     Attributes:
         source: The recipe as the user named it, for messages.
         shapes: What the rows add to its graphs: classes and choices.
-        key: The recipe's key.
+        place: Where its record lies, here and on remotes.
         foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
         growth: How the compiler's seconds grow.
     """
@@ -30,7 +31,7 @@ class Prepared(Struct, frozen=True):
     architecture: Architecture
     fingerprint: Fingerprint
     ingredients: Ingredients
-    key: str
+    place: Place
     foreign: tuple[str, ...]
     growth: Growth
 
@@ -40,9 +41,14 @@ class Prepared(Struct, frozen=True):
         return self.shapes.labels
 
     @property
+    def key(self) -> str:
+        """The recipe's key."""
+        return self.place.key
+
+    @property
     def model_type(self) -> str:
         """Transformers' name for the architecture's family."""
-        return self.architecture.model_type
+        return self.place.model_type
 
 
 def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
@@ -57,8 +63,9 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
     shapes = shapes_of(recipe)
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe))
+    place = Place(fingerprint.directory, found.model_type, made.key)
     return Prepared(
-        recipe, source or recipe.name, shapes, found, fingerprint, made, made.key, compiler.foreign, compiler.growth
+        recipe, source or recipe.name, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth
     )
 
 
@@ -75,7 +82,7 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
         prepared,
         fingerprint=fingerprint,
         ingredients=made,
-        key=made.key,
+        place=Place(fingerprint.directory, found.model_type, made.key),
         foreign=compiler.foreign,
         growth=compiler.growth,
     )
