@@ -85,12 +85,7 @@ class ModuleCache:
         if not dry_run:
             return modules.restore(module, [path(file) for file in module.files], folder, check=fit.check)
         found, reason = place.standing(folder / module.name)
-        size = sum(file.size for file in module.files)
-        if found == "absent":
-            return Restored("restored", size)
-        if found == "replaceable":
-            return Restored("replaced", size, reason)
-        return Restored("left" if found == "left" else "present", reason=reason)
+        return modules.outcome(found, sum(file.size for file in module.files), reason)
 
     def names(self, name: str) -> bool:
         compiler, separator, module = name.partition("/")
@@ -118,7 +113,7 @@ class ModuleCache:
         names = tuple(file for file in sorted(sizes) if not (versions and file.endswith(facts.LOCK_SUFFIX)))
         state = on_disk.classify(names)
         if state == "empty" and len(names) < len(sizes):
-            return "a compile was at work when it was pushed"
+            return "a compile was running when it was pushed"
         compiler, _, module = name.partition("/")
         return modules.unfit(CacheEntry(compiler, module, name, state, names))
 
@@ -214,8 +209,8 @@ class GraphCache:
         return True
 
 
-_AMONG = "in a module's folder, and none of its files"
-_TOO_LARGE = "a file of it is too large to be one"
+_AMONG = "in a module's folder, and not one of its files"
+_TOO_LARGE = "one of its files is too large"
 
 
 def _graphs(folder: Path) -> list[str]:
@@ -231,9 +226,9 @@ def _others(folder: Path) -> Iterator[tuple[str, str]]:
             if not name.endswith(facts.NATIVE_SUFFIX) or name.startswith("."):
                 continue
             if path.is_symlink():
-                yield path.relative_to(folder).as_posix(), "it is a link, which TorchNeuron makes none of"
+                yield path.relative_to(folder).as_posix(), "it is a link, and TorchNeuron makes no links"
             elif not facts.NATIVE_NAME.fullmatch(name):
-                yield path.relative_to(folder).as_posix(), "its name is no graph's of TorchNeuron's"
+                yield path.relative_to(folder).as_posix(), "TorchNeuron gives no graph such a name"
 
 
 def _compiled_by(path: Path) -> tuple[str, str]:

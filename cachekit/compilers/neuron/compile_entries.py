@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
-from cachekit.compilers.neuron.entries import CacheEntry, read_entry
+from cachekit.compilers.neuron.entries import CacheEntry, read_entry, read_needed
 from cachekit.compilers.neuron.failures import HOST_OOM, TIMED_OUT, UNKNOWN, CompileFailure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
@@ -77,7 +77,7 @@ def complete(
     Raises:
         CompileError: Some could not be compiled; the others are kept.
     """
-    entries = [_again(entry) for entry in entries]
+    entries = [read_needed(entry.path, "was extracted in this run, and cannot be compiled") for entry in entries]
     failures: dict[str, CompileFailure] = {}
     todo: list[CacheEntry] = []
     for entry in entries:
@@ -103,17 +103,6 @@ def complete(
                     memory.remember(entry.name, failures[entry.module], compiler=entry.compiler, log=log)
         raise _error(failures, len(entries))
     return running.seconds
-
-
-def _again(entry: CacheEntry) -> CacheEntry:
-    try:
-        return read_entry(entry.place, entry.compiler, entry.name)
-    except OSError as error:
-        raise CompileError(
-            f"{entry.module} was extracted in this run, and cannot be compiled",
-            cause=f"{entry.place}: {error.strerror}; another process removes modules from this root",
-            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
-        ) from error
 
 
 def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None:

@@ -25,7 +25,7 @@ from cachekit.compilers.neuron import (
     root,
     split,
 )
-from cachekit.compilers.neuron.entries import CacheEntry, Scan, read_entry, scan
+from cachekit.compilers.neuron.entries import Scan, read_needed, scan
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import (
@@ -235,10 +235,10 @@ class Neuron(OnNeuron):
         return frozenset(entry.module for entry in self._scan(cache_dir).entries if entry.finished)
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
-        from cachekit.compilers.neuron import compare
+        from cachekit.compilers.neuron import describe
 
         def alike(name: str) -> bool:
-            return compare.contents(old / name / facts.NEFF) == compare.contents(new / name / facts.NEFF)
+            return describe.contents(old / name / facts.NEFF) == describe.contents(new / name / facts.NEFF)
 
         return ComparedBuilds.of(self.contents(old), self.contents(new), alike)
 
@@ -262,7 +262,8 @@ class Neuron(OnNeuron):
     ) -> Harvest | None:
         """What the run reported, found or made; without a report, what is new."""
         names = observed.modules if observed else self.contents(cache_dir) - before
-        wanted = [self._entry(cache_dir, name) for name in sorted(names)]
+        lost = "was compiled or found in this run, and cannot be kept"
+        wanted = [read_needed(cache_dir / name, lost) for name in sorted(names)]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
         found = modules.collect(wanted, workspace, self._check, seconds)
         if observed and found.left:  # a record without them would promise what is not so
@@ -277,16 +278,6 @@ class Neuron(OnNeuron):
     def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
         """One that is there already stays, and one that another process works on."""
         return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
-
-    def _entry(self, cache_dir: Path, name: str) -> CacheEntry:
-        try:
-            return read_entry(str(cache_dir / name), *name.split("/", 1))
-        except OSError as error:  # somebody's cleaner was quicker
-            raise CompileError(
-                f"{name} was compiled or found in this run, and cannot be kept",
-                cause=f"{cache_dir / name}: {error.strerror}; another process removes modules from this root",
-                hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
-            ) from error
 
     def _scan(self, cache_dir: Path) -> Scan:
         try:

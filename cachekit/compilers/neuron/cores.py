@@ -58,7 +58,7 @@ def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str
         if not said.isdecimal():
             raise _unreadable(facts.NUM_CORES, said, "a number")
         if cores and int(said) > there:
-            raise _absent(facts.NUM_CORES, said, "there are not so many cores", there, name)
+            raise _absent(facts.NUM_CORES, said, "that many cores do not exist", there, name)
         return min(cores, int(said)) if int(said) else cores
     return cores
 
@@ -94,7 +94,7 @@ def _listed(said: str) -> tuple[int, ...]:
 
 
 def _unreadable(name: str, said: str, wanted: str) -> UsageError:
-    return UsageError(f"{name}={said} cannot be read", cause=f"it is to be {wanted}", hint=f"change or unset {name}")
+    return UsageError(f"{name}={said} cannot be read", cause=f"it must be {wanted}", hint=f"change or unset {name}")
 
 
 def _absent(variable: str, said: str, why: str, there: int, name: str) -> UsageError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from cachekit.compilers.neuron import facts
+from cachekit.errors import CompileError
 
 State = Literal["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]
 STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-without-neff", "neff-without-done")
@@ -168,7 +169,7 @@ def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], strang
         elif not item.is_dir(follow_symlinks=False):
             strangers.append(Stranger(Path(item.path), _what(item, " where a module's folder is expected")))
         elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
-            strangers.append(Stranger(Path(item.path), "no name that a module is known to have"))
+            strangers.append(Stranger(Path(item.path), "not a name that Neuron gives a module"))
         else:
             try:
                 entries.append(read_entry(item.path, compiler, name))
@@ -195,6 +196,22 @@ def read_entry(place: str, compiler: str, name: str) -> CacheEntry:
     names.sort()
     odd.sort()
     return CacheEntry(compiler, name, place, classify(names), tuple(names), tuple(odd))
+
+
+def read_needed(path: Path, what: str) -> CacheEntry:
+    """Look at a module that this run needs.
+
+    Raises:
+        CompileError: It is not there any more; `what` says what of it.
+    """
+    try:
+        return read_entry(str(path), path.parent.name, path.name)
+    except OSError as error:  # somebody's cleaner was quicker
+        raise CompileError(
+            f"{path.parent.name}/{path.name} {what}",
+            cause=f"{path}: {error.strerror}; another process removes modules from this root",
+            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+        ) from error
 
 
 def _is_file(item: os.DirEntry[str]) -> bool:

@@ -25,7 +25,7 @@ def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence
     folder, _, module = name.partition("/")
     match = facts.MODULE_DIRECTORY.fullmatch(module)
     if match is None:
-        return Explained("unknown", ("its name is none that Neuron is known to give",))
+        return Explained("unknown", ("Neuron is not known to give a module such a name",))
     if not known:
         return Explained("first", ("nothing was recorded before it",))
     if name in known:

@@ -97,7 +97,7 @@ def _for_another_chip(found: neff.Neff, target: str, why: str) -> str:
         return f"nothing in it says which chip it is for, and {why}"
     if found.target in facts.NEFF_TARGETS:
         return f"it was compiled for {found.chip}, and {why}"
-    return f"it was compiled for {found.target!r}, which is no chip that is known here, and {why}"
+    return f"it was compiled for {found.target!r}, which is not a known chip, and {why}"
 
 
 def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
@@ -106,7 +106,7 @@ def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
     if not (facts.NEFF_LNC_IS_REQUIRED and theirs and ours) or theirs == ours:
         return ""
     return (
-        f"it makes one core of {theirs}, and its flags ask for {ours}"
+        f"it joins {theirs} physical cores into one, and its flags ask for {ours}"
         if said.lnc
-        else (f"it makes one core of {theirs}, and this machine of {ours} ({facts.LNC})")
+        else (f"it joins {theirs} physical cores into one, and this machine joins {ours} ({facts.LNC})")
     )

@@ -71,7 +71,7 @@ def flags_hash(words: Sequence[str]) -> str:
 
 
 def read_flags(path: Path) -> list[str] | None:
-    """The list in a `compile_flags.json`; None where it cannot be read or is no list of words."""
+    """The list in a `compile_flags.json`; None where it cannot be read or is not a list of words."""
     try:
         with path.open("rb") as source:
             value = json.loads(source.read(LARGEST))

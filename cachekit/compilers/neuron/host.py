@@ -215,7 +215,7 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     if not target:
         raise CompilerUnavailableError(
             "there is no Neuron device here to compile for",
-            cause=f"neuron-ls finds none, and {name or 'this machine'} is no instance that has one",
+            cause=f"neuron-ls finds none, and {name or 'this machine'} is not an instance type that has one",
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
         )
     cores = (seen.cores if seen else None) or (known.cores if known else 0)
@@ -278,7 +278,7 @@ def target_of(override: str, instance: str, known: Instance | None) -> str:
     if override:
         if override not in facts.TARGETS:
             raise UsageError(
-                f"{facts.TARGET_OVERRIDE}={override} is no target that is known here",
+                f"{facts.TARGET_OVERRIDE}={override} is not a known target",
                 hint=f"set it to one of {', '.join(facts.TARGETS)}",
             )
         return override

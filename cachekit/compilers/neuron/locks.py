@@ -75,7 +75,7 @@ def judge(lock: Lock, host: Snapshot, system: FileSystem) -> LockState:
     holders = _holders(lock, host)
     if holders:
         names = ", ".join(f"{process.name} ({process.pid})" for process in holders[:4])
-        return LockState(lock, "live", f"{names} works on it", "wait for it to end", holders)
+        return LockState(lock, "live", f"{names} is working on it", "wait for it to end", holders)
     wait = f"if nothing compiles on any host that uses it, remove {lock.path}, or run `{CLEAR_LOCKS}`"
     if lock.size:
         return LockState(lock, "maybe", f"it holds {lock.size} bytes, and Neuron's locks are empty", wait)

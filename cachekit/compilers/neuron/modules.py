@@ -81,19 +81,19 @@ def collect(
 def unfit(entry: CacheEntry) -> str:
     """Why a module must not be taken, by its state and name; empty where it may be."""
     if facts.COMPILER_DIRECTORY.fullmatch(entry.compiler) is None:
-        return f"{entry.compiler} is no folder of a compiler whose modules can be used"
+        return f"{entry.compiler} is not the folder of a compiler whose modules can be used"
     if facts.MODULE_DIRECTORY.fullmatch(entry.name) is None:
-        return "no name that a module is known to have"
+        return "not a name that Neuron gives a module"
     reasons = {
         "failed": "its compile failed, and Neuron remembers that",
-        "locked": "a compile is at work, or was killed",
+        "locked": "a compile is running, or was killed",
         "empty": "its graph was extracted, and not compiled",
         "done-without-neff": f"{facts.DONE} without {facts.NEFF}",
         "neff-without-done": f"{facts.NEFF} without {facts.DONE}: half-written, perhaps",
     }
     if entry.state != "success":
         return reasons[entry.state]
-    return "it is locked although it is finished: a compile is at work, or was killed" if entry.locks else ""
+    return "it is locked although it is finished: a compile is running, or was killed" if entry.locks else ""
 
 
 def damage(entry: CacheEntry, check: Check) -> str:
@@ -176,7 +176,7 @@ def _opened(entry: CacheEntry, name: str) -> int:
         raise _UnfitError(f"{name} cannot be read: {error.strerror}") from error
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        reason = "is no regular file"
+        reason = "is not a regular file"
     elif name == facts.DONE and status.st_size and (entry.path / name).is_symlink():
         reason = "is a link to something else"
     else:
@@ -230,13 +230,13 @@ def check_module(module: Module) -> tuple[str, str]:
     if not separator or facts.COMPILER_DIRECTORY.fullmatch(compiler) is None:
         raise UnsafeArchiveError(f"{module.name!r} is not of torch-neuronx's cache")
     if facts.MODULE_DIRECTORY.fullmatch(name) is None or "\n" in module.name:
-        raise UnsafeArchiveError(f"{module.name!r} is no module's name")
+        raise UnsafeArchiveError(f"{module.name!r} is not a module's name")
     names = [file.path for file in module.files]
     if len(set(names)) < len(names):
         raise UnsafeArchiveError(f"{module.name}: a file stands twice")
     for path in names:
         if path not in facts.MODULE_FILES:
-            raise UnsafeArchiveError(f"{module.name}: {path!r} is none of a finished module's files")
+            raise UnsafeArchiveError(f"{module.name}: {path!r} is not one of a finished module's files")
     if classify(names) != "success":
         raise UnsafeArchiveError(f"{module.name} is not finished: its files are {', '.join(sorted(names))}")
     return compiler, name
@@ -268,16 +268,21 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         entry = read_entry(str(target), compiler, name)
         damaged = "" if entry.locks else damage(entry, check)
     if found == "left" or (found == "present" and not damaged):
-        return Restored("left" if found == "left" else "present", reason=reason)
+        return outcome(found, 0, reason)
     with place.building(folder) as hidden:
         built = hidden / "module"
         size = _build(module, files, built, check)
         found, reason = place.put(built, target, over_finished=bool(damaged))
+    return outcome("replaceable" if damaged and found == "present" else found, size, damaged or reason)
+
+
+def outcome(found: place.Standing, size: int, reason: str) -> Restored:
+    """What comes of a module of so many bytes, where this stood at its place."""
     if found == "absent":
         return Restored("restored", size)
-    if found == "replaceable" or (found == "present" and damaged):
-        return Restored("replaced", size, damaged or reason)
-    return Restored("left" if found == "left" else "present", reason=reason)
+    if found == "replaceable":
+        return Restored("replaced", size, reason)
+    return Restored(found, reason=reason)
 
 
 def _build(module: Module, files: Sequence[Path], built: Path, check: Check | None) -> int:

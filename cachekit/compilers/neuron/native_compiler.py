@@ -162,9 +162,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
 
     def alike(self, old: Path, new: Path) -> bool:
         """By what the NEFFs have in them."""
-        from cachekit.compilers.neuron import compare
+        from cachekit.compilers.neuron import describe
 
-        return compare.contents(old) == compare.contents(new)
+        return describe.contents(old) == describe.contents(new)
 
     def torn(self, path: Path) -> bool:
         """A damaged graph ends the harvest: a record without it would promise what is not so.

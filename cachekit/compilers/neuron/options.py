@@ -36,9 +36,11 @@ def _is_time(value: Any) -> bool:
 
 
 XLA = {
-    NUM_PARALLEL: Allowed("compilers at once, a whole number from 1; by memory where it is not said", _is_count),
-    EXIT_TIMEOUT: Allowed("seconds of silence after its end until a hanging run is ended", _is_time),
-    COMPILE_TIMEOUT: Allowed("seconds for one graph", _is_time),
+    NUM_PARALLEL: Allowed(
+        "the number of compilers at once, a whole number from 1; without it the host's memory decides", _is_count
+    ),
+    EXIT_TIMEOUT: Allowed("the seconds of silence after which a run that hangs at its end is ended", _is_time),
+    COMPILE_TIMEOUT: Allowed("the seconds that one graph may take", _is_time),
 }
 NATIVE = {EXECUTION: Allowed(f"{COMPILE} or {EAGER}", (COMPILE, EAGER).__contains__)}
 
@@ -55,13 +57,13 @@ def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = "options of neuronx-cc go into compiler.flags, as they are written for it"
             raise RecipeError(
-                f"{field} is no option of this adapter of Neuron's",
+                f"{field} is not an option of this Neuron compiler",
                 cause=f"it knows {', '.join(known)}",
                 hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
             )
         if not known[name].fits(value):
             raise RecipeError(
-                f"{field} cannot be {value!r}", cause=f"it is: {known[name].meaning}", hint=f"change {field}"
+                f"{field} cannot be {value!r}", cause=f"it must be {known[name].meaning}", hint=f"change {field}"
             )
 
 
@@ -80,15 +82,15 @@ def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()
     asked = flags.option(words, facts.LNC_OPTION)
     said, wanted = variables.get(facts.LNC, ""), asked or str(machine.lnc)
     if said and said != wanted:
-        why = f"graphs make one core of {wanted}" + (f" ({facts.LNC_OPTION})" if asked else "")
+        why = f"graphs join {wanted} physical cores into one" + (f" ({facts.LNC_OPTION})" if asked else "")
         raise _of_another_machine(facts.LNC, said, why, machine)
 
 
 def _of_another_machine(name: str, value: str, why: str, machine: NeuronHost) -> RecipeError:
     return RecipeError(
         f"environment.{name} is {value}, but {why}",
-        cause="that says for which machine all is compiled, so it cannot be one recipe's alone",
-        hint=f"remove it there, and export {name}={value} in the shell"
+        cause="it says for which machine everything is compiled, so one recipe cannot set it alone",
+        hint=f"remove it from the recipe, and export {name}={value} in the shell"
         if machine.here
         else "name another --instance, or plan on the machine",
     )

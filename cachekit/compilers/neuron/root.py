@@ -123,9 +123,9 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
         if scheme.lower() == facts.BUCKET_SCHEME:
             shown = redact(url)
             return None, [
-                f"{shown} is a bucket, no local folder: use it as a remote, and a local disk as the cache dir"
+                f"{shown} is a bucket and not a local folder: use it as a remote, and a local disk as the cache dir"
             ]
-        return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
+        return None, [f"{scheme}:// is not a place that Neuron's documentation knows"]
     if url.startswith("~"):
         warnings.append(f"{url}: nothing expands ~ here; write the whole path")
     path = Path(url)

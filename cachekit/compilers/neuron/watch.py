@@ -309,7 +309,7 @@ class NeuronWatch(Watch):
         if not alone:
             return ()
         told = ", ".join(f"{name} {count}" for name, count in alone.items())
-        return (f"workers used graphs that not all of them used: {told}",)
+        return (f"some of the workers used graphs that others did not use: {told}",)
 
     def _own_names(self) -> dict[str, float | None]:
         return {module.partition("/")[2]: seconds for module, seconds in self._own.items()}

@@ -156,7 +156,7 @@ BROKEN = {
     "cache dir, rank, flags": (
         KEYS.format(parts="os.environ['NEURON_COMPILE_CACHE_URL'], os.environ.get('RANK')") + DEAF,
         ("cache-dir", "rank", "flags"),
-        {"cache-dir", "rank", "workers-share", "flags"},
+        {"cache-dir", "rank", "flags"},
     ),
     # A module counts as done before it is.
     "done too early": (EARLY, ("killed",), {"killed"}),
@@ -196,7 +196,7 @@ def test_where_the_warm_fails_nothing_else_is_judged(tmp_path):
         ("FLAGS_HASH_DIGITS", 7, "flags-hash"),
         ("NEFF_TARGETS", {**facts.NEFF_TARGETS, "sunda": "trn9"}, "neff-contents"),
         ("TARGETS", ("trn9",), "target"),
-        ("NEFF_MODULE", re.compile(r"(GRAPH_\d+)"), "neff-name"),
+        ("NEFF_MODULE", re.compile(r"(GRAPH_\d+)"), "neff-contents"),
     ],
 )
 def test_a_wrong_fact_is_found(whole, monkeypatch, fact, value, name):
@@ -240,7 +240,7 @@ def failed_module(whole: Evidence) -> Path:
 @pytest.mark.parametrize(
     "place, change, name",
     [
-        (lambda whole: one_module(whole) / "model.done", lambda old: old + b"1", "done-mark"),
+        (lambda whole: one_module(whole) / "model.done", lambda old: old + b"1", "module-files"),
         (lambda whole: one_module(whole) / "model.neff", lambda old: old + b"1", "neff-digest"),
         (lambda whole: one_module(whole) / "metadata.json", lambda _: b"{}", "module-files"),
         (left_lock, lambda old: old + b"4711", "lock-left"),

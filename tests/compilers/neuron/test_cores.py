@@ -64,7 +64,7 @@ def test_variables_that_cannot_be_read_are_told(variables):
         ({VISIBLE: "0-63"}, f"{VISIBLE}=0-63: there is no core 32"),
         ({VISIBLE: "40"}, f"{VISIBLE}=40: there is no core 40"),
         ({VISIBLE: "0,32", NUMBER: "2"}, f"{VISIBLE}=0,32: there is no core 32"),
-        ({NUMBER: "33"}, f"{NUMBER}=33: there are not so many cores"),
+        ({NUMBER: "33"}, f"{NUMBER}=33: that many cores do not exist"),
     ],
 )
 def test_cores_that_are_not_there_are_told(variables, message):
@@ -100,7 +100,7 @@ def test_verbs_refuse_cores_that_are_not_there(tmp_path):
     assert (said["state"], said["said"].partition(";")[0]) == ("problem", f"{VISIBLE}=0-63: there is no core 2")
     error = user("plan", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2, **{VISIBLE: "1"})["error"]
     assert error["message"] == "parallel.data_parallel_size is 2, but there is 1 core"
-    assert error["cause"] == f"{VISIBLE}=1 leaves so many"
+    assert error["cause"] == f"{VISIBLE}=1 leaves only these"
     assert user.host.compiles == 0
 
 
@@ -193,7 +193,7 @@ def test_a_recipe_that_names_another_machine_is_refused_before_anything_compiles
     for variable, wrong, right in ((target, first, chip), (cores, other, lnc)):
         with pytest.raises(RecipeError, match=rf"environment\.{variable} is {wrong}, but graphs") as caught:
             planned(variable, wrong)
-        assert caught.value.hint == f"remove it there, and export {variable}={wrong} in the shell"
+        assert caught.value.hint == f"remove it from the recipe, and export {variable}={wrong} in the shell"
         with pytest.raises(RecipeError) as caught:
             planned(variable, wrong, here=False)
         assert "--instance" in caught.value.hint

@@ -206,7 +206,7 @@ def test_what_is_no_module_is_told_and_never_followed(tmp_path):
     assert {str(stranger.path.relative_to(root)): stranger.reason for stranger in found.strangers} == {
         f"{COMPILER}/MODULE_77+f7f529f3": "a file where a module's folder is expected",
         f"{COMPILER}/MODULE_88+f7f529f3": "a link, not followed",
-        f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "no name that a module is known to have",
+        f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "not a name that Neuron gives a module",
         f"{COMPILER}/notes": "not of Neuron's cache",
         OTHER: "a link, not followed",
         "model.pt": "a file",

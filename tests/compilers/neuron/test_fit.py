@@ -37,8 +37,8 @@ def host(target="trn1", lnc=1) -> NeuronHost:
 FOREIGN = {
     "of Trainium 2": ({"target": "cayman", "lnc": 1}, "it was compiled for trn2, and this machine has trn1"),
     "of Inferentia 1": ({"target": "tonga", "lnc": 1}, "it was compiled for inf1"),
-    "of a chip that nobody knows": ({"target": "v5", "lnc": 1}, "'v5', which is no chip that is known here"),
-    "in capitals": ({"target": "Sunda", "lnc": 1}, "'Sunda', which is no chip that is known here"),
+    "of a chip that nobody knows": ({"target": "v5", "lnc": 1}, "'v5', which is not a known chip"),
+    "in capitals": ({"target": "Sunda", "lnc": 1}, "'Sunda', which is not a known chip"),
     "of two chips": ({"extra": {"kelf-b.json": kelf("cayman")}}, "two targets: sunda and cayman"),
     "of a second chip at the end of a large kelf": (
         {"extra": {"kelf-b.json": kelf("cayman", pad="x" * (9 << 20))}},
@@ -56,7 +56,7 @@ FOREIGN = {
     "of another compiler": ({"version": "2.21.33363.0+82129205"}, "by 2.21.33363.0+82129205, not by 2.26.6360.0"),
     "of another module": ({"name": "/tmp/x/model.MODULE_77+f7f529f3.neff"}, "it was compiled as MODULE_77+f7f529f3"),
     "of other flags": ({"name": "MODULE_1000000000000000001+e30acd3a/model.neff"}, "it was compiled as MODULE_1000000"),
-    "of another LNC": ({"lnc": 2}, "it makes one core of 2, and this machine of 1"),
+    "of another LNC": ({"lnc": 2}, "it joins 2 physical cores into one, and this machine joins 1"),
 }
 SOUND = {
     "as it should be": {},

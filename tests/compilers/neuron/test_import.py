@@ -93,7 +93,7 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     imported = import_cache(store, tmp_path / "cache")
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
-    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
+    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and not one of its files"),)
     assert [item.path for item in imported.left] == [linked]
     assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
 

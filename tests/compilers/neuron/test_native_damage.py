@@ -98,8 +98,8 @@ HOSTILE = {
         {BAD: neff(version="2.27.5334.0+aaaaaaaa")},
         f"{BAD}: it was compiled by 2.27.5334.0+aaaaaaaa, not by {VERSION}",
     ),
-    "a script": ({"run.sh": b"#!/bin/sh"}, "'run.sh' is no NEFF"),
-    "a hidden name": ({".x/a.neff": neff()}, "'.x/a.neff' is no NEFF"),
+    "a script": ({"run.sh": b"#!/bin/sh"}, "'run.sh' is not a NEFF"),
+    "a hidden name": ({".x/a.neff": neff()}, "'.x/a.neff' is not a NEFF"),
     "outside": ({"../a.neff": neff()}, "'../a.neff' would lie outside"),
     "nothing": ({}, "it holds no .neff file"),
 }

@@ -79,7 +79,7 @@ def test_unknown_options_are_refused(tmp_path):
         Neuron(ALONE).ingredients(made)
     assert raised.value.hint == "did you mean compiler.options.num_parallel?"
     made = recipe(tmp_path, "compiler: {options: {auto_cast: none}}")
-    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is no option") as raised:
+    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is not an option") as raised:
         Neuron(ALONE).ingredients(made)
     assert "compiler.flags" in raised.value.hint
 

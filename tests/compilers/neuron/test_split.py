@@ -94,7 +94,7 @@ def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
         ("llama3-8b-lora", ["parallel.data_parallel_size=5"], "there are 32 cores", "data_parallel_size=auto"),
         ("llama3-8b-lora", ["training.optim=adafactor"], "training.optim is adafactor", "adamw_torch"),
         ("llama3-8b-lora", ["training.lora.target_modules=[all-linear]"], "target_modules is all-linear", "q_proj"),
-        ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules says nothing", "q_proj"),
+        ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules is empty", "q_proj"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_split_is_refused_by_the_field(capsys, name, settings, message, hint):

@@ -169,7 +169,7 @@ class Payload:
         if form is None:
             name = self.header.algorithm.upper()
             if not any(self.header.digest):
-                raise NeffError(f"its header has no {name}: nothing says whether it is whole")
+                raise NeffError(f"its header has no {name}, so nothing says whether the file is whole")
             raise NeffError(f"the {name} of its contents is not the one in its header")
         return form
 
@@ -211,7 +211,7 @@ def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, 
 
 def _require_file(mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is no regular file", damaged=False)
+        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file", damaged=False)
 
 
 @contextmanager
