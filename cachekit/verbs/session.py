@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cachekit.remotes.lease import Lease
     from cachekit.remotes.remote import Found
     from cachekit.store.record import Record
-    from cachekit.training import Launcher
+    from cachekit.training import ProcessLauncher
 
 
 class Session(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Session(Struct, frozen=True):
     journal: Journal
     store: Store
     compiler: Compiler
-    launcher: Launcher
+    launcher: ProcessLauncher
     chain: Chain = field(default_factory=Chain)
 
     __hash__ = by_value
