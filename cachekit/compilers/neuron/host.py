@@ -22,7 +22,13 @@ from cachekit.recipe.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
-INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
+
+
+def _install(required: Sequence[str]) -> str:
+    return f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
+
+
+INSTALL = _install(REQUIRED)
 INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
@@ -38,12 +44,6 @@ class NeuronHost:
     here: bool  # it is this machine
     # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     open: Mapping[str, str] = field(default_factory=dict)
-
-
-def _install(required: Sequence[str]) -> str:
-    return (
-        INSTALL if required is REQUIRED else f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
-    )
 
 
 def public(version: str) -> str:

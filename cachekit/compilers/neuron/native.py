@@ -92,7 +92,7 @@ def judge(packed: Path, folder: str) -> Judged:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is no NEFF'}")
+                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:
@@ -152,7 +152,7 @@ def restore(
         names = sorted(_files(tree))
         for name in names:
             if not is_graph(name):
-                raise UnsafeArchiveError(f"{module.name}: {name!r} is no NEFF")
+                raise UnsafeArchiveError(f"{module.name}: {name!r} is not a NEFF")
             if check is not None and (reason := check(tree / name, Claimed(compiler=version))):
                 raise IntegrityError(f"{name} of {module.name} is damaged", cause=reason)
         return sum(_move(tree / name, cache_dir / name, cache_dir) for name in names)

@@ -29,10 +29,15 @@ class CacheRoot:
     file_system: FileSystem = UNKNOWN  # of the local folder
     warnings: tuple[str, ...] = ()  # what is wrong or doubtful about it, a sentence each
 
+    @property
+    def folder(self) -> Path | None:
+        """The local folder, where it is there."""
+        return self.path if self.path is not None and self.path.is_dir() else None
+
     def place(self) -> CachePlace:
         """The same, as the port has it."""
-        exists = self.path is not None and self.path.is_dir()
-        return CachePlace(self.url, self.path, self.origin, self.caching, exists, self.file_system.kind, self.warnings)
+        there, system = self.folder is not None, self.file_system.kind
+        return CachePlace(self.url, self.path, self.origin, self.caching, there, system, self.warnings)
 
 
 def resolve(

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import NeffError, read
 
-RELAXED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
 F32 = "float32"
 

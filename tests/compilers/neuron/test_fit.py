@@ -17,7 +17,7 @@ from cachekit.errors import CompileError, IntegrityError, UsageError
 from cachekit.recipe import zoo
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
-from tests.compilers.neuron.neuron_files import make_neff, pack_neff, tar_of
+from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, make, make_real, module_name
 from tests.support.places import real_dir
 from tests.support.standins import Watched
@@ -140,15 +140,6 @@ def test_flags_that_ask_for_another_lnc_outrank_the_host(tmp_path):
     assert "its flags ask for 2" in fit.check(
         path, fit.claim("neuronxcc-2.23.6484.0", "", ["-lnc=2"]), target="trn2", lnc=1
     )
-
-
-def test_what_is_nobodys_neff_is_refused_in_words(tmp_path):
-    path = tmp_path / "model.neff"
-    path.write_bytes(pack_neff(tar_of({"README": b"hello"})))
-    assert "nothing of a NEFF" in fit.check(path)
-    assert "cannot be read" in fit.check(tmp_path / "missing")
-    path.write_bytes(make_neff()[:-1])
-    assert "cut short" in fit.check(path)
 
 
 @pytest.mark.feature("K5", "F6")

@@ -149,7 +149,7 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
     thread = threading.Thread(target=compile_all)
     thread.start()
     try:
-        for _ in range(5):
+        for _ in range(3):
             import_cache(store, root)
     finally:
         stop.set()

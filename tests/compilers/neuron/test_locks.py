@@ -120,15 +120,11 @@ def test_processes_of_others_that_cannot_be_seen_into_do_not_matter(locked):
     assert verdict(locked, host(other)).verdict == "stale"
 
 
-def test_a_young_lock_may_be_of_a_compile_that_begins(locked):
-    (locked / LOCK).touch()
+@pytest.mark.parametrize("file", [LOCK, "model.neff"], ids=["begins", "ends"])
+def test_a_lock_in_a_folder_just_written_may_be_of_a_compile_that(locked, file):
+    (locked / file).touch()
     found = verdict(locked, host())
     assert (found.verdict, "ago" in found.reason) == ("maybe", True)
-
-
-def test_an_old_lock_in_a_folder_just_written_may_be_of_a_compile_that_ends(locked):
-    (locked / "model.neff").touch()
-    assert verdict(locked, host()).verdict == "maybe"
 
 
 def test_a_lock_from_before_the_host_started_is_stale_whatever_runs(locked):
@@ -172,11 +168,7 @@ def test_a_new_lock_is_not_taken_for_the_old_one(locked, how):
     if how == "replaced":
         (locked / "new").touch()
         (locked / "new").replace(locked / LOCK)
-    os.utime(locked / LOCK, (time.time() - 3000, time.time() - 3000))
-    for path in locked.iterdir():
-        if path.name != LOCK:
-            os.utime(path, (time.time() - 3000, time.time() - 3000))
-    os.utime(locked, (time.time() - 3000, time.time() - 3000))
+    hours_ago(locked, 0.8)
     assert "another one" in clear(found, host=host(), mounts=ON_DISK)
     assert (locked / LOCK).exists()
 

@@ -95,7 +95,7 @@ def test_a_pipe_does_not_stop_us(root, workspace):
     (folder / "model.hlo_module.pb").unlink()
     os.mkfifo(folder / "model.hlo_module.pb")
     found = collect([entry], workspace, check)
-    # A pipe is not a regular file: it is none of the module's files any more.
+    # A pipe is no regular file: it is none of the module's files any more.
     assert {file.path for file in found.harvest.modules[0].files} == set(FILES["success"]) - {"model.hlo_module.pb"}
 
 

@@ -56,18 +56,6 @@ def test_native_keeps_what_is_there(tmp_path, workspace):
     assert clean(target)
 
 
-@pytest.mark.feature("K1", "F6")
-def test_native_modules_of_another_compiler_are_refused(tmp_path, workspace):
-    """The compiler's version is in no key of that cache: the folder is all that keeps two versions apart."""
-    grow(tmp_path / "source")
-    harvest = packed(tmp_path / "source", workspace)
-    with pytest.raises(UnsafeArchiveError):
-        native.restore(harvest.modules[0], *harvest.files.values(), tmp_path / "t", "2.28")
-    with pytest.raises(ValueError):
-        native.directory("../2.27")
-    assert native.directory("2.27") != native.directory("2.28")
-
-
 @pytest.mark.feature("S7")
 def test_native_archives_with_something_else_are_refused(tmp_path, workspace):
     from cachekit.store import archive

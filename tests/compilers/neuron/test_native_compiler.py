@@ -23,7 +23,6 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
-from tests.support.standins import memory_folder
 
 TEXT = """
 name: toy
@@ -173,25 +172,6 @@ def blob(path: Path):
         sink(0, memoryview(path.read_bytes()))
 
     return SimpleNamespace(location=path, path=path, through=through)
-
-
-@pytest.mark.feature("F1")
-def test_hundreds_of_graphs_are_one_file_and_come_back_as_they_were(monkeypatch):
-    monkeypatch.setattr(NeuronNative, "_check", lambda self, path, said: None)  # a millisecond each
-    compiler = NeuronNative(machine())
-    with memory_folder() as folder:
-        root, work, other = (folder / name for name in ("root", "work", "other"))
-        work.mkdir()
-        other.mkdir()
-        fill(root, 300)
-        harvest = compiler.harvest(root, frozenset(), compiler.fingerprint(), work)
-        (module,), (packed,) = harvest.modules, harvest.files.values()
-        assert [file.size for file in module.files] == [packed.stat().st_size]
-        before = tree(root)
-        assert compiler.restore(module, [blob(packed)], other).size == sum(map(len, before.values()))
-        assert tree(other) == before
-        assert len(before) == 300
-        assert compiler.harvest(other, compiler.contents(root), compiler.fingerprint(), work) is None
 
 
 @pytest.mark.feature("F6")

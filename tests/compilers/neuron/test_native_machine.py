@@ -116,6 +116,7 @@ def test_what_a_training_compiles_beyond_its_record_is_told_stopped_and_added(ma
     assert len(machine.record().modules) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F1")
 def test_without_counters_the_files_tell(machine):
     machine.graphs("forward", **{"1": ["rank 1"]}, silent=True, train=[["late", "a checkpoint"]])
@@ -124,6 +125,7 @@ def test_without_counters_the_files_tell(machine):
     assert (trained["compiled"], trained["built"], trained["surprises"]) == (1, 1, ["a checkpoint"])
 
 
+@pytest.mark.slow
 @pytest.mark.feature("W4")
 def test_many_graphs_are_one_archive_and_the_nearest_record_gives_those_that_are_the_same(machine):
     machine.graphs("forward", many=20)

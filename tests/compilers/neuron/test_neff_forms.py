@@ -6,7 +6,7 @@ import json
 import tarfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import read, read_header
@@ -179,7 +179,7 @@ def test_what_counts_as_a_path(write, text, paths):
     assert [leak.path for leak in leaks_of(write, text).paths] == paths
 
 
-@settings(RELAXED, max_examples=50)
+@RELAXED
 @given(at=st.integers((1 << 18) - 1100, (1 << 18) + 200), length=st.integers(1, 900))
 def test_a_path_is_found_across_the_pieces_that_are_read(write, at, length):
     path = b"/home/ann/" + b"d" * min(length, 200) + b"/folders-name" * (max(length - 200, 0) // 13) + b"/train.py"
