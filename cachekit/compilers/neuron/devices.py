@@ -45,7 +45,8 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
     Raises:
         DeviceListError: It did not answer in time, failed, or printed something else.
     """
-    if (tool := _find(tools)) is None:
+    tool = next(filter(None, map(shutil.which, tools)), None)
+    if tool is None:
         return None
     try:
         done = subprocess.run(
@@ -70,10 +71,6 @@ def host_instance_type(path: Path = Path(facts.PRODUCT_NAME)) -> str:
     except OSError:
         return ""
     return name if facts.INSTANCE_TYPE.fullmatch(name) else ""
-
-
-def _find(tools: Sequence[str]) -> str | None:
-    return next((path for tool in tools if (path := shutil.which(tool))), None)
 
 
 def parse_neuron_ls(text: str) -> Devices:

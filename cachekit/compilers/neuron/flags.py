@@ -29,7 +29,7 @@ def split(text: str) -> tuple[list[str], str]:
 
 def without_wrapper_options(words: Sequence[str]) -> list[str]:
     """The flags without those that the wrapper takes for itself, in either spelling: `--x=v`, `--x v`."""
-    return _sorted(words)[0]
+    return wrappers(words)[0]
 
 
 def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -39,7 +39,7 @@ def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     passed: list[str] = []
     said: list[str] = []
-    for name, value, spelled in _sorted(words)[1]:
+    for name, value, spelled in wrappers(words)[1]:
         if name == facts.LOG_LEVEL_FLAG and value.upper() not in facts.TELLING_LEVELS:
             said.append(f"{' '.join(spelled)} is left out: what the compiler does is read from lines at INFO")
         elif name not in {facts.CACHE_DIR_FLAG, facts.NO_CACHE_FLAG}:
@@ -47,7 +47,7 @@ def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return passed, said
 
 
-def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+def wrappers(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
     """The compiler's words, and the wrapper's options with value and spelling."""
     kept: list[str] = []
     taken: list[tuple[str, str, list[str]]] = []

@@ -94,25 +94,21 @@ def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | No
 
 def _options(words: list[str]) -> tuple[str, bool, list[str]]:
     """The folder that the flags name, whether the cache is on, and warnings."""
-    folder, caching, warnings = "", True, []
-    times = 0
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == facts.CACHE_DIR_FLAG:
-            value = value if equals else next(rest, "")
-            times += 1
-            if not value or (not equals and value.startswith("-")):
-                warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
-            else:
-                folder = value
-        elif name == facts.NO_CACHE_FLAG:
-            caching = False
-        elif name in facts.MISSPELLED_OPTIONS:
+    others, taken = flags.wrappers(words)
+    said = [(value, spelled) for name, value, spelled in taken if name == facts.CACHE_DIR_FLAG]
+    folder, warnings = "", []
+    for value, spelled in said:
+        if value and (len(spelled) == 1 or not value.startswith("-")):
+            folder = value
+        else:
+            warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
+    if len(said) > 1:
+        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {len(said)} times; the last one counts")
+    for word in others:
+        name = word.partition("=")[0]
+        if name in facts.MISSPELLED_OPTIONS:
             warnings.append(f"{facts.CC_FLAGS}: {name} means nothing to Neuron; write {facts.MISSPELLED_OPTIONS[name]}")
-    if times > 1:
-        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {times} times; the last one counts")
-    return folder, caching, warnings
+    return folder, all(name != facts.NO_CACHE_FLAG for name, _, _ in taken), warnings
 
 
 def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str]]:

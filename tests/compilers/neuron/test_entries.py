@@ -80,7 +80,7 @@ def test_a_plain_root_has_no_warnings():
         ({"NEURON_COMPILE_CACHE_URL": "/fsx/cache"}, "Lustre"),
         ({"NEURON_COMPILE_CACHE_URL": "/bucket/cache"}, "FUSE (mountpoint-s3)"),
         ({"NEURON_COMPILE_CACHE_URL": "s3://b/p"}, "bucket"),
-        ({"NEURON_COMPILE_CACHE_URL": "gs://b/p"}, "no place"),
+        ({"NEURON_COMPILE_CACHE_URL": "gs://b/p"}, "not a place"),
         ({"NEURON_COMPILE_CACHE_URL": "file://var/cache"}, "three slashes"),
         ({"NEURON_COMPILE_CACHE_URL": "cache"}, "relative"),
         ({"NEURON_CC_FLAGS": "--cache_dir=~/cache"}, "~"),

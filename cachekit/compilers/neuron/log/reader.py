@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -131,49 +130,37 @@ class LogReader:
             text=(said.get("text") or "").strip()[:_TEXT],
             numbers=_numbers(said),
         )
-        followed = self._FOLLOWED.get(name)
-        return followed(self, event, said) if followed else event
-
-    # What follows from an event for the lines after it, or from earlier lines for the event
-
-    def _listed(self, event: Event, _: Said) -> Event | None:
-        self._listing = True
-        return event if event.path else None
-
-    def _skipped(self, event: Event, _: Said) -> Event:
-        self._failing = self._quoted = event.module
-        return replace(event, kind="retrying") if facts.RETRYING.match(event.text) else event
-
-    def _failed(self, event: Event, said: Said) -> Event:
-        self._failing = module_in(said.get("command") or event.path)
-        event = replace(event, module=self._failing)
-        if event.module and event.module == self._quoted:
-            return replace(event, kind="quoted")
-        self._timing.failed(event)
+        # What follows from it for the lines after it, or from earlier lines for the event.
+        match name:
+            case "graph-list":
+                self._listing = True
+                return event if event.path else None
+            case "cached-failure":
+                self._failing = self._quoted = event.module
+                return replace(event, kind="retrying") if facts.RETRYING.match(event.text) else event
+            case "failed" | "gave-up":
+                self._failing = module_in(said.get("command") or path)
+                event = replace(event, module=self._failing)
+                if event.module and event.module == self._quoted:
+                    return replace(event, kind="quoted")
+                self._timing.failed(event)
+            case "command":
+                event = replace(event, module=module_in(said["text"] or ""))
+                self._timing.started(event)
+            case "completed":
+                return self._timing.completed(event)
+            case "status" if event.text == "PASS":
+                self._timing.passed(event)
+            case "worker-started":
+                self._timing.worker(event)
+            case "child-rank":
+                self._child = int(said["rank"] or 0)
+                return None
+            case "child-exit":
+                return replace(event, pid=int(said["pid"] or 0), rank=self._child)
+            case _:
+                pass
         return event
-
-    def _called(self, event: Event, said: Said) -> Event:
-        event = replace(event, module=module_in(said["text"] or ""))
-        self._timing.started(event)
-        return event
-
-    def _completed(self, event: Event, _: Said) -> Event:
-        return self._timing.completed(event)
-
-    def _status(self, event: Event, _: Said) -> Event:
-        if event.text == "PASS":
-            self._timing.passed(event)
-        return event
-
-    def _worker(self, event: Event, _: Said) -> Event:
-        self._timing.worker(event)
-        return event
-
-    def _child_rank(self, _: Event, said: Said) -> None:
-        self._child = int(said["rank"] or 0)
-
-    def _child_exit(self, event: Event, said: Said) -> Event:
-        return replace(event, pid=int(said["pid"] or 0), rank=self._child)
 
     def _report_entries(self, text: str, source: Event) -> Iterator[Event]:
         """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
@@ -201,20 +188,6 @@ class LogReader:
                     continue
                 said = text[found.start() : found.start() + _TEXT].strip()
                 yield replace(source, kind="error", module=self._failing, text=said)
-
-    # By the name of the pattern.
-    _FOLLOWED: ClassVar[dict[str, Callable[[LogReader, Event, Said], Event | None]]] = {
-        "graph-list": _listed,
-        "cached-failure": _skipped,
-        "failed": _failed,
-        "gave-up": _failed,
-        "command": _called,
-        "completed": _completed,
-        "status": _status,
-        "worker-started": _worker,
-        "child-rank": _child_rank,
-        "child-exit": _child_exit,
-    }
 
 
 # The kind of an event where it is not the name of its pattern.
