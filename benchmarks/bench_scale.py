@@ -174,7 +174,7 @@ def main() -> int:
         grower = Grower(home)
         for size in SIZES:
             grower.grow(size)
-            time.sleep(index.SETTLED / 1e9 + 0.1)
+            time.sleep(index_rows.SETTLED / 1e9 + 0.1)
             first = cost(("store", "ls"), home)
             print(f"{size:,} records: the first look, which reads those that are new, {first.cpu:.3g} s of CPU")
             for name, words, _, repeats in VERBS:

@@ -17,7 +17,7 @@ from cachekit.errors import StoreError, UnknownNameError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance, nearest
-from cachekit.store import Store, index, index_file, index_rows
+from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.record import decode, encode, serialise, to_document
 from cachekit.verbs.gc import gc
@@ -38,7 +38,7 @@ def home(tmp_path):
 @pytest.fixture
 def settled(monkeypatch):
     """What was written a moment ago is old enough for its times to be believed."""
-    monkeypatch.setattr(index, "SETTLED", 0)
+    monkeypatch.setattr(index_rows, "SETTLED", 0)
 
 
 @pytest.fixture
@@ -247,6 +247,12 @@ def test_an_index_of_another_version_is_made_anew(home):
     assert listed(opened(home)) == plainly(home)
 
 
+def without_locks(path, connect=index_file._connect):
+    if path != ":memory:":
+        raise sqlite3.OperationalError("locking protocol")
+    return connect(path)
+
+
 @pytest.mark.parametrize("way", ["read-only", "no locks"])
 def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, monkeypatch, way):
     home = public / "home"
@@ -255,7 +261,7 @@ def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, mon
     put(home, made(9))
     before = opened(home).layout.index.read_bytes()
     if way == "no locks":
-        monkeypatch.setattr(index_file, "_connect", lambda path: exec("raise sqlite3.OperationalError('locking')"))
+        monkeypatch.setattr(index_file, "_connect", without_locks)
         assert listed(opened(home)) == plainly(home)
         assert next(one.row.key for one in opened(home).nearest(made(9).hard)) == made(9).key
     else:
