@@ -22,7 +22,7 @@ from cachekit.errors import CachekitError
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
-from cachekit.store import Store, index
+from cachekit.store import Store, index_rows
 from cachekit.store.record import File, Module, Provenance, Record, encode
 
 SIZES = (1_000, 10_000, 100_000)
