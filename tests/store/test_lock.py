@@ -116,7 +116,7 @@ def shared(tmp_path):
     # Larger than what travels inside of a record.
     record = publish(ann.store, made := make_record(size=9000))
     push(ann.store, ann.session.remotes, [record])
-    return Locked("toy", (), "", "", str(folder), "", digest_of(record), anonymous(record)), made, folder
+    return Locked("toy", (), digest_of(record), anonymous(record), remote=str(folder)), made, folder
 
 
 def joined(tmp_path, folder, name="bob"):
@@ -194,7 +194,7 @@ WORDS = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
 @settings(max_examples=60)
 def test_a_lock_file_says_what_was_written_in_any_order(rows):
     entries = [
-        Locked(name, tuple(overrides), "", word, "t", "r", "d", anonymous(make_record(number)[0]))
+        Locked(name, tuple(overrides), "d", anonymous(make_record(number)[0]), "t", "r", instance=word)
         for name, overrides, word, number in rows
     ]
     text = lock_file.text(entries)
@@ -210,13 +210,9 @@ def test_a_change_of_one_file_is_one_line_of_a_diff(shared):
     module = locked.record.modules[0]
     files = (structs.replace(module.files[0], sha256="0" * 64), *module.files[1:])
     record = structs.replace(locked.record, modules=(structs.replace(module, files=files),))
-    one, other = (lock_file.text([structs_of]).splitlines() for structs_of in (locked, replaced(locked, record)))
+    one, other = (lock_file.text([each]).splitlines() for each in (locked, structs.replace(locked, record=record)))
     assert len(one) == len(other)
     assert len([line for line, fresh in zip(one, other, strict=True) if line != fresh]) == 1
-
-
-def replaced(locked, record):
-    return Locked(**{name: getattr(locked, name) for name in locked.__slots__} | {"record": record})
 
 
 def test_who_made_it_is_not_in_it(shared):
