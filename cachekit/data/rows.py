@@ -213,7 +213,7 @@ def _is_integer(text: str) -> bool:
 def _text(path: Path, encoding: str) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device may never end
-            raise DataError(f"{path} cannot be read", cause="it is no regular file", hint="write the rows to a file")
+            raise DataError(f"{path} cannot be read", cause="it is not a regular file", hint="write the rows to a file")
         raw = path.read_bytes()
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error

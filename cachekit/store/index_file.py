@@ -49,10 +49,10 @@ class LostIndexError(StoreError):
 
     def __init__(
         self,
-        message: str = "the index of the store was damaged, or removed meanwhile",
+        message: str = "the index of the store was damaged or removed while it was read",
         *,
         cause: str = "",
-        hint: str = "run it again: it is made anew",
+        hint: str = "run the command again: the index is rebuilt",
     ) -> None:
         super().__init__(message, cause=cause, hint=hint)
 

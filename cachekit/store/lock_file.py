@@ -104,9 +104,9 @@ def read(path: Path) -> list[Locked]:
         document = parse(files.read(path))
         if document.get("version") != VERSION:
             raise UsageError(
-                f"{path} is a later cachekit's lock file, or none",
+                f"{path} was written by a newer cachekit, or is not a lock file",
                 cause=f"its version is {str(document.get('version'))[:20]}, this cachekit reads {VERSION}",
-                hint="upgrade cachekit, or lock anew: cachekit store lock RECIPE",
+                hint="upgrade cachekit, or write a new one: cachekit store lock RECIPE",
             )
         return [_entry(item) for item in document["locked"]]
     except OSError as error:
@@ -115,7 +115,9 @@ def read(path: Path) -> list[Locked]:
         ) from error
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
-            f"{path} is no lock file", cause=str(error)[:200], hint="restore it from git, or remove it and lock anew"
+            f"{path} is not a lock file",
+            cause=str(error)[:200],
+            hint="restore the file from git, or delete it and run `cachekit store lock` again",
         ) from error
 
 
@@ -124,7 +126,7 @@ def _entry(item: dict[str, Any]) -> Locked:
     body = item["record"]
     record = from_document({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
     if record is None:
-        raise DamagedRecordError("a record in it is a later cachekit's")
+        raise DamagedRecordError("a record in the file was made by a newer cachekit")
     return msgspec.convert({"set": [], "digest": "", **item, "record": msgspec.to_builtins(record)}, Locked)
 
 
@@ -151,7 +153,7 @@ def write(path: Path, entries: Sequence[Locked]) -> bool:
         files.replace(path, fresh.encode())
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another with --lock-file"
+            f"{path} cannot be written", cause=error.strerror or str(error), hint="choose another file with --lock-file"
         ) from error
     return True
 

@@ -251,7 +251,7 @@ def check_readable(index: Index, layout: Layout) -> None:
             raise StoreError(
                 f"a record cannot be read: {layout.record(*row.place)}",
                 cause=row.flaw,
-                hint="nobody knows what it names; make it readable, or remove it",
+                hint="make the record readable or delete it: removal must know which blobs it names",
             )
 
 
