@@ -13,7 +13,8 @@ from cachekit.recipe import Recipe
 from cachekit.recipe.load import edited, override_words
 from cachekit.store.record import Record
 from cachekit.text import typed
-from cachekit.verbs import open_session as opening
+from cachekit.verbs import entry as naming
+from cachekit.verbs import session as opening
 
 if TYPE_CHECKING:
     from cachekit.compilers import Compiler, Node
@@ -76,7 +77,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     """
     words = override_words(overrides)
     if not isinstance(recipe, Recipe):
-        return opening.load_recipe(str(recipe), words, tiny=tiny)[0]
+        return naming.load_recipe(str(recipe), words, tiny=tiny)[0]
     if tiny:
         from cachekit.recipe import tiny as small
 
@@ -253,8 +254,8 @@ class Cache:
         from cachekit.compilers.prepare import prepare
 
         loaded = self._load(recipe, overrides, tiny=tiny)
-        where = self._elsewhere()
-        instance = where.machine(loaded, guess=guess) if where else None
+        there = self.toolchain or self.target or self.instance
+        instance = self._elsewhere().machine(loaded, guess=guess) if there else None
         with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
             yield opened, prepare(loaded, opened.compiler, self._source(recipe, overrides, tiny=tiny, machine=machine))
 
@@ -269,7 +270,7 @@ class Cache:
             loaded = self._load(entry, overrides, tiny=tiny)
             return Named(prepare(loaded, self._elsewhere().select(loaded)).key, entry.name)
         text = str(entry)
-        key = opening.key_of(self._config(), text, self._overrides(overrides), tiny=tiny, machine=self._elsewhere())
+        key = naming.key_of(self._config(), text, self._overrides(overrides), tiny=tiny, machine=self._elsewhere())
         return Named(key) if key == text.lower() else Named(key, text)
 
     # Questions: they fetch nothing and change nothing
@@ -581,7 +582,7 @@ class Cache:
         from cachekit.store.notes import Last, note_last
         from cachekit.verbs.warm import warm
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "warm", tiny=tiny) as (opened, prepared):
             done = warm(opened, prepared, recache=recache, require_warm=require_warm)
             if not isinstance(recipe, Recipe):
@@ -616,7 +617,7 @@ class Cache:
         from cachekit.recipe.matrix import MatrixEntry, read
         from cachekit.verbs.warm_matrix import warm_matrix
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         entries = read(Path(matrix))
 
         def one(entry: MatrixEntry) -> Plan | Warmed:
@@ -685,12 +686,12 @@ class Cache:
             TrainingError: The fine-tune failed.
             CachekitError: As for `warm`.
         """
-        from cachekit.verbs.train import train
+        from cachekit.verbs.train import check_output, output_folder, train
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "train", tiny=tiny) as (opened, prepared):
-            target = opening.output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
-            opening.check_output(target)
+            target = output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
+            check_output(target)
             return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
 
     def run(
@@ -730,7 +731,7 @@ class Cache:
 
         if not command:
             raise UsageError("there is no command to run", hint='run(["python", "train.py"])')
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
         with self.session(verb="run", preferred=compiler_of(parsed, place)) as opened:
@@ -798,7 +799,7 @@ class Cache:
         from cachekit.compilers.command import prepare_command
         from cachekit.verbs.attach import Attachment, this_command, world
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)
         declared = {**(ingredients or {}), **world()}
         with ExitStack() as stack:

@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cachekit.config import flag_from_environment
+from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
-from cachekit.remotes.layout import RecordPlace
-from cachekit.store.layout import Layout
+from cachekit.store.layout import Layout, Place
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -79,9 +78,9 @@ class Remotes:
             key: The key.
             anew: Ask, whatever is remembered.
         """
-        return self.find_all([RecordPlace(directory, model_type, key)], anew=anew).get(key)
+        return self.find_all([Place(directory, model_type, key)], anew=anew).get(key)
 
-    def find_all(self, places: Sequence[RecordPlace], *, anew: bool = False) -> dict[str, Found]:
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
         """The records of many keys, by key, each from the first cache that has it; one that fails is told, passed over.
 
         A cache is asked once which of them it has.
@@ -164,14 +163,13 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     Raises:
         UsageError: The list, or an address in it, cannot be used.
     """
+    if config.cache == ONLY_HERE:
+        return Remotes(journal=journal)
     from cachekit.remotes import address
+    from cachekit.remotes.remote import Remote
 
     links = address.parse(config.cache, config.remotes)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
-    if not links:
-        return Remotes(journal=journal)
-    from cachekit.remotes.remote import Remote
-
     memory = Layout(config.home).remotes
 
     def remote(link: address.Link) -> Remote:

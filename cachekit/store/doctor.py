@@ -36,9 +36,7 @@ def store(config: Config) -> Iterator[Finding]:
         found.append(Finding("problem", said, f"{mend}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
         found.append(
-            Finding(
-                "problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", mend
-            )
+            Finding("problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", mend)
         )
     yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]
 

@@ -24,7 +24,6 @@ from cachekit.store.index_file import IndexFile, LostIndexError
 from cachekit.store.index_rows import (
     IndexRow,
     Listed,
-    Place,
     WholeBlob,
     changed_folders,
     drop,
@@ -34,7 +33,7 @@ from cachekit.store.index_rows import (
     read_file,
     settle,
 )
-from cachekit.store.layout import Layout
+from cachekit.store.layout import Layout, Place
 from cachekit.store.nearest import Folder, Nearest, NearRecord
 
 if TYPE_CHECKING:
@@ -285,7 +284,7 @@ class Index:
             for number, (one, name) in enumerate(fresh[start : start + BATCH], start):
                 if number % TOLD == 0:
                     tell(number, len(fresh))
-                place = (one.directory, one.model_type, name.removesuffix(".json"))
+                place = Place(one.directory, one.model_type, name.removesuffix(".json"))
                 with suppress(FileNotFoundError):  # gone since it was listed
                     part.append((place, read_file(place, Path(one.path, name))))
             self._file.change(partial(put_all, found=part))

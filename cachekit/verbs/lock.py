@@ -17,7 +17,7 @@ from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
-from cachekit.verbs.open_session import load_recipe
+from cachekit.verbs.entry import load_recipe
 from cachekit.verbs.plan import change_dict, miss_error, plan
 from cachekit.verbs.pull import Outcome
 from cachekit.verbs.session import Session, holding

@@ -10,7 +10,7 @@ from cachekit.cli import progress
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
-from cachekit.verbs.open_session import open_session
+from cachekit.verbs.session import open_session
 from tests.support.cli_session import publish, publish_record, small_record
 from tests.support.standins import make_record
 

@@ -227,7 +227,7 @@ class Watched:
             for storage, may in shared
         ]
         ordered = Remotes(remotes, self.journal, push_seconds=push)
-        self.session = Session(settings, self.journal, self.store, self.compiler, launcher, ordered)
+        self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
 
     def limit(self, reuse_bytes):
         """Another largest size of a record to begin with; returns itself."""

@@ -89,14 +89,14 @@ def caching_off(scene):
 @injects("compiler-bypass")
 def compiler_bypass(scene):
     watched = scene.member()
-    launcher = watched.session.launcher
+    launcher = watched.session.launcher()
 
     class Refuses:
         def run(self, *arguments, **options):
             result = launcher.run(*arguments, **options)
             return structs.replace(result, counters={**result.counters, "fxgraph_cache_bypass": 2})
 
-    watched.session = structs.replace(watched.session, launcher=Refuses())
+    watched.session = structs.replace(watched.session, launcher=Refuses)
     return scene.warm(watched)
 
 
