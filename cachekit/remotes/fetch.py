@@ -121,7 +121,7 @@ def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str
         raise IntegrityError(
             f"{module.name} on {found.remote.name} is not to be used",
             cause=harm,
-            hint="`cachekit warm` compiles it anew and puts that in its place",
+            hint="`cachekit warm` compiles it again and replaces it there",
         )
 
 
@@ -134,18 +134,6 @@ def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Pat
             path.write_bytes(found.shared.inline[file.sha256])
             finished[file.sha256] = path
     return finished
-
-
-def try_fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Record | None:
-    """Fetch a record; None where that failed, which has been told: then it is compiled, as if nobody had it.
-
-    Raises:
-        StoreError: The store cannot be written.
-    """
-    try:
-        return fetch(store, remotes, found, judge).record
-    except (RemoteError, AuthError, IntegrityError):
-        return None
 
 
 def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Pulled:

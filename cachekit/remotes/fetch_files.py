@@ -113,9 +113,9 @@ class Fetch:
                 part.restart()
                 self._spoiled.add(file.path)
                 raise IntegrityError(
-                    f"{file.path} on {self._storage.name} is not what its record says",
-                    cause="its size or digest does not fit",
-                    hint="`cachekit warm` compiles it anew and puts that in its place; so does `push --recheck`",
+                    f"{file.path} on {self._storage.name} does not match its record",
+                    cause="its size or digest differs",
+                    hint="`cachekit warm` compiles it again and replaces it there; so does `push --recheck`",
                 )
             return found
 

@@ -25,7 +25,6 @@ from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, File
 
 CHUNK = 1 << 20
-EMPTY = hashlib.sha256(b"").hexdigest()
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
 
@@ -159,9 +158,9 @@ class ModuleFiles:
         name = entry.path.rpartition("/")[2]
         said = self._said.digests.get(entry.path)
         if brought is None or not _is_of(entry, brought):
-            raise RefusedError(f"{name} is not what {self._storage.name} says: its size or digest does not fit")
+            raise RefusedError(f"{name} does not match what {self._storage.name} reports: its size or digest differs")
         if said and brought.sha256 not in said:
-            raise RefusedError(f"{name} is not what a record on {self._storage.name} says")
+            raise RefusedError(f"{name} does not match a record on {self._storage.name}")
         return brought
 
     def forget(self) -> None:
@@ -189,19 +188,14 @@ class ModuleFiles:
 
 
 def _is_of(entry: Entry, brought: Brought) -> bool:
-    """Whether bytes are what the cache says of them, by each digest that it knows."""
+    """Whether bytes are what the cache says of them, by the digest that it knows."""
     holds = entry.holds(brought.size, brought.sha256)
     if holds is not None:
         return holds
-    digests = []
-    if "git" in entry.digests:
-        git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
-        digests.append((git, entry.digests["git"]))
-    if "md5" in entry.digests:
-        digests.append((hashlib.md5(usedforsecurity=False), entry.digests["md5"]))
-    if digests:
-        with brought.path.open("rb") as source:
-            while data := source.read(CHUNK):
-                for digest, _ in digests:
-                    digest.update(data)
-    return all(digest.hexdigest() == said for digest, said in digests)
+    if "git" not in entry.digests:
+        return True
+    git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
+    with brought.path.open("rb") as source:
+        while data := source.read(CHUNK):
+            git.update(data)
+    return git.hexdigest() == entry.digests["git"]

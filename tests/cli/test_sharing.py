@@ -170,11 +170,11 @@ def test_a_list_of_remotes_that_cannot_be(join, listed):
         ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' allows"),
         ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
         ("local:ro", "", "'ro' allows"),
-        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
+        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// is not the address of a remote"),
         (
             "local:rw,hub:r",
             '[remotes.hub]\nurl = "ftp://host/cache"',
-            "[remotes.hub]: ftp://host/cache leads to no cache",
+            "[remotes.hub]: ftp://host/cache is not the address of a remote",
         ),
         ("local:rw,a:r,b:rw", '[remotes]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
         ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
@@ -219,7 +219,7 @@ def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, ve
     else:
         monkeypatch.setenv(asked, "1")
     *_, cause, hint = the_error(command(*words, code=2))
-    assert "hf://team/cache is beyond the network" in cause
+    assert "hf://team/cache needs the network" in cause
     assert asked in hint
 
 

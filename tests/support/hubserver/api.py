@@ -190,13 +190,6 @@ def commits(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) ->
     return page(request, hub.endpoint, items, PAGE_COMMITS)
 
 
-@ROUTES.on("GET", "/api/{t}/{repo}/auth-check")
-@ROUTES.on("GET", "/api/{t}/{repo}/auth-check/write")
-def auth_check(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
-    (hub.writable if request.path.endswith("/write") else hub.visible)(request, TYPES[t], repo)
-    return Response.json({})
-
-
 @ROUTES.on("POST", "/api/validate-yaml")
 def validate_yaml(hub: HubServer, request: Request) -> Response:
     """The Hub checks a card's front matter; here only that it is closed."""
