@@ -98,15 +98,13 @@ class ModuleFiles:
         remote: The cache.
         revision: Its state.
         said: What its records say.
-        workspace: For bytes that came inside of a record.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
+    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
         self._said = said
-        self._workspace = workspace
         self._brought: dict[str, Brought] = {}
         self._names: dict[str, str] = {}
         self._fetched: list[Path] = []
@@ -124,15 +122,10 @@ class ModuleFiles:
         for entry in entries:
             sha256 = self._digest(entry)
             raw = b"" if entry.size == 0 else self._said.inline.get(sha256)
-            if raw is not None and len(raw) == entry.size:
-                name = hashlib.sha256(raw).hexdigest()
-                path = self._workspace / name
-                path.write_bytes(raw)
-                self._brought[name] = Brought(path, len(raw), name)
-            else:
-                name = sha256 or self._unknown(entry)
-                fits = name.__eq__ if sha256 else bool
-                wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits))
+            raw = raw if raw is not None and len(raw) == entry.size else None
+            name = sha256 or self._unknown(entry) if raw is None else hashlib.sha256(raw).hexdigest()
+            fits = name.__eq__ if sha256 else bool
+            wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits, raw))
             self._names[entry.path] = name
         store = self._store
         known = [File(one.name, one.size, one.name) for one in wanted.values() if _SHA256.fullmatch(one.name)]
@@ -140,13 +133,14 @@ class ModuleFiles:
         there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
         for name in there:
             self._brought[name] = Brought(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
-        total = sum(one.size for one in wanted.values())
-        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(wanted), bytes=total)
+        asked = {one.name: one.size for one in wanted.values() if one.raw is None}
+        total = sum(asked.values())
+        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(asked), bytes=total)
         found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
         for name, one in found.items():
             self._brought[name] = Brought(one.path, wanted[name].size, one.sha256, one.pieces)
         self._fetched = [one.path for one in found.values()]
-        self.count, self.size = len(found), sum(wanted[name].size for name in found)
+        self.count, self.size = len(asked.keys() & found), sum(asked[name] for name in asked.keys() & found)
 
     def file(self, entry: Entry) -> Brought:
         """The bytes of a file that was brought.

@@ -177,8 +177,8 @@ def test_a_list_of_remotes_that_cannot_be(join, listed):
             "[remotes.hub]: ftp://host/cache is not the address of a remote",
         ),
         ("local:rw,a:r,b:rw", '[remotes]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
-        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
-        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
+        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "must not contain a token"),
+        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "must not contain a token"),
         ("local:rw,hub:r", '[remotes.hub]\nurl = "below"', "project/below"),
     ],
 )

@@ -145,7 +145,7 @@ def test_who_may_not_is_told_without_the_token(hub, token):
 def test_a_missing_bucket_is_told_by_every_call(hub):
     storage = BucketStorage("hf://buckets/team/none", endpoint=hub.endpoint, token=hub.token)
     for call in every_call(storage).values():
-        with pytest.raises(AuthError, match="not there"):
+        with pytest.raises(AuthError, match="does not exist"):
             call()
 
 
