@@ -18,9 +18,9 @@ from cachekit.remotes import document, layout, trust
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Storage
+from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 ABSENT_SECONDS = 15.0
@@ -167,7 +167,7 @@ class Remote:
             return None
         return Found(self, shared, revision)
 
-    def find_all(self, places: Sequence[RecordPlace], *, anew: bool = False) -> dict[str, Outcome]:
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Outcome]:
         """The records of many keys: one question which of them exist, however many they are, then each of those.
 
         Args:
@@ -189,7 +189,7 @@ class Remote:
             places = [place for place in places if layout.record_path(*place) in there]
             anew = True
 
-        def one(place: RecordPlace) -> Outcome | None:
+        def one(place: Place) -> Outcome | None:
             try:
                 return self.find(*place, anew=anew)
             except (DamagedRecordError, RemoteError, AuthError) as error:
