@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from pathlib import Path
 
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
-from cachekit.remotes.budget import Retry
+from cachekit.remotes.budget import Retry, lanes
 from cachekit.remotes.port import Storage
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
@@ -165,17 +164,3 @@ class Fetch:
                     cause=f"{self._done - then} bytes in {now - since:.0f} s",
                     hint="try again later: what arrived is kept",
                 )
-
-
-@contextmanager
-def lanes(count: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Threads that do not outlive an error: what they fetch is left where it is."""
-    pool = ThreadPoolExecutor(count, thread_name_prefix="pull")
-    try:
-        yield pool
-    except BaseException:
-        if stop is not None:
-            stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
