@@ -7,31 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.errors import MissError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.record import Module
 
-Sink = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from cachekit.store.blobs import Blob
 
-
-class OpenBlob(Protocol):
-    """A file of the store in use; its digest is checked before the use ends."""
-
-    @property
-    def path(self) -> Path:
-        """The file, for whoever reads it by himself; its digest is computed beside that."""
-
-    @property
-    def location(self) -> Path:
-        """The file, for whoever only looks at it before he calls `through`."""
-
-    def through(self, sink: Callable[[int, memoryview], None]) -> None:
-        """Have every byte given to `sink`, with its offset, and hashed on the way; by several threads, in no order."""
+Sink = Callable[[dict[str, Any]], None]  # is called with events, as the worker's are
 
 
 class Harvest(Struct, frozen=True):
@@ -148,6 +137,18 @@ class Observed(Struct, frozen=True):
     used: frozenset[str] | None = None
 
 
+UNTOLD = Observed()
+
+
+def not_warm(cause: str) -> MissError:
+    """What stops a strict run in which a graph begins to compile."""
+    return MissError(
+        "a graph is not warm, although the record was found",
+        cause=cause,
+        hint="run it once without --require-warm, which adds the graph to the record",
+    )
+
+
 class Node(Struct, frozen=True):
     """This machine's place among those of one run, as torchrun has it; how many they are, the recipe says.
 
@@ -205,11 +206,7 @@ class Watch:
         self.environment = environment
 
     def begin(self, tell: Sink) -> None:
-        """The compiler cache dir is filled: look for what would block this run, and tell.
-
-        Args:
-            tell: Called with events, as the worker's are.
-        """
+        """The compiler cache dir is filled: look for what would block this run, and tell."""
 
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
         """The worker and its tools printed this; returns events that follow from it.
@@ -241,20 +238,17 @@ class Watch:
     def complete(self, tell: Sink) -> None:
         """After a trial: see to it that everything it needs is compiled.
 
-        Args:
-            tell: Called with events, as the worker's are.
-
         Raises:
             CompileError: Something is not, and why.
         """
 
-    def observed(self) -> Observed | None:
-        """What the compiler did; None where the worker itself counts it."""
-        return None
+    def observed(self, told: Observed = UNTOLD) -> Observed:
+        """What the compiler did.
 
-    def used(self) -> frozenset[str] | None:
-        """See `Observed.used`."""
-        return None
+        Args:
+            told: What the worker itself counted; nothing of a user's own command.
+        """
+        return told
 
     def needs(self) -> frozenset[str]:
         """The modules that the run has reported so far, compiled or not; empty for a compiler that names none."""
@@ -265,14 +259,14 @@ class Compiler(Protocol):
     """A compiler, seen from the process that plans, starts workers and keeps what they make."""
 
     name: str
-    runtime: str
-    """The module that the training worker imports; it implements `Runtime`."""
-    foreign: tuple[str, ...]
+    runtime: str = ""
+    """The module that the training worker imports; it implements `Runtime`. Empty: only commands have a cache."""
+    guest: str = ""
+    """The module for a process that is the user's own; it implements `Guest`. Empty: such a process has no cache."""
+    foreign: tuple[str, ...] = ()
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
     growth: Growth
     """How its compile seconds grow with what shapes a job."""
-    guest: str
-    """The module for a process that is the user's own; it implements `Guest`. Empty: only commands have a cache."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
@@ -296,23 +290,23 @@ class Compiler(Protocol):
     def cache_dir(self, recipe: Recipe) -> Path | None:
         """The one folder on this host where the compiler looks; None where each run gets its own.
 
+        Each run has its own where the compiler allows that: then runs side by side never mix what they harvest.
+
         Raises:
             UsageError: It is not a folder of this host.
         """
+        return None
 
     def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Before anything is restored: clear what killed runs left behind in a compiler cache dir that is shared.
-
-        Args:
-            cache_dir: The folder.
-            tell: Called with events, as the worker's are.
-        """
+        """Before anything is restored: clear what killed runs left behind in a compiler cache dir that is shared."""
+        return
 
     def watch(self, run: Run) -> Watch:
         """Prepare to follow a run."""
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What the runtime in the worker is to do; JSON values."""
+        return {}
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
         """The finished files in a compiler cache dir, by relative path; whole modules where the compiler keeps such."""
@@ -326,9 +320,11 @@ class Compiler(Protocol):
 
     def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """Of these modules, the ones of which a failure is known."""
+        return {}
 
     def binaries(self, names: Iterable[str]) -> int:
         """How many of these hold machine code: 0 new ones means that no compiler ran."""
+        return len(frozenset(names))
 
     def harvest(
         self,
@@ -344,7 +340,7 @@ class Compiler(Protocol):
             OSError: The workspace cannot be written.
         """
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """Put a module back, where nothing stands in its way. Its bytes are checked meanwhile.
 
         Raises:

@@ -7,17 +7,17 @@ made is packed, and what a record has is unpacked. `tree_watch` follows a run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers.port import ComparedBuilds, Failed, Harvest, Observed, OpenBlob, Restored, Sink
-from cachekit.recipe import Recipe
+from cachekit.compilers.port import ComparedBuilds, Compiler, Harvest, Observed, Restored
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.blobs import Blob
 from cachekit.store.record import File, Module
 
 
-class TreeCompiler:
-    """What adapters of such compilers share; the methods without a word here are those of `compilers.port.Compiler`."""
+class TreeCompiler(Compiler):
+    """What adapters of such compilers share."""
 
     def unit(self, path: str) -> str:
         """What a file belongs to: files of one unit are kept and restored together.
@@ -36,12 +36,10 @@ class TreeCompiler:
         Args:
             path: The file, relative to the tree.
         """
-        del path
         return True
 
     def torn(self, path: Path) -> bool:
         """Whether a file with a finished name is not whole: then its unit is left out of a record."""
-        del path
         return False
 
     def alike(self, old: Path, new: Path) -> bool:
@@ -55,13 +53,6 @@ class TreeCompiler:
     def folder(self, fingerprint: Fingerprint) -> str:
         """What the archives of this machine lie in, in the store and on remotes."""
         return fingerprint.directory
-
-    def cache_dir(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
-        """Each run has its own, so that runs side by side never mix what they harvest."""
-        return None
-
-    def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Nothing of a killed run is met again."""
 
     def units(self, cache_dir: Path) -> dict[str, list[str]]:
         """The finished files by unit, relative to the tree. Links are none of them."""
@@ -79,21 +70,13 @@ class TreeCompiler:
         """The names of the finished units."""
         return frozenset(self.units(cache_dir))
 
-    def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
-        """Nothing is kept of a failure."""
-        return {}
-
-    def binaries(self, names: Iterable[str]) -> int:
-        """Every unit holds machine code."""
-        return len(frozenset(names))
-
     def harvest(
         self,
         cache_dir: Path,
         before: frozenset[str],
         fingerprint: Fingerprint,
         workspace: Path,
-        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
+        observed: Observed | None = None,
     ) -> Harvest | None:
         """One archive of the new units. Call it only after the run has ended: then files are whole."""
         tree = self.tree(cache_dir)
@@ -101,7 +84,7 @@ class TreeCompiler:
         names = [name for files in new if not any(self.torn(tree / name) for name in files) for name in files]
         return pack(tree, names, self.folder(fingerprint), workspace) if names else None
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """Unpack an archive. The folder is the run's own: nothing stands in the way."""
         from cachekit.store import archive  # with Python's compressors; a plan does without
 

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.port import Observed, Run, Sink, Watch
+from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
 from cachekit.compilers.tree import TreeCompiler
-from cachekit.errors import MissError
 
 UNCOUNTED = (
     "what was found is not counted: the file system of the compiler cache dir does not note that a file was read"
@@ -108,10 +107,9 @@ class TreeWatch(Watch):
 
     def busy(self, pid: int) -> bool:
         """Whether a compiler of the run, whose first process this is, is at work now, as far as processes tell."""
-        del pid
         return False
 
-    def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
+    def begin(self, tell: Sink) -> None:
         """Note what is there."""
         self._before = self._compiler.units(self._root)
         names = [name for files in self._before.values() for name in files if self._compiler.tells(name)]
@@ -154,16 +152,12 @@ class TreeWatch(Watch):
     def _compiles(self, phase: str) -> None:
         self._compiled_in.setdefault(phase or "start")
         if self._strict:
-            raise MissError(
-                "a graph is not warm, although its record was found",
-                cause=f"it began to compile in: {phase or 'start'}",
-                hint="train without --require-warm once, which adds it to the record",
-            )
+            raise not_warm(f"a graph began to compile in: {phase or 'start'}")
 
-    def observed(self) -> Observed:
+    def observed(self, told: Observed = UNTOLD) -> Observed:
         """What the files and the first worker tell."""
         compiled = max(len(self._new()), self._counted.get("compiled", 0))
-        used = self.used()
+        used = self._units_read()
         found = min(self._counted.get("found", 0), len(self._before)) if used is None else len(used)
         known = bool(self._counted) or used is not None
         if compiled and not self._compiled_in:
@@ -174,11 +168,12 @@ class TreeWatch(Watch):
             compile_seconds=round(self._seconds, 3) if compiled else 0.0,
             surprises=tuple(self._compiled_in) if self._found else (),
             exact=known,
+            used=used,
             timed=bool(self._seconds),
             notes=() if known or not self._before else (UNCOUNTED,),
         )
 
-    def used(self) -> frozenset[str] | None:
+    def _units_read(self) -> frozenset[str] | None:
         """The units of which a file was read; None where that is unknown."""
         read = self._used.read() if self._used is not None else None
         if read is None:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers import ComparedBuilds, Harvest, Restored, Watch, registry
+from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Restored, Watch, registry
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
@@ -51,8 +51,8 @@ PATIENCE = 60.0  # seconds after which a test stops waiting for something that d
 # Compiler, worker, launcher
 
 
-class StandIn:
-    """See `compilers.port.Compiler`.
+class StandIn(Compiler):
+    """A compiler whose graphs are random bytes.
 
     Args:
         version: The compiler's version, an ingredient; STANDIN_VERSION by default.
@@ -83,9 +83,6 @@ class StandIn:
     def ingredients(self, recipe):
         return {"flags": list(recipe.compiler.flags), "options": dict(recipe.compiler.options)}
 
-    def cache_dir(self, recipe):
-        return None
-
     def watch(self, run):
         return Watch({"STANDIN_ROOT": str(run.cache_dir)})
 
@@ -99,9 +96,6 @@ class StandIn:
     def compare(self, old, new):
         before, after = ({name: (root / name).read_bytes() for name in self.contents(root)} for root in (old, new))
         return ComparedBuilds.of(before, after, lambda name: before[name] == after[name])
-
-    def failed(self, cache_dir, names):
-        return {}
 
     def binaries(self, names):
         return sum(name.endswith(".code") for name in names)

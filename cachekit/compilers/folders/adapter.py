@@ -32,7 +32,7 @@ class FolderAdapter(Adapter):
         """A command whose code imports what the declaration names, where the compiler is installed."""
         return bool(host.optional_version(self.declared.package)) and not self.declared.imports.isdisjoint(imports())
 
-    def open(self, node: Node | None = None) -> Compiler:  # noqa: ARG002 - the port's
+    def open(self, node: Node | None = None) -> Compiler:
         """The compiler on this machine; a command's nodes are its own."""
         from cachekit.compilers.folders.compiler import FolderCompiler
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit import host
 from cachekit.compilers.folders import stream
 from cachekit.compilers.folders.declaration import Declaration
-from cachekit.compilers.port import Observed, Run, Watch
+from cachekit.compilers.port import UNTOLD, Observed, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompilerUnavailableError, UsageError
@@ -23,15 +23,12 @@ from cachekit.recipe.ingredients import Fingerprint
 
 
 class FolderCompiler(TreeCompiler):
-    """See `compilers.port.Compiler`.
+    """A declared cache, as the port has it.
 
     Args:
         declared: The declaration.
     """
 
-    runtime = ""
-    guest = ""
-    foreign: tuple[str, ...] = ()
     # Commands have no layers or batches that anybody knows of.
     growth = Growth(layers=0.0, tokens=0.0, width=0.0, source="a command's time is its own earlier one")
 
@@ -40,7 +37,7 @@ class FolderCompiler(TreeCompiler):
         self.name = declared.name
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port; from package metadata and /proc/cpuinfo, without importing the compiler."""
+        """From package metadata and /proc/cpuinfo."""
         said = self.declared
         if recipe is not None and not bare:
             raise UsageError(
@@ -68,13 +65,9 @@ class FolderCompiler(TreeCompiler):
             bf16=False,
         )
 
-    def ingredients(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The variables of this process that shape what is compiled."""
         return {"environment": self.declared.environment(os.environ)}
-
-    def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """There is no worker."""
-        return {}
 
     def watch(self, run: Run) -> Watch:
         """A command's; others do not come as far as this."""
@@ -110,9 +103,9 @@ class FolderWatch(TreeWatch):
         super().__init__(compiler, run, {**said.set, said.variable: str(run.cache_dir)})
         self._said = said
 
-    def observed(self) -> Observed:
+    def observed(self, told: Observed = UNTOLD) -> Observed:
         """What the files tell: which were read, which are new, and what these took."""
-        seen = super().observed()
+        seen = super().observed(told)
         new = self._new()
         took = sum(stream.seconds(self._root / name, self._said.seconds) for name in new) if self._said.seconds else 0
         untouched = not new and seen.exact and not seen.found

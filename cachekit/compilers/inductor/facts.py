@@ -54,12 +54,9 @@ FORCED: dict[str, str | None] = {
 # The same, with values of the run.
 SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_THREADS})
 
-# Two of ours. Without INDUCTOR, TORCH or TRITON in their names: torch writes such variables into the graphs
-# (`_dynamo/debug_utils.py`).
-# Where a user's own command leaves its counters: a folder. Read by `hook/` only.
+# One of ours: the folder where a user's own command leaves its counters. Read by `hook/` only. Without INDUCTOR, TORCH
+# or TRITON in its name: torch writes such variables into the graphs (`_dynamo/debug_utils.py`).
 REPORTS = "CACHEKIT_REPORTS"
-# Where the worker leaves which of the restored files it read.
-USED = "CACHEKIT_USED_FILES"
 # Ingredients that Inductor's key lacks (the C++ compiler), that a variable may bring past it, or that change all keys.
 FOREIGN = (
     "compiler.name",
@@ -187,7 +184,7 @@ def watched(name: str) -> bool:
     return name in WATCHED or name.startswith(WATCHED_PREFIXES)
 
 
-# Flags and options that reach no code. Name to reason; see `flags.py`.
+# Flags and options that reach no code. Name to reason; see `options.py`.
 IRRELEVANT_OPTIONS = {
     "verbose": "logging",
     "quiet": "logging",

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.inductor import facts, option_names
+from cachekit.compilers.inductor import facts, options
 from cachekit.compilers.inductor.compiler import Inductor
-from cachekit.compilers.port import Run
+from cachekit.compilers.port import Observed, Run
 from cachekit.compilers.prepare import prepare
+from cachekit.compilers.tree_watch import keeps_access_times
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
 from tests.compilers.inductor.torch_variables import read_by_torch
@@ -186,13 +187,12 @@ def test_the_compiler_of_a_recipe_is_the_one_that_counts(monkeypatch, compilers)
 # Options
 
 
-def test_the_options_read_from_the_source_are_those_of_the_module():
+def test_every_option_of_the_module_is_known_from_its_source():
     import torch._inductor.config as inductor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        real = set(inductor.get_config_copy())
-    assert option_names.installed() == real - {"TYPE_CHECKING"}
+        options.check_names({*inductor.get_config_copy()} - {"TYPE_CHECKING"})
 
 
 @pytest.mark.parametrize("threads", ["0", "1.0", "'2'", "true"])
@@ -247,3 +247,17 @@ def test_a_strict_run_ends_at_the_first_compile(tmp_path):
     assert caught.value.exit_code == 3
     lenient = Inductor().watch(Run(recipe(), tmp_path, "train", found=True))
     lenient.event({"event": "graphs", "found": 2, "compiled": 1})
+
+
+def test_a_trial_on_another_records_files_tells_which_it_read_and_what_goes_with_them(tmp_path):
+    for name in ("fxgraph/a/key/entry", "fxgraph/b/key/entry", "k/kernel.so", "k/kernel.cpp", "k/other.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"code")
+    watch = Inductor().watch(Run(recipe(), tmp_path, "trial", restored={"archive.tar": ""}))
+    watch.begin(print)
+    (tmp_path / "fxgraph/a/key/entry").read_bytes()
+    (tmp_path / "k/kernel.so").read_bytes()
+    seen = watch.observed(Observed(found=1))
+    assert seen.found == 1
+    if keeps_access_times(tmp_path):
+        assert seen.used == {"fxgraph/a/key/entry", "k/kernel.so", "k/kernel.cpp"}
