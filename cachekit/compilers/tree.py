@@ -20,26 +20,18 @@ class TreeCompiler(Compiler):
     """What adapters of such compilers share."""
 
     def unit(self, path: str) -> str:
-        """What a file belongs to: files of one unit are kept and restored together.
+        """The unit of a file, given relative to the tree: files of one unit are kept and restored together.
 
-        Args:
-            path: The file, relative to the tree.
-
-        Returns:
-            The unit's name; empty for a file that is none of the cache's, or not finished. By default each file is one.
+        Empty for a file that is not finished, or does not belong to the cache. By default each file is a unit.
         """
         return path
 
     def tells(self, path: str) -> bool:
-        """Whether a run that reads this file of a unit uses the unit. By default each file tells.
-
-        Args:
-            path: The file, relative to the tree.
-        """
+        """Whether a run that reads this file of a unit, given relative to the tree, uses the unit."""
         return True
 
     def torn(self, path: Path) -> bool:
-        """Whether a file with a finished name is not whole: then its unit is left out of a record."""
+        """Whether a file with a finished name is not whole: then a record does not get its unit."""
         return False
 
     def alike(self, old: Path, new: Path) -> bool:
@@ -47,7 +39,7 @@ class TreeCompiler(Compiler):
         return old.read_bytes() == new.read_bytes()
 
     def tree(self, cache_dir: Path) -> Path:
-        """The folder that the compiler itself is told, in a run's own."""
+        """The folder that the compiler itself is given, inside a run's own."""
         return cache_dir
 
     def folder(self, fingerprint: Fingerprint) -> str:
@@ -106,16 +98,16 @@ class TreeCompiler(Compiler):
 
 
 def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:
-    """Pack files of a tree into one archive.
+    """Pack files of a tree, named relative to it, into one archive.
 
     Args:
         tree: The tree.
-        names: The files, relative to it.
-        folder: What the module lies in, in the store and on remotes.
-        workspace: A private folder, which then has the archive.
+        names: The files.
+        folder: The module's folder in the store and on remotes.
+        workspace: A private folder for the archive.
 
     Raises:
-        OSError: A file cannot be read, or the workspace not be written.
+        OSError: A file cannot be read, or the workspace cannot be written.
     """
     from cachekit.store import archive
 
@@ -127,19 +119,15 @@ def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harv
 
 
 def check_archive(module: Module, folder: str = "") -> None:
-    """See that a module is one archive.
-
-    Args:
-        module: The module.
-        folder: What it must lie in; empty for any.
+    """Make sure that a module is one archive, in this folder if one is given.
 
     Raises:
-        UnsafeArchiveError: It is not.
+        UnsafeArchiveError: The module is something else.
     """
     from cachekit.store.archive import UnsafeArchiveError
 
     name = PurePosixPath(module.name)
     if len(module.files) != 1 or name.suffix != ".tar":
-        raise UnsafeArchiveError(f"{module.name} is not one archive")
+        raise UnsafeArchiveError(f"{module.name} is not a single archive")
     if folder and str(name.parent) != folder:
-        raise UnsafeArchiveError(f"{module.name} is no archive of {folder}")
+        raise UnsafeArchiveError(f"{module.name} is not an archive of {folder}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +26,9 @@ from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
+
+_ELF_HEADER = 64  # bytes, of 64 bits
+_SECTIONS = struct.Struct("<40xQ10xHH2x")  # offset, entry size and number of the table of sections
 
 
 class Inductor(TreeCompiler):
@@ -56,19 +59,13 @@ class Inductor(TreeCompiler):
             compiler=self.name,
             directory=f"inductor-{torch.partition('+')[0]}",
             toolchain=toolchain,
-            target={
-                "machine": platform.machine(),
-                "system": sys.platform,
-                "isa": list(host.cpu_features()),
-                "libc": host.libc(),
-                **device,
-            },
+            target={**host.processor(), **device},
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
             bf16=bool(device) or machine.has_bf16(),
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """Options, threads, and the watched variables of this process."""
+        """The options, the number of threads, and the watched variables of this process."""
         layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
         for name, value in layout.items():
             if value is True or value not in {"auto", 1, False}:  # True is 1, too
@@ -81,7 +78,7 @@ class Inductor(TreeCompiler):
                 raise RecipeError(
                     f"environment.{name}: cachekit sets it for the worker",
                     hint=f"remove environment.{name}"
-                    + (", and say compiler.options.threads" if name == facts.MKL_THREADS else ""),
+                    + (", and set compiler.options.threads" if name == facts.MKL_THREADS else ""),
                 )
         settings = {*self.settings(recipe)} - {*options.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
         options.check_names(sorted(settings))
@@ -119,19 +116,17 @@ class Inductor(TreeCompiler):
         return {name: value for name, value in options.all_options(recipe.compiler).items() if name != "threads"}
 
     def unit(self, path: str) -> str:
-        """Each file is one; locks, and what a compile leaves on its way, are none."""
+        """Each file is a unit; locks and unfinished files are none."""
         *folders, name = path.split("/")
         ephemeral = name.startswith(".") or name.endswith(facts.EPHEMERAL_SUFFIXES)
         return "" if ephemeral or not facts.EPHEMERAL_PARTS.isdisjoint(folders) else path
 
     def torn(self, path: Path) -> bool:
-        """Machine code whose linker was killed with the run: it would be found, and fail to load."""
-        from cachekit.compilers.inductor import elf
-
-        return elf.torn(path)
+        # Machine code whose linker was killed with the run would be found, and fail to load.
+        return torn(path)
 
     def folder(self, fingerprint: Fingerprint) -> str:
-        """The version's, and in it one for each kind of machine."""
+        """The version's folder, and in it one for each kind of machine."""
         return f"{fingerprint.directory}/{target_name(fingerprint)}"
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
@@ -141,6 +136,29 @@ class Inductor(TreeCompiler):
 
     def binaries(self, names: Iterable[str]) -> int:
         return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
+
+
+def torn(path: Path) -> bool:
+    """Whether this is a `.so` that is not whole; False for every other file.
+
+    Linkers write the header last, or the file's whole length first; the table of sections stands at the end (System V
+    ABI, "ELF Header"). Measured with GNU ld 2.40: of a `.so` whose link was killed the header is zeros, or the file is
+    empty.
+    """
+    if path.suffix != ".so" or sys.platform != "linux":
+        return False
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(_ELF_HEADER)
+        size = path.stat().st_size
+    except OSError:
+        return True
+    if not header.startswith(b"\x7fELF"):
+        return not header.strip(b"\0")
+    if len(header) < _ELF_HEADER:
+        return True
+    offset, entry, number = _SECTIONS.unpack(header)
+    return bool(offset == 0 or offset + entry * number > size)
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

@@ -50,8 +50,8 @@ def prepare(settings: Mapping[str, Any]) -> None:
         portable.leave_out_of_the_key(inductor, (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG))
     except portable.NotPortableError as error:
         raise CompilerUnavailableError(
-            f"Inductor of torch {torch.__version__} keeps its list of ignored settings elsewhere",
-            hint="use a torch version named in constraints/, or report this",
+            f"cachekit does not know where Inductor of torch {torch.__version__} keeps its list of ignored settings",
+            hint="use a torch version named in constraints/, or report this error",
         ) from error
     portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
 
