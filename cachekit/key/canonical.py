@@ -107,6 +107,9 @@ class Change(Struct, frozen=True):
     new: Any
 
 
+SIDES = ("that record", "this recipe")  # what to call the old and the new, where nobody says
+
+
 class _Absent:
     def __repr__(self) -> str:
         return "(absent)"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import structs
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, layout
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.fetch import Judge, Pulled, pull
 from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked, digest_of
 from cachekit.store.record import DamagedRecordError, Record
@@ -23,13 +24,13 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
-def holder(chain: Chain, record: Record) -> Found | None:
+def holder(remotes: Remotes, record: Record) -> Found | None:
     """The first cache that has the same artifacts now; None where none has, or could be asked."""
-    for remote in chain.readable:
+    for remote in remotes.readable:
         try:
             found = remote.find(record.directory, record.model_type, record.key, anew=True)
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
+            remotes.failed(remote, error)
         except DamagedRecordError:
             continue
         else:
@@ -38,14 +39,16 @@ def holder(chain: Chain, record: Record) -> Found | None:
     return None
 
 
-def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dry_run: bool = False) -> Pulled | None:
+def fetch_locked(
+    store: Store, remotes: Remotes, locked: Locked, judge: Judge, *, dry_run: bool = False
+) -> Pulled | None:
     """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
 
     Another build of the key in the store is replaced.
 
     Args:
         store: Gets them.
-        chain: The caches.
+        remotes: The caches.
         locked: Which they are.
         judge: See `fetch.Judge`.
         dry_run: Only say what would be fetched.
@@ -63,7 +66,7 @@ def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dr
     if mine is not None and covers(mine, record):
         return None
     reasons: list[str] = []
-    for remote in chain.readable:
+    for remote in remotes.readable:
         remote.retry()
         try:
             for found in _candidates(remote, locked, reasons):
@@ -75,9 +78,9 @@ def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dr
                 except IntegrityError as error:
                     reasons.append(f"{remote.name}: {error.message}")
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
-    chain.raise_failure()
-    if not chain.readable:
+            remotes.failed(remote, error)
+    remotes.raise_failure()
+    if not remotes.readable:
         reasons.append("no remote is named that may be read")
     raise IntegrityError(
         f"the locked artifacts of {locked.recipe} are not to be had",
@@ -88,43 +91,45 @@ def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dr
 
 
 def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
-    """Where on a cache the artifacts may be: as a record says now, as one said then, or as bare files."""
+    """Where on a remote the artifacts may be: as it is now, or as it was when they were locked."""
     now = remote.revision()
     then = locked.revision if locked.remote == remote.name and locked.revision != now else ""
     for revision in (now, *([then] if then else [])):
         try:
-            shared = _record(remote, locked, revision) or _files(remote, locked, revision, reasons)
+            shared = same_artifacts(remote, locked.record, revision, reasons)
         except (RemoteError, AuthError) as error:
             if revision == now:
                 raise
             reasons.append(f"{remote.name} at {revision[:12]}: {error.message}")  # a history that was cut
             continue
         if shared is not None:
-            yield Found(remote, shared, revision)
+            # That of the remote may have grown by what others added; what is taken is what is locked.
+            same = digest_of(shared.record) == locked.digest
+            yield Found(remote, shared if same else structs.replace(shared, record=locked.record), revision)
 
 
-def _record(remote: Remote, locked: Locked, revision: str) -> Shared | None:
-    record = locked.record
-    try:
-        with remote.call() as storage:
-            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
-        shared = document.read(found.data) if found else None
-    except (DamagedRecordError, IntegrityError):
-        return None
-    if shared is None or not covers(shared.record, record):
-        return None
-    # That of the cache may have grown by what others added; what is taken is what is locked.
-    same = digest_of(shared.record) == locked.digest
-    return shared if same else structs.replace(shared, record=record)
+def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[str] | None = None) -> Shared | None:
+    """What a remote has with every file of a record, if it has that: the key's record there, or else the bare files.
 
+    Args:
+        remote: The remote.
+        record: The record.
+        revision: The remote's state.
+        reasons: Gets what it lacks.
 
-def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) -> Shared | None:
-    """The locked files without a record that names them; artifacts on a cache are never overwritten by a push."""
-    own = {
-        layout.file_path(module, file): file for module in locked.record.modules for file in module.files
-    }  # fmt: skip
-    spare = {layout.blob_path(file.sha256) for file in own.values()}
+    Raises:
+        RemoteError, AuthError: It cannot be asked.
+    """
     with remote.call() as storage:
+        shared = None
+        with suppress(DamagedRecordError, IntegrityError):
+            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
+            shared = document.read(found.data) if found else None
+        if shared is not None and covers(shared.record, record):
+            return shared
+        # Artifacts are never overwritten by a push: they may be there without a record that names them.
+        own = {layout.file_path(module, file): file for module in record.modules for file in module.files}
+        spare = {layout.blob_path(file.sha256) for file in own.values()}
         there = storage.stat(sorted({*own, *spare}), revision)
     places: dict[str, str] = {}
     for path, file in sorted(own.items()):
@@ -135,7 +140,7 @@ def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) ->
         if blob in there and there[blob].size == file.size:
             places[file.sha256] = blob
         elif holds is False:
-            state = "has other bytes" if path in there else "is not there"
-            reasons.append(f"{remote.name}: {path} {state}")
+            if reasons is not None:
+                reasons.append(f"{remote.name}: {path} {'has other bytes' if path in there else 'is not there'}")
             return None
-    return Shared(locked.record, {}, places)
+    return Shared(record, {}, places)

@@ -9,7 +9,7 @@ from typing import Any
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
 from cachekit.recipe.price import Price
-from cachekit.remotes.chain import Chain
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, place_of, plans
@@ -153,14 +153,14 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
 
 
 def forecast(
-    requests: Iterable[Request], store: Store, chain: Chain | None = None, *, require_warm: bool = False
+    requests: Iterable[Request], store: Store, remotes: Remotes | None = None, *, require_warm: bool = False
 ) -> Forecast:
     """Plan many recipes; one that cannot be planned is a row with its error, and stops no other.
 
     Args:
         requests: The recipes.
         store: The local store.
-        chain: The remotes, each asked once for all recipes.
+        remotes: The remotes, each asked once for all recipes.
         require_warm: See `Forecast`.
     """
     rows: list[Row] = []
@@ -179,7 +179,7 @@ def forecast(
             prepared.append(one)
             prices.append(request.price)
             former.append(_before(request, one))
-    planned = plans(prepared, store, chain, beside=[one for many in former for one in many])
+    planned = plans(prepared, store, remotes, beside=[one for many in former for one in many])
     seen: dict[str, str] = {}
     numbers = iter(range(len(prepared)))
     for place, row in enumerate(rows):

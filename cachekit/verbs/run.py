@@ -129,7 +129,7 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     if require_warm and not ready(planned):
         raise not_warm(planned)
     status = "hit" if planned.hit else "miss"
