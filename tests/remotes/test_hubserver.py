@@ -14,13 +14,13 @@ import sys
 
 import pytest
 
-from tests.support.hub_session import COUNTER, PUSH, ask, both_ways, failure
+from tests.remotes.hub_session import COUNTER, PUSH, ask, both_ways, failure
 from tests.support.hubserver import Client, HubServer
 from tests.support.places import ROOT
 
 # The server itself, which every other test of the Hub believes: `make test-hub`, with each version of the client.
 pytestmark = pytest.mark.slow
-pytest_plugins = ["tests.support.hub_session"]
+pytest_plugins = ["tests.remotes.hub_session"]
 
 
 # Accounts and repositories

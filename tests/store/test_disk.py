@@ -10,17 +10,8 @@ import pytest
 from cachekit.errors import StoreError
 from tests.store.crash.server import calls
 from tests.store.crash_session import crashes  # noqa: F401 - a fixture
-from tests.support.standins import (
-    Watched,
-    expected,
-    find,
-    leftovers_of,
-    make_record,
-    memory_folder,
-    overwrite,
-    publish,
-    served,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import Watched, expected, find, leftovers_of, make_record, overwrite, publish, served
 
 
 @pytest.mark.parametrize(

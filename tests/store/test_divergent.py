@@ -14,7 +14,8 @@ from cachekit.store import divergent
 from cachekit.store.divergent import compare, digest_of
 from cachekit.store.record import File, Module
 from cachekit.verbs.warm import warm
-from tests.support.standins import Watched, find, make_record, memory_folder, publish, recipe
+from tests.support.processes import memory_folder
+from tests.support.standins import Watched, find, make_record, publish, recipe
 
 NEFF = "neuronxcc-2.21.1+1/MODULE_1+2"
 

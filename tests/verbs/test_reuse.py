@@ -15,18 +15,8 @@ from cachekit.store.record import Reuse, decode, encode
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    StandIn,
-    Watched,
-    compiles,
-    make_record,
-    memory_folder,
-    module_files,
-    overwrite,
-    recipe,
-    runs,
-    tree,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, compiles, make_record, module_files, overwrite, recipe, runs, tree
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}

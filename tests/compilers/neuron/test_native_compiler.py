@@ -24,7 +24,7 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
-from tests.support.standins import memory_folder
+from tests.support.processes import memory_folder
 
 TEXT = """
 name: toy

@@ -10,9 +10,9 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import architecture
-from tests.support.grids import representative
 from tests.support.places import real_dir
 from tests.support.real_machine import Machine, assert_compiled_nothing
+from tests.training.grids import representative
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 

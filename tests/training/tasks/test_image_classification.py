@@ -14,8 +14,8 @@ from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
 from cachekit.recipe.schema import Model as ModelPart
-from tests.support.grids import representative
 from tests.support.real_machine import Machine
+from tests.training.grids import representative
 from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 

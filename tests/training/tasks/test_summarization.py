@@ -9,8 +9,8 @@ from msgspec import structs
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe.schema import Data
-from tests.support.grids import representative
 from tests.support.real_machine import Machine
+from tests.training.grids import representative
 from tests.training.seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
 from tests.training.test_training_model import job as toy
 from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture

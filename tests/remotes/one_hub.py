@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.hub_session import DEFAULTS
+from tests.remotes.hub_session import DEFAULTS
 from tests.support.hubserver import HubServer
 
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests with a real client and a test Hub: used by `pytest_plugins = ["tests.support.hub_session"]`.
+"""Fixtures for tests with a real client and a test Hub: used by `pytest_plugins = ["tests.remotes.hub_session"]`.
 
 CACHEKIT_HUB_PYTHONS names interpreters (blanks between them), each with its own huggingface_hub; without it, only the
 one that runs the tests. With others named, every test runs with Xet and without it.
