@@ -12,7 +12,7 @@ from cachekit.recipe.price import Price
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import Record
-from cachekit.verbs.plan import Plan, place_of, plans
+from cachekit.verbs.plan import Plan, plans
 
 SHOWN = 3  # recipes that an error names
 
@@ -189,7 +189,7 @@ def forecast(
         plan, key = planned.plans[number], prepared[number].key
         before = None
         if not plan.hit:
-            others = (planned.beside.get(place_of(one)) for one in former[number])
+            others = (planned.beside.get(one.place) for one in former[number])
             before = next((record for record in others if record), None)
             before = before or _former(store, prepared[number])
         price = prices[number](prepared[number].fingerprint.instance)
