@@ -29,7 +29,7 @@ class Telling(StandIn):
         needed = module_files(self.prepared, self)
         watch = Watch({"STANDIN_ROOT": str(run.cache_dir)})
         before = self.contents(run.cache_dir)
-        watch.used = lambda: frozenset(needed) & before
+        watch.observed = lambda told: structs.replace(told, used=frozenset(needed) & before)
         return watch
 
 
