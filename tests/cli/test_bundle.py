@@ -73,7 +73,7 @@ def test_a_recipe_that_is_not_warm_is_a_miss(command, machine):
 def test_what_is_no_bundle_is_not_written_over(command, machine, home, work):
     publish(home)
     (work / "data.tar").write_bytes(b"years of work")
-    assert "is there, and no bundle" in command("store", "export", "data.tar", "tiny.yaml", code=2).err
+    assert "exists and is not a bundle" in command("store", "export", "data.tar", "tiny.yaml", code=2).err
     assert (work / "data.tar").read_bytes() == b"years of work"
     os.mkfifo(work / "pipe.tar")  # nor what is no file: a user who may do everything would lose a device
     assert "no regular file" in command("store", "export", "pipe.tar", "tiny.yaml", code=2).err

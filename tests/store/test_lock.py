@@ -179,7 +179,7 @@ def test_what_only_the_store_has_is_locked_and_said_so(tmp_path):
     warm(watched.session, watched.prepare())
     locked = locked_of(watched)
     assert (locked.remote, pull_locked(watched.session, locked).state) == ("local", "present")
-    with pytest.raises(IntegrityError, match="not to be had") as raised:
+    with pytest.raises(IntegrityError, match="cannot be found") as raised:
         pull_locked(Watched(tmp_path / "bob").session, locked)
     assert "no remote" in raised.value.cause
 
