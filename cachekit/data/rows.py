@@ -59,11 +59,6 @@ def split_files(folder: Path) -> dict[str, Path]:
 def by_split(place: Path | str, entries: Sequence[Path], kind: str) -> dict[str, Path]:
     """Those of some files or folders that are called as a split is.
 
-    Args:
-        place: Where they lie, for words.
-        entries: The files or folders.
-        kind: What they are: `file` or `folder`.
-
     Raises:
         DataError: Two are called as one split is.
     """
@@ -158,13 +153,6 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
 
 def check_value(value: Any, column: str, field: str, where: str, *, nested: bool = False) -> None:
     """Refuse what is neither a text nor a class: its spelling in Python would be taken for one.
-
-    Args:
-        value: What the column holds.
-        column: Its name.
-        field: The recipe's field of `data` that names it.
-        where: The row, for the error.
-        nested: A list or a mapping is what should be there.
 
     Raises:
         DataError: It is a list or a mapping where one value was expected, or the other way round.
@@ -371,13 +359,7 @@ def _check_columns(
 
 
 def require(place: Path | str, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
-    """Refuse rows that lack a column, or have it twice.
-
-    Args:
-        place: Where they are.
-        have: Their columns.
-        columns: The columns that must be there, each with the recipe's field of `data` that names it.
-        where: The row, where not all have the same.
+    """Refuse rows that lack a column, or have it twice; `columns` are as in `read`.
 
     Raises:
         DataError: One is not there, and the hint names one that may be meant; or two are called so.

@@ -130,9 +130,7 @@ def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[row
 def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
     """Look whether local data can be read at all, before a worker spends its start-up on finding out.
 
-    Args:
-        recipe: The recipe.
-        absent_ok: Say nothing of data that is not here: a plan may be made on another machine.
+    With `absent_ok` nothing is said of data that is not here: a plan may be made on another machine.
 
     Raises:
         DataError: A file is missing, empty, not of its format, or lacks a column.

@@ -169,12 +169,7 @@ def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]
 
 
 def positions(found: Architecture, field: str = "max_seq_length") -> int | None:
-    """The tokens that a model has positions for; None where it says no number.
-
-    Args:
-        found: The model's.
-        field: Of `training`: what it calls a target is the decoder's.
-    """
+    """The tokens that a model has positions for, by the field of `training` that asks; None where it says no number."""
     merged = found.whole
     half = "decoder" if field == "max_target_length" else "encoder"
     usual = merged.get("max_position_embeddings") or merged.get("n_positions")

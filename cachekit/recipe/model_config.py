@@ -107,13 +107,7 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
 
 
 def check(config: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
-    """Refuse values that no model can be made of.
-
-    Args:
-        config: As in the file.
-        changes: Fields that the recipe sets and that reach the model.
-        defaults: Of this model type, where they are known.
-        source: Of the config, for messages.
+    """Refuse values that no model can be made of, in a config and in a recipe's changes of fields that reach it.
 
     Raises:
         RecipeError: A field has an impossible value, or one of another type than what it replaces.

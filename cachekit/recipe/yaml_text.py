@@ -38,10 +38,6 @@ _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     """Parse one YAML document.
 
-    Args:
-        text: The document.
-        source: What to call it in errors.
-
     Returns:
         The plain value, and for the path of each field and item the line (from 1) where it stands.
 

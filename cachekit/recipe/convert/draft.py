@@ -106,9 +106,6 @@ class RecipeDraft(Struct):
     def text(self, source: str) -> str:
         """The recipe as YAML, with what could not be carried over as comments. It loads.
 
-        Args:
-            source: The file that it was made from, for the first line.
-
         Raises:
             RecipeError: No recipe can be made of it, or a field's value is a placeholder.
         """

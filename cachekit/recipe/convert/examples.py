@@ -28,11 +28,6 @@ _WEIGHTS = ("model_name_or_path", "model_name", "model_id")
 def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     """Make a draft of the first training among calls of scripts.
 
-    Args:
-        commands: One at least.
-        name: For the recipe, where nothing better is known.
-        folder: Where they stand, and perhaps a file of arguments beside them.
-
     Raises:
         RecipeError: Recipes have no task for any of them, the first cannot be read as it stands, or a file of arguments
             cannot be read.
