@@ -61,7 +61,7 @@ def check(folder: Path, columns: Mapping[str, str]) -> None:
         raise DataError(
             f"{folder}: no column {missing[0]!r}: these rows are tokenized already",
             cause=f"columns are {', '.join(have)}",
-            hint="save the data set before it is tokenized: a recipe's task does that, in one shape",
+            hint="save the data set before it is tokenized: the recipe's task tokenizes, to one length",
         )
     if have:  # else whoever saved it left them out
         rows.require(folder, have, columns)

@@ -47,7 +47,7 @@ def labels_of(recipe: Recipe) -> list[str]:
         if values and not any(values):
             raise DataError(
                 f"{path} has no labels: every list in {column!r} is empty",
-                hint="is it another column? say data.label_column",
+                hint="if another column is meant, name it with data.label_column",
             )
         values = [value for row in values for value in row]
     return rows.label_names(values, str(path))

@@ -141,8 +141,8 @@ def resolve(recipe: Recipe) -> Architecture:
     if entry is not None:
         return _with_overrides(recipe, entry.config, "registry")
     if model.package or model.id is None:
-        unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
-        raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
+        unknown = f", and the registry does not have model.id {model.id}" if model.id else ""
+        raise model_folder.not_installed(recipe, f"the package holds the model's config{unknown}")
     from cachekit.recipe import hub
 
     cached = hub.cached_config(model.id, model.revision)

@@ -50,7 +50,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
             if name in names and value is not None:
                 raise RecipeError(
                     f"{places.where((section, name))}: {section}.{name} means nothing to {recipe.task}",
-                    cause=f"it is read by {', '.join(tasks.readers(section, name))}",
+                    cause=f"tasks that read it: {', '.join(tasks.readers(section, name))}",
                     hint=f"remove {section}.{name}, or choose another task",
                 )
     for unread in _unread(recipe):

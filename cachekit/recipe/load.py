@@ -50,7 +50,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
             f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
         ) from error
     if len(raw) > most:
-        raise RecipeError(f"{path} is no {what}", cause=f"it has more than {most:,} bytes")
+        raise RecipeError(f"{path} is not a {what}", cause=f"the file has more than {most:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         return raw.decode("utf-8")
@@ -101,7 +101,7 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
             try:
                 place = Path(text).expanduser()
             except RuntimeError as error:
-                raise UsageError(f"{source}: {section}.{name} {text!r} is no path", cause=str(error)) from error
+                raise UsageError(f"{source}: {section}.{name} {text!r} is not a path", cause=str(error)) from error
             # A tokenizer may be a Hub id as well as a folder: only what is there, or says so, is a folder.
             if name == "tokenizer" and not (text.startswith((".", "~")) or (base / place).is_dir()):
                 continue

@@ -56,7 +56,7 @@ def _entry(item: Any, where: str, path: Path) -> MatrixEntry:
     try:
         said = msgspec.convert({"recipe": item} if isinstance(item, str) else item, _Said)
     except msgspec.ValidationError as error:
-        raise RecipeError(f"{where} is no fine-tune", cause=str(error), hint=COMPARE) from error
+        raise RecipeError(f"{where} does not describe a fine-tune", cause=str(error), hint=COMPARE) from error
     overrides = said.set if isinstance(said.set, list) else override_words(dict(_each(said.set or {})))
     if wrong := next((one for one in overrides if "=" not in one), ""):
         raise RecipeError(f"{where}: set has {wrong!r}, and no value for it", hint=COMPARE)

@@ -171,7 +171,7 @@ class _Builder:
     def _weigh(self, event: Any, weight: int) -> None:
         self._count += weight
         if self._count > MOST:
-            self._fail(event, f"more than {MOST:,} values are no recipe")
+            self._fail(event, f"a recipe has at most {MOST:,} values")
 
 
 def _weight(value: Any) -> int:

@@ -19,7 +19,7 @@ SHARES = RTE + "--eval_strategy steps --eval_steps 0.1 --save_steps 0.25 "
 OPUS = "run_translation.py --model_name_or_path Helsinki-NLP/opus-mt-en-es --train_file a.json "
 GPT2 = "run_clm.py --model_type gpt2 --train_file a --config_overrides="
 NAMED = "name them with data."
-UNSAID = "--max_seq_length: it is not said"
+UNSAID = "--max_seq_length: not given"
 
 # A command, fields of its recipe, what its notes say, and what they do not say.
 READ: list[tuple[str, dict, list[str], list[str]]] = [
@@ -60,7 +60,7 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     (START.format("summarization") + "--train_file a.csv", {}, [NAMED + "source_column"], []),
     (START.format("summarization") + "--train_file a.csv --text_column a --summary_column b", {}, [], [NAMED]),
     (START.format("classification") + '--dataset_name a/b --text_column_names "title, body"',
-     {"data.text_column": "title"}, ["--text_column_names title, body: the script joins them"], []),
+     {"data.text_column": "title"}, ["--text_column_names title, body: the script joins these columns"], []),
     (START.format("classification") + "--dataset_name a/b --text_column_names body", {"data.text_column": "body"},
      [], ["text_column_names"]),
     (START.format("classification") + "--dataset_name a/b --do_regression True", {},

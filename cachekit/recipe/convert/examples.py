@@ -53,7 +53,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
         elif command is not chosen:
             draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
     for word in loose:
-        draft.drop(word, "no option: what the script makes of it is not known here")
+        draft.drop(word, "this word is no option, and what the script does with such words is not known here")
     options = Tree(given)
     _model(draft, chosen, options)
     read_rows(draft, chosen.script, options)
@@ -107,7 +107,10 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.set(f"training.{name}", value)
         draft.assumed.add(f"training.{name}")
     if script.dynamic and options.look(*_LENGTHS) is None:
-        draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
+        draft.drop(
+            "--max_seq_length",
+            "not given: the script pads each batch to its longest text, a recipe every batch to one length",
+        )
     names = {**SYNONYMS["training"], **known.training}
     if options.flag("adafactor"):  # TrainingArguments has it win over --optim
         options.take("optim")
@@ -178,7 +181,7 @@ def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
     if isinstance(workers, int) and workers > 1 and workers % groups == 0:
         draft.set("parallel.data_parallel_size", workers // groups)
     elif workers is not None and workers != 1:
-        draft.drop("--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers)
+        draft.drop("--nproc_per_node", "a recipe uses all cores of the machine by default", workers)
     for name, value in launcher.left():
         if name not in known.meeting:
             why = "the launcher's; cachekit starts workers itself"

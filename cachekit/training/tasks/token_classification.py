@@ -145,7 +145,7 @@ def _check_words(name: str, counts: Iterable[int], column: str) -> None:
     if not any(counts):
         raise DataError(
             f"the {name} data has no words: every list in {column!r} is empty",
-            hint="is it another column? say data.tokens_column; or give other rows",
+            hint="if another column is meant, name it with data.tokens_column; or give other rows",
         )
 
 
@@ -192,7 +192,7 @@ def _list_of(value: Any, column: str, field: str, where: str) -> Sequence[Any]:
     if not isinstance(found, list | tuple) or any(isinstance(one, list | dict) for one in found):
         raise DataError(
             f"{where}: {column} is no list of one value a word",
-            hint=f"is it another column? say data.{field}",
+            hint=f"if another column is meant, name it with data.{field}",
         )
     return found
 
