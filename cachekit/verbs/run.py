@@ -52,7 +52,7 @@ class Ran:
         restored_bytes: What it was given.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why it bypassed the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     command: list[str]

@@ -54,7 +54,7 @@ class Trained:
         built: Machine-code files that were built in the training run: 0 means that no compiler ran.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why it bypassed the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     plan: Plan
