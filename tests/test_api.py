@@ -272,7 +272,7 @@ def test_a_team_of_two_stores(work, home, machine, worker, tmp_path):
     (tmp_path / "shared").mkdir()
     one, two = (cachekit.Cache(home=tmp_path / name, cache=chain) for name in ("one", "two"))
     cachekit.Cache(home=one.home).warm("tiny.yaml")
-    assert [told.pushed.error for told in one.push(["tiny.yaml"])] == [None]
+    assert [told.error for told in one.push(["tiny.yaml"])] == [None]
     assert two.pull("tiny.yaml", {"training.max_seq_length": 16}).state == "absent"
     assert two.pull("tiny.yaml", dry_run=True).state == "would-fetch"
     assert two.pull("tiny.yaml").state == "fetched"

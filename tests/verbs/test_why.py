@@ -132,7 +132,7 @@ def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_pa
     near = made_from(wanted, **{"training.optim": "sgd"})
     fill(FolderStorage(tmp_path / "shared"), [*others(wanted, 99), near])
     found = why(me.session, wanted)
-    assert [told.change.name for told in found.changes] == ["training.optim"]
+    assert [told.name for told in found.changes] == ["training.optim"]
     lines = why_text.of_recipe(found.as_dict())
     assert [line for line in lines[-3:] if "training." in line] == ["  training.optim: sgd → adamw_torch"]
 

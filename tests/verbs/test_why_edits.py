@@ -73,7 +73,7 @@ def check(found, name, old, new, follows=()):
     """One change is told, with both values, and what follows from it; and people read no line more."""
     (change,) = found.changes
     document = change.as_dict()
-    assert change.change.name == name
+    assert change.name == name
     assert {other.name for other in change.follows} == set(follows)
     hard, near = found.plan.prepared.ingredients.hard, found.plan.near.known.hard
     assert document.get("old", "absent") == near.get(name, "absent") == old
@@ -231,7 +231,7 @@ def test_another_model_is_told_as_one_change_with_what_it_brings():
 def test_two_edits_are_two_changes():
     after = prepared("training.max_seq_length=64", "training.per_device_train_batch_size=3")
     found = asked(prepared(), after)
-    names = [change.change.name for change in found.changes]
+    names = [change.name for change in found.changes]
     assert names == ["training.max_seq_length", "training.per_device_train_batch_size"]
 
 
