@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -45,7 +46,7 @@ class Answer(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as JSON values."""
-        found: dict[str, Any] = builtins(self)
+        found: dict[str, Any] = json.loads(json.dumps(builtins(self)))
         return found
 
 

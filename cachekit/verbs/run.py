@@ -22,7 +22,7 @@ from cachekit.recipe.command import CommandLine
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import Answer
-from cachekit.verbs.plan import Plan, look_again, plan, tell, unrestored, unshared
+from cachekit.verbs.plan import Plan, fetch_planned, look_again, plan, tell, unrestored, unshared
 from cachekit.verbs.planned import Planned, planned
 from cachekit.verbs.session import Session, holding
 from cachekit.verbs.train import beyond
