@@ -39,7 +39,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 
 $(HUB_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(HUB_VENV)
-	$(HUB_VENV)/bin/python $(INSTALL) huggingface_hub==1.33.0 hf_xet msgspec xxhash 'pytest>=8.3'
+	$(HUB_VENV)/bin/python $(INSTALL) huggingface_hub==1.33.0 hf_xet msgspec xxhash 'pytest>=8.3' pytest-xdist
 	$(HUB_VENV)/bin/python $(INSTALL) --no-deps --editable .
 	touch $@
 
@@ -132,7 +132,7 @@ test-hub: $(VENV)/.installed $(HUB_VENV)/.installed
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python .venv-oldest/bin/python $(HUB_VENV)/bin/python" \
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "" tests/remotes/test_hubserver.py tests/remotes/test_hubserver_faults.py
 	.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
-	$(HUB_VENV)/bin/python -m pytest $(OF_THE_HUB)
+	$(HUB_VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 
 $(VENV)/npm/.installed: $(VENV)/.installed

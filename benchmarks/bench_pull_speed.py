@@ -34,7 +34,7 @@ OURS, HTTP, XET = "cachekit", "hf_hub_download by HTTP", "hf_hub_download over X
 def ours(hub: Hub, home: Path, record: Record) -> tuple[float, float]:
     member = hub.member(home, "r")
     start, before = time.perf_counter(), time.process_time()
-    found = member.session.chain.find(record.directory, record.model_type, record.key)
+    found = member.session.remotes.find(record.directory, record.model_type, record.key)
     assert found is not None
     member.pull(found)
     spent = time.perf_counter() - start, time.process_time() - before
@@ -57,7 +57,7 @@ def main() -> int:
         work = Path(folder)
         maker = hub.member(work / "maker")
         record = make_large(maker.store, 1, int(options.gb * 1e9))
-        (done,) = push(maker.session.store, maker.session.chain, [record])
+        (done,) = push(maker.session.store, maker.session.remotes, [record])
         assert done.error is None, done.error
         shutil.rmtree(work / "maker")
         path = f"{record.modules[0].name}/model.neff"

@@ -23,7 +23,6 @@ from cachekit.recipe import load
 from cachekit.store import Store
 from cachekit.store.provenance import provenance
 from cachekit.store.record import Record
-from cachekit.training import ProcessLauncher
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session
 
@@ -73,7 +72,7 @@ def measure(megabytes: int, files: int) -> tuple[list[float], list[float]]:
         home, tree = Path(folder, "home"), Path(folder, "tree")
         journal = Journal(None, "bench")
         settings = config.load({"home": home})
-        session = Session(settings, journal, Store(home, journal), Inductor(), ProcessLauncher())
+        session = Session(settings, journal, Store(home, journal), Inductor())
         make_tree(tree, megabytes, files)
         publish(session, prepare(load(RECIPE), session.compiler), tree)
         target = Path(folder, "copy")

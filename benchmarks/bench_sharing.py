@@ -82,12 +82,12 @@ def sent(pushes: list[Pushed]) -> Pushed:
 def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
     """Are recipes cached?"""
     records = [make(maker.store, 1000 + number, [2000], first=5000 + number) for number in range(100)]
-    sent(push(maker.session.store, maker.session.chain, records))
+    sent(push(maker.session.store, maker.session.remotes, records))
     results = []
     for delay in DELAYS:
         hub.slow(delay)
         member = hub.member(work / f"asks-{delay}", "r")
-        remote = member.session.chain.readable[0]
+        remote = member.session.remotes.readable[0]
         one = records[37]
         hub.clear()
         start = time.perf_counter()
@@ -96,7 +96,7 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
         results.append(
             count(f"is my recipe cached, of 100, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 2)
         )
-        fresh = hub.member(work / f"asks2-{delay}", "r").session.chain.readable[0]
+        fresh = hub.member(work / f"asks2-{delay}", "r").session.remotes.readable[0]
         paths = [layout.path_of(record) for record in records]
         paths += [layout.record_path(one.directory, one.model_type, f"{number:064x}") for number in range(900)]
         hub.clear()
@@ -135,14 +135,14 @@ def pushes(hub: Hub, maker: Watched, modules: int) -> list[bool]:
     """Push nothing new, and one module beside thousands."""
     big = make(maker.store, 1, [20_000] * modules, first=10_000)
     start = time.perf_counter()
-    sent(push(maker.session.store, maker.session.chain, [big]))
+    sent(push(maker.session.store, maker.session.remotes, [big]))
     print(f"(the first push of {modules:,} modules, {big.size / 1e6:.1f} MB: {time.perf_counter() - start:.1f} s)")
     results = []
     for delay in DELAYS:
         hub.slow(delay)
         hub.clear()
         before, start = bytes_read(), time.perf_counter()
-        done = sent(push(maker.session.store, maker.session.chain, [big]))
+        done = sent(push(maker.session.store, maker.session.remotes, [big]))
         seconds, read = time.perf_counter() - start, bytes_read() - before
         assert done.error is None
         assert done.unchanged == 1
@@ -165,7 +165,7 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
     """Push records of which one module is new."""
     hub.clear()
     start = time.perf_counter()
-    sent(push(maker.session.store, maker.session.chain, records))
+    sent(push(maker.session.store, maker.session.remotes, records))
     seconds = time.perf_counter() - start
     requests, commits = hub.requests(), hub.requests("POST */commit/*")
     up, size = sum(entry["received"] for entry in requests), sum(file.size for file in module.files)
@@ -178,7 +178,7 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
 def fetch(hub: Hub, home: Path, record: Record) -> float:
     member = hub.member(home, "r")
     start = time.perf_counter()
-    found = member.session.chain.find(record.directory, record.model_type, record.key)
+    found = member.session.remotes.find(record.directory, record.model_type, record.key)
     assert found is not None
     member.pull(found)
     return time.perf_counter() - start
@@ -303,7 +303,7 @@ def main() -> int:
                     dice = random.Random(1)
                     few = make(maker.store, 100, [dice.randint(200_000, 4_000_000) for _ in range(12)], first=30_000)
                     many = make(maker.store, 101, [dice.randint(50_000, 400_000) for _ in range(300)], first=31_000)
-                    sent(push(maker.session.store, maker.session.chain, [few, many]))
+                    sent(push(maker.session.store, maker.session.remotes, [few, many]))
                     for record in (few, many):
                         results += pulls(hub, record, work, options.repeats)
         if "outage" in options.parts:

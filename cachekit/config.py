@@ -21,6 +21,7 @@ from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
+ONLY_HERE = ("local:rw",)  # the chain where nobody names a remote
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 _OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 TRUE_WORDS = {"1", "true", "yes", "on"}
@@ -152,7 +153,7 @@ class Config(Struct, frozen=True, kw_only=True):
         Declared(
             "the caches in order, each with what may be done there: local:rw,NAME:r",
             _chain,
-            ("local:rw",),
+            ONLY_HERE,
             option="--cache",
         ),
     ]

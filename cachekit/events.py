@@ -46,8 +46,8 @@ REASONS = {
     "remote-refused": "a remote did not let us in",
     "remote-untrusted": "a remote may hold what somebody else made, and nobody said to trust it",
     "remote-damaged": "what a remote has for the key is not what it should be",
-    "remote-write-only": "a remote was not asked, as the chain says only to write there",
-    "remote-read-only": "what compiled was not put on a remote, as the chain says only to read there",
+    "remote-write-only": "a remote was not asked, because the settings say only to write there",
+    "remote-read-only": "what compiled was not put on a remote, because the settings say only to read there",
     "push-failed": "what compiled could not be put on a remote",
 }
 

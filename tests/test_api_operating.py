@@ -71,7 +71,7 @@ def test_coverage_is_what_the_verb_says(command, stored, home):
         assert builtin(found) == told
         assert found.whole is whole
     blob(home, stored).unlink()
-    assert [unit.state for unit in cachekit.coverage("tiny.yaml").units] == ["missing"]
+    assert [unit.status for unit in cachekit.coverage("tiny.yaml").modules] == ["missing"]
 
 
 @pytest.mark.feature("D1")
@@ -92,7 +92,7 @@ def test_stats_and_why_of_a_run(command, home, machine, worker):
 
     last = cachekit.why_run()
     assert builtin(last) == command("why", "--run", "last", "--format", "json").json
-    assert (last.key, last.planned, last.compiled) == (warmed.record.key, "hit", 0)
+    assert (last.key, last.planned, last.compiled) == (warmed.key, "hit", 0)
     with pytest.raises(cachekit.UnknownNameError):
         cachekit.why_run("nonsense")
 

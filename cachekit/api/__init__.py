@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from cachekit.api.cache import AnyEntry, AnyRecipe, Cache, Overrides, Progress, is_record, load_recipe, stats_schema
 from cachekit.api.zoo import check_recipes, names, neffs, new_recipe, recipe_schema, zoo_entry, zoo_rows
-from cachekit.verbs.open_session import check_contradiction
+from cachekit.verbs.entry import check_contradiction
 
 _SETTINGS = Cache()  # nothing but what the settings say, which are read at each call
 

@@ -13,7 +13,8 @@ from cachekit.recipe import Recipe
 from cachekit.recipe.load import edited, override_words
 from cachekit.store.record import Record
 from cachekit.text import typed
-from cachekit.verbs import open_session as opening
+from cachekit.verbs import entry as naming
+from cachekit.verbs import session as opening
 
 if TYPE_CHECKING:
     from cachekit.compilers import Compiler, Node
@@ -75,7 +76,7 @@ def load_recipe(recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = Fa
     """
     words = override_words(overrides)
     if not isinstance(recipe, Recipe):
-        return opening.load_recipe(str(recipe), words, tiny=tiny)[0]
+        return naming.load_recipe(str(recipe), words, tiny=tiny)[0]
     if tiny:
         from cachekit.recipe import tiny as small
 
@@ -268,7 +269,7 @@ class Cache:
             loaded = self._load(entry, overrides, tiny=tiny)
             return Named(prepare(loaded, self._elsewhere().select(loaded)).key, entry.name)
         text = str(entry)
-        key = opening.key_of(self._config(), text, self._overrides(overrides), tiny=tiny, machine=self._elsewhere())
+        key = naming.key_of(self._config(), text, self._overrides(overrides), tiny=tiny, machine=self._elsewhere())
         return Named(key) if key == text.lower() else Named(key, text)
 
     # Questions: they fetch nothing and change nothing
@@ -299,7 +300,7 @@ class Cache:
         priced = self._prices(price)
         with self._prepared(recipe, overrides, "plan", tiny=tiny) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            made = plan(prepared, opened.store, opened.chain, searching=Searching.as_warm(opened.config))
+            made = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
         return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(
@@ -319,7 +320,7 @@ class Cache:
         where, priced = self._elsewhere(), self._prices(price)
         wanted = [self._request(one, overrides, where, priced, tiny=tiny) for one in recipes]
         with self.session(verb="plan") as opened:
-            return forecast(wanted, opened.store, opened.chain)
+            return forecast(wanted, opened.store, opened.remotes)
 
     def _request(
         self, recipe: AnyRecipe, overrides: Overrides, where: Elsewhere, priced: Prices, *, tiny: bool
@@ -577,7 +578,7 @@ class Cache:
         from cachekit.verbs.planned import warmed
         from cachekit.verbs.warm import warm
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "warm", tiny=tiny) as (opened, prepared):
             done = warm(opened, prepared, recache=recache, require_warm=require_warm)
             if not isinstance(recipe, Recipe):
@@ -612,7 +613,7 @@ class Cache:
         from cachekit.recipe.matrix import MatrixEntry, read
         from cachekit.verbs.warm_matrix import warm_matrix
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         entries = read(Path(matrix))
 
         def one(entry: MatrixEntry) -> Planned:
@@ -681,12 +682,12 @@ class Cache:
             TrainingError: The fine-tune failed.
             CachekitError: As for `warm`.
         """
-        from cachekit.verbs.train import train
+        from cachekit.verbs.train import check_output, output_folder, train
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, overrides, "train", tiny=tiny) as (opened, prepared):
-            target = opening.output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
-            opening.check_output(target)
+            target = output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
+            check_output(target)
             return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
 
     def run(
@@ -726,7 +727,7 @@ class Cache:
 
         if not command:
             raise UsageError("there is no command to run", hint='run(["python", "train.py"])')
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
         with self.session(verb="run", preferred=compiler_of(parsed, place)) as opened:
@@ -754,7 +755,7 @@ class Cache:
         place = Path(cwd) if cwd else None
         with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
             prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
-            return foreseen(plan(prepared, opened.store, opened.chain))
+            return foreseen(plan(prepared, opened.store, opened.remotes))
 
     def attach(
         self,
@@ -792,7 +793,7 @@ class Cache:
         from cachekit.compilers.command import prepare_command
         from cachekit.verbs.attach import Attachment, this_command, world
 
-        opening.check_contradiction(require_warm=require_warm, recache=recache)
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)
         declared = {**(ingredients or {}), **world()}
         with ExitStack() as stack:
@@ -836,7 +837,7 @@ class Cache:
 
         verb = "" if dry_run else "pull"
         with self._prepared(recipe, overrides, verb, tiny=tiny, guess=guess, machine=True) as (opened, prepared):
-            opened.chain.need("read")
+            opened.remotes.need("read")
             return pull_recipe(opened, prepared, dry_run=dry_run)
 
     def pull_modules(self, names: Sequence[str] = (), *, all_of: str = "", dry_run: bool = False) -> list[Outcome]:
@@ -853,7 +854,7 @@ class Cache:
         from cachekit.verbs.pull import pull_modules
 
         with self.session(verb="" if dry_run else "pull") as opened:
-            opened.chain.need("read")
+            opened.remotes.need("read")
             return pull_modules(opened, names, all_of, dry_run=dry_run)
 
     def push(
@@ -890,7 +891,7 @@ class Cache:
         from cachekit.verbs.push import chosen, push_records
 
         with self.session(verb="" if dry_run else "push") as opened:
-            opened.chain.need("written")
+            opened.remotes.need("written")
             keys = [self._named(entry, overrides, tiny=tiny).key for entry in _listed(entries)]
             records = chosen(opened, keys, pending=pending)
             return push_records(opened, records, public=public, replaces=replace, dry_run=dry_run, recheck=recheck)
@@ -927,8 +928,8 @@ class Cache:
         from cachekit.verbs import hub
 
         with self.session(verb="hub") as opened:
-            opened.chain.need("read")
-            return hub.every_content(opened.chain)
+            opened.remotes.need("read")
+            return hub.every_content(opened.remotes)
 
     # What looks after the store
 

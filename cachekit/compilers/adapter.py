@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cachekit.compilers.evidence import Subject
-from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UsageError
-from cachekit.health import Check
-from cachekit.key.words import SIDES
+from cachekit.key.canonical import SIDES
 from cachekit.store.record import File, Module, Record
 
 if TYPE_CHECKING:
+    from cachekit.compilers.evidence import Subject
+    from cachekit.compilers.foreign import ForeignCache
+    from cachekit.health import Check
     from cachekit.store.leaks import Leaks
 
 # What `Adapter.describe` says of a file's state.

@@ -22,16 +22,18 @@ class Registered(Struct, frozen=True):
         name: The compiler's name.
         module: Its adapter's module, which has the adapters by name in `ADAPTERS`.
         prefix: How the folders of its records begin.
+        for_recipes: Whether `auto` may choose it for a recipe. A declared cache serves users' commands only.
     """
 
     name: str
     module: str
     prefix: str
+    for_recipes: bool = True
 
 
 def _folder(name: str) -> Registered:
     """A declared cache: its name is that of its module, and its records' folders begin with it."""
-    return Registered(name, f"cachekit.compilers.folders.{name.replace('-', '_')}", f"{name}-")
+    return Registered(name, f"cachekit.compilers.folders.{name.replace('-', '_')}", f"{name}-", for_recipes=False)
 
 
 # In the order in which `auto` asks who is here. Adapters are loaded when they are asked: each costs time at a start.
@@ -126,7 +128,7 @@ def of_command(imports: Callable[[], Collection[str]]) -> str:
 
 
 def _here(*, compiles: bool) -> str:
-    for one in every():
-        if one.here(compiles=compiles):
+    for one in ADAPTERS:
+        if one.for_recipes and adapter(one.name).here(compiles=compiles):
             return one.name
     return ADAPTERS[-1].name

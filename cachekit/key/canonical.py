@@ -110,6 +110,9 @@ class Change(Struct, frozen=True):
     new: Any = ABSENT
 
 
+SIDES = ("that record", "this recipe")  # what to call the old and the new, where nobody says
+
+
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """What changed from one set of hard ingredients to another, sorted by name."""
     changes = []

@@ -11,9 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cachekit.key.canonical import ABSENT, Change, canonical_or_absent
-
-SIDES = ("that record", "this recipe")
+from cachekit.key.canonical import ABSENT, SIDES, Change, canonical_or_absent
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]

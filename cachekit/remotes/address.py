@@ -1,4 +1,4 @@
-"""The entries of a chain, their addresses, and the kinds of remotes that there are.
+"""The remotes as the settings list them, their addresses, and the kinds of remotes that there are.
 
 `local:rw,team:r` names the local store first, then what `[remotes.team]` in cachekit.toml says, read-only. A remote can
 also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`.
@@ -59,7 +59,7 @@ _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
 
 
 class Link(Struct, frozen=True):
-    """One entry of a chain.
+    """One entry of the list.
 
     Attributes:
         name: As it was written: a name or an address.
@@ -101,7 +101,7 @@ def setup(address: str) -> Setup:
 
 
 def make(link: Link) -> Storage:
-    """The remote of an entry of the chain; nothing is connected yet.
+    """The remote of an entry; nothing is connected yet.
 
     Raises:
         UsageError: The address is none, an option is unknown or missing, or a package that it needs is not installed.
@@ -127,7 +127,7 @@ def make(link: Link) -> Storage:
 
 
 def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
-    """Read a chain.
+    """Read the list of remotes.
 
     Args:
         entries: `NAME[:r|w|rw]` each; `r` where nothing is said, but `rw` for the local store.
@@ -165,8 +165,8 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
         raise UsageError(
-            f"the chain {','.join(entries)} cannot be used",
-            cause="it begins with the local store, and each cache stands in it once",
+            f"cache = {','.join(entries)} cannot be used",
+            cause="the list must begin with the local store, and name each remote once",
             hint="--cache local:rw,NAME:r",
         )
     return tuple(links)

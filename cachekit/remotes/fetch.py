@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
 from cachekit.events import bypass
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.fetch_files import Fetch, WantedFile
 from cachekit.remotes.push import push
 from cachekit.remotes.remote import Found
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.durable import store_error
 from cachekit.store.partial import sweep as sweep_partials
@@ -136,19 +136,19 @@ def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Pat
     return finished
 
 
-def try_fetch(store: Store, chain: Chain, found: Found, judge: Judge) -> Record | None:
+def try_fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Record | None:
     """Fetch a record; None where that failed, which has been told: then it is compiled, as if nobody had it.
 
     Raises:
         StoreError: The store cannot be written.
     """
     try:
-        return fetch(store, chain, found, judge).record
+        return fetch(store, remotes, found, judge).record
     except (RemoteError, AuthError, IntegrityError):
         return None
 
 
-def fetch(store: Store, chain: Chain, found: Found, judge: Judge) -> Pulled:
+def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Pulled:
     """Fetch a record from the remote that has it, or from the next one that has it whole; fill the nearer ones.
 
     Raises:
@@ -163,16 +163,16 @@ def fetch(store: Store, chain: Chain, found: Found, judge: Judge) -> Pulled:
         try:
             pulled = pull(store, found, judge)
         except (RemoteError, AuthError) as error:
-            chain.failed(found.remote, error)
+            remotes.failed(found.remote, error)
             found.remote.pass_over(found)
             first = first or error
         except IntegrityError as error:  # told as damage of the cache
             found.remote.pass_over(found)
             first = first or error
         else:
-            if nearer := chain.above(found.remote):
-                push(store, chain, [pulled.record], nearer)
+            if nearer := remotes.above(found.remote):
+                push(store, remotes, [pulled.record], nearer)
             return pulled
-        following = chain.find(record.directory, record.model_type, record.key, anew=True)
+        following = remotes.find(record.directory, record.model_type, record.key, anew=True)
     assert first is not None  # there was one to begin with
     raise first

@@ -8,10 +8,10 @@ from msgspec import structs
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, layout
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.fetch import Judge, Pulled, pull
 from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked, digest_of
 from cachekit.store.record import DamagedRecordError, Record
@@ -23,13 +23,13 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
-def holder(chain: Chain, record: Record) -> Found | None:
+def holder(remotes: Remotes, record: Record) -> Found | None:
     """The first cache that has the same artifacts now; None where none has, or could be asked."""
-    for remote in chain.readable:
+    for remote in remotes.readable:
         try:
             found = remote.find(record.directory, record.model_type, record.key, anew=True)
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
+            remotes.failed(remote, error)
         except DamagedRecordError:
             continue
         else:
@@ -38,14 +38,16 @@ def holder(chain: Chain, record: Record) -> Found | None:
     return None
 
 
-def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dry_run: bool = False) -> Pulled | None:
+def fetch_locked(
+    store: Store, remotes: Remotes, locked: Locked, judge: Judge, *, dry_run: bool = False
+) -> Pulled | None:
     """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
 
     Another build of the key in the store is replaced.
 
     Args:
         store: Gets them.
-        chain: The caches.
+        remotes: The caches.
         locked: Which they are.
         judge: See `fetch.Judge`.
         dry_run: Only say what would be fetched.
@@ -63,7 +65,7 @@ def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dr
     if mine is not None and covers(mine, record):
         return None
     reasons: list[str] = []
-    for remote in chain.readable:
+    for remote in remotes.readable:
         remote.retry()
         try:
             for found in _candidates(remote, locked, reasons):
@@ -75,9 +77,9 @@ def fetch_locked(store: Store, chain: Chain, locked: Locked, judge: Judge, *, dr
                 except IntegrityError as error:
                     reasons.append(f"{remote.name}: {error.message}")
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
-    chain.raise_failure()
-    if not chain.readable:
+            remotes.failed(remote, error)
+    remotes.raise_failure()
+    if not remotes.readable:
         reasons.append("no remote is named that may be read")
     raise IntegrityError(
         f"the locked artifacts of {locked.recipe} are not to be had",

@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec import structs
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.fetch import Judge, pull
 from cachekit.remotes.fetch_files import Fetch, Fetched, WantedFile
 from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.durable import store_error
 from cachekit.store.partial import sweep as sweep_partials
@@ -26,7 +26,7 @@ from cachekit.store.verify import Examine, Problem, verify_record
 
 def repair(
     store: Store,
-    chain: Chain,
+    remotes: Remotes,
     problems: Sequence[Problem],
     examine: Callable[[str], Examine | None],
     judge: Callable[[str], Judge],
@@ -35,7 +35,7 @@ def repair(
 
     Args:
         store: The store.
-        chain: Where good bytes may be.
+        remotes: Where good bytes may be.
         problems: As a check found them.
         examine: See `store.verify.verify`.
         judge: Gives the judge of a compiler's directory; see `fetch.Judge`.
@@ -52,7 +52,7 @@ def repair(
             sweep_partials(store.layout)
             for problem in problems:
                 store.journal.show("verify.repairing", file=problem.file, key=problem.keys[0])
-                source, why = _Mender(store, chain, problem, examine, judge).mend()
+                source, why = _Mender(store, remotes, problem, examine, judge).mend()
                 done.append(structs.replace(problem, mended=source, left=why))
                 name = "verify.mended" if source else "verify.left"
                 store.journal.emit(name, key=problem.keys[0], file=problem.file, how=source or why)
@@ -67,12 +67,12 @@ class _Mender:
     def __init__(
         self,
         store: Store,
-        chain: Chain,
+        remotes: Remotes,
         problem: Problem,
         examine: Callable[[str], Examine | None],
         judge: Callable[[str], Judge],
     ) -> None:
-        self._store, self._chain = store, chain
+        self._store, self._remotes = store, remotes
         self._problem = problem
         self._examine, self._judge = examine, judge
         self._path = store.layout.record(*problem.place)
@@ -84,11 +84,11 @@ class _Mender:
             return "another record's repair", ""
         if self._path.is_dir():
             return "", "a folder is in its place: remove that"
-        for remote in self._chain.readable:
+        for remote in self._remotes.readable:
             remote.retry()
             if self._from(remote):
                 return remote.name, ""
-        if not self._chain.readable:
+        if not self._remotes.readable:
             self._reasons.append("no remote is named that may be read")
         return "", "; ".join(dict.fromkeys(self._reasons)) or "no remote has it"
 
@@ -124,7 +124,7 @@ class _Mender:
             self._set_aside()
             pull(self._store, found, self._judge(found.shared.record.directory))
         except (RemoteError, AuthError) as error:
-            self._chain.failed(remote, error)
+            self._remotes.failed(remote, error)
             self._reasons.append(f"{remote.name}: {error.message}")
         except DamagedRecordError as error:
             self._reasons.append(f"{remote.name}: its record there is damaged: {error}")

@@ -1,30 +1,20 @@
-"""What is wanted, what is known of a record without its modules, and how near the one is to the other.
-
-What is known of the records on a remote is remembered in the store: a search for the nearest asks little.
-"""
+"""What is wanted, what is known of a record without its modules, and how near the one is to the other."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from cachekit.key.canonical import Change
 from cachekit.key.nearest import distance, reusable
-from cachekit.remotes.notes import Notes, short
-from cachekit.remotes.port import Entry
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND, IMPORTED, Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
-
-REMEMBERED_SECONDS = 60.0  # of a listing
-MOST_REMEMBERED = 4096  # records' ingredients
 
 
 class Known(Struct, frozen=True):
@@ -141,47 +131,17 @@ def settled(wanted: Wanted, near: Near | None, reuse: Near | None, limit: int) -
     return not wanted.reuse_bytes or (reuse is not None and reuse.distance <= limit)
 
 
-class _Listing(Struct, frozen=True):
-    """What a folder had, in which state of the remote, and when, in seconds since the epoch."""
+class Looked(Struct, frozen=True):
+    """How far one remote was searched.
 
-    time: float
-    revision: str
-    entries: list[Entry]
-
-
-class Memory:
-    """What this store remembers of the records on a remote.
-
-    Args:
-        folder: Where, for all remotes.
-        name: The remote's.
+    Attributes:
+        remote: Its name.
+        records: Records of this kind that it lists, as far as the listing went.
+        compared: Those whose ingredients were compared.
+        problem: Why it was not searched to the end; empty where it was.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._records = Notes(folder / "records")
-        self._listings = Notes(folder / short(name) / "listings")
-
-    def known(self, key: str) -> Known | None:
-        """A record's ingredients; that they give its key is to be seen by who uses them, which takes longer."""
-        known = self._records.read(f"{key}.json", Known)
-        return known if known and known.key == key else None
-
-    def keep(self, known: Known) -> None:
-        """Remember a record."""
-        self._records.write(f"{known.key}.json", known)
-
-    def listing(self, folder: str, remote: Remote) -> list[Entry] | None:
-        """What lay in a folder a moment ago; None where that must be asked."""
-        known = self._listings.read(f"{short(folder)}.json", _Listing)
-        if known is None:
-            return None
-        if 0 <= time.time() - known.time < REMEMBERED_SECONDS:
-            return known.entries
-        return known.entries if known.revision and known.revision == remote.revision() else None
-
-    def keep_listing(self, folder: str, revision: str, entries: Sequence[Entry]) -> None:
-        """Remember what lies in a folder, and forget the oldest records where they have become many."""
-        self._listings.write(f"{short(folder)}.json", _Listing(time.time(), revision, list(entries)))
-        kept = self._records.names()
-        for name in kept[: max(0, len(kept) - MOST_REMEMBERED)]:
-            self._records.remove(name)
+    remote: str
+    records: int
+    compared: int
+    problem: str = ""

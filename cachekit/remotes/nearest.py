@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError
 from cachekit.key.canonical import difference
 from cachekit.key.nearest import LEAST, reusable
-from cachekit.remotes.chain import Chain
-from cachekit.remotes.near import Known, Near, Wanted, settled
-from cachekit.remotes.nearest_on import DEFAULT, Budget, Looked, Seen
+from cachekit.remotes.near import Known, Looked, Near, Wanted, settled
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import COMMAND, DamagedRecordError, Record
+
+if TYPE_CHECKING:
+    from cachekit.remotes.nearest_on import Budget
 
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
@@ -36,33 +39,35 @@ class Search(Struct, frozen=True):
     seconds: float = 0.0
 
 
-def search(wanted: Wanted, store: Store, chain: Chain | None = None, *, budget: Budget = DEFAULT) -> Search:
+def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budget: Budget | None = None) -> Search:
     """Find the nearest records; of equally near ones those in the store.
 
-    A remote that cannot be asked is told to the chain, and passed over.
+    A remote that cannot be asked is told to `remotes`, and passed over.
 
     Args:
         wanted: What for.
         store: The local store.
-        chain: The remotes; those that can be read are asked.
-        budget: What each remote may cost.
+        remotes: The remotes; those that can be read are asked.
+        budget: What each remote may cost; the usual one by default.
     """
     begun = time.monotonic()
     near = next(_here(wanted, store), None)
     reuse = _reusable_here(wanted, store, near)
     looked = []
-    for remote in chain.readable if chain else ():
+    for remote in remotes.readable if remotes else ():
         if settled(wanted, near, reuse, LEAST):
             break
-        seen = Seen(remote, wanted, store, budget)
+        from cachekit.remotes.nearest_on import DEFAULT, Seen
+
+        seen = Seen(remote, wanted, store, budget or DEFAULT)
         failure = seen.look()
         looked.append(seen.looked)
-        if failure is not None and chain is not None:
-            chain.failed(remote, failure)
+        if failure is not None and remotes is not None:
+            remotes.failed(remote, failure)
         if seen.near is not None and (near is None or seen.near.rank < near.rank):
             near = seen.near
         if seen.reuse is not None and (reuse is None or seen.reuse.rank < reuse.rank):
-            reuse = _to_fetch(seen.reuse, wanted, store, chain) or reuse
+            reuse = _to_fetch(seen.reuse, wanted, store, remotes) or reuse
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)
 
 
@@ -110,7 +115,7 @@ def _lacking(store: Store, record: Record) -> int:
     return lacking
 
 
-def _to_fetch(near: Near, wanted: Wanted, store: Store, chain: Chain | None) -> Near | None:
+def _to_fetch(near: Near, wanted: Wanted, store: Store, remotes: Remotes | None) -> Near | None:
     """A record on a remote, read there now; None where it is gone, damaged, or too much to fetch."""
     remote, known = near.remote, near.known
     assert remote is not None  # it was found there
@@ -119,8 +124,8 @@ def _to_fetch(near: Near, wanted: Wanted, store: Store, chain: Chain | None) -> 
     except DamagedRecordError:
         return None
     except (RemoteError, AuthError) as error:
-        if chain is not None:
-            chain.failed(remote, error)
+        if remotes is not None:
+            remotes.failed(remote, error)
         return None
     if found is None:
         return None

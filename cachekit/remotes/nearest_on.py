@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,9 +24,10 @@ from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.chain import Chain
-from cachekit.remotes.near import Known, Memory, Near, Wanted, settled
+from cachekit.remotes.near import Known, Looked, Near, Wanted, settled
+from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry, Storage
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 # folder of the wanted one's kind is the nearest of all.
 NEAR = 30
 LANES = 16  # records that are read at once
+REMEMBERED_SECONDS = 60.0  # of a listing
+MOST_REMEMBERED = 4096  # records' ingredients
 FEW = 5  # records that are told apart by more digits of their keys
 
 
@@ -60,20 +64,50 @@ class Budget(Struct, frozen=True):
 DEFAULT = Budget()
 
 
-class Looked(Struct, frozen=True):
-    """How far one remote was searched.
+class _Listing(Struct, frozen=True):
+    """What a folder had, in which state of the remote, and when, in seconds since the epoch."""
 
-    Attributes:
-        remote: Its name.
-        records: Records of this kind that it lists, as far as the listing went.
-        compared: Those whose ingredients were compared.
-        problem: Why it was not searched to the end; empty where it was.
+    time: float
+    revision: str
+    entries: list[Entry]
+
+
+class Memory:
+    """What this store remembers of the records on a remote.
+
+    Args:
+        folder: Where, for all remotes.
+        name: The remote's.
     """
 
-    remote: str
-    records: int
-    compared: int
-    problem: str = ""
+    def __init__(self, folder: Path, name: str) -> None:
+        self._records = Notes(folder / "records")
+        self._listings = Notes(folder / short(name) / "listings")
+
+    def known(self, key: str) -> Known | None:
+        """A record's ingredients; that they give its key is to be seen by who uses them, which takes longer."""
+        known = self._records.read(f"{key}.json", Known)
+        return known if known and known.key == key else None
+
+    def keep(self, known: Known) -> None:
+        """Remember a record."""
+        self._records.write(f"{known.key}.json", known)
+
+    def listing(self, folder: str, remote: Remote) -> list[Entry] | None:
+        """What lay in a folder a moment ago; None where that must be asked."""
+        known = self._listings.read(f"{short(folder)}.json", _Listing)
+        if known is None:
+            return None
+        if 0 <= time.time() - known.time < REMEMBERED_SECONDS:
+            return known.entries
+        return known.entries if known.revision and known.revision == remote.revision() else None
+
+    def keep_listing(self, folder: str, revision: str, entries: Sequence[Entry]) -> None:
+        """Remember what lies in a folder, and forget the oldest records where they have become many."""
+        self._listings.write(f"{short(folder)}.json", _Listing(time.time(), revision, list(entries)))
+        kept = self._records.names()
+        for name in kept[: max(0, len(kept) - MOST_REMEMBERED)]:
+            self._records.remove(name)
 
 
 class Seen:
@@ -204,19 +238,19 @@ class Seen:
         return None, spoilt
 
 
-def by_key(beginning: str, store: Store, chain: Chain) -> tuple[Known | None, str]:
+def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:
     """The one record on the remotes whose key begins so, and where; nothing where there is none.
 
     Raises:
         UnknownNameError: Several begin so.
     """
     found: dict[str, tuple[Known, str]] = {}
-    for remote in chain.readable:
+    for remote in remotes.readable:
         try:
             for known in _with_key(remote, store, beginning):
                 found.setdefault(known.key, (known, remote.name))
         except (RemoteError, AuthError) as error:
-            chain.failed(remote, error)
+            remotes.failed(remote, error)
     if len(found) > 1:
         raise UnknownNameError(
             f"{len(found)} records begin with {beginning!r}",

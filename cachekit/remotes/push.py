@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store, divergent
 from cachekit.store.record import Record
 from cachekit.values import Answer
@@ -58,9 +58,9 @@ class Pushed(Answer, frozen=True, kw_only=True):
 
 def push(
     store: Store,
-    chain: Chain,
+    remotes: Remotes,
     records: Sequence[Record],
-    remotes: Sequence[Remote] | None = None,
+    only: Sequence[Remote] | None = None,
     *,
     lease: Lease[Found] | None = None,
     public: bool = False,
@@ -72,9 +72,9 @@ def push(
 
     Args:
         store: Has them.
-        chain: The caches of this run: those that are left out now get what is new later.
+        remotes: Those of this run: those that are left out now get what is new later.
         records: The records.
-        remotes: Where to; by default every cache of the chain that may be written.
+        only: Which of them; by default every one that may be written.
         lease: Of the key, where this process compiled it: given back in the same change.
         public: Put them also where anybody can read them.
         replaces: Put them in the place of others of the same keys.
@@ -87,10 +87,10 @@ def push(
     with store.holding():
         offers = [offer(store, record, replaces=replaces) for record in records]
         for record in records if not dry_run else ():
-            chain.postpone(record.key)
+            remotes.postpone(record.key)
         return [
-            _push(store, remote, offers, lease, chain.push_seconds, public=public, dry_run=dry_run, recheck=recheck)
-            for remote in (chain.writable if remotes is None else remotes)
+            _push(store, remote, offers, lease, remotes.push_seconds, public=public, dry_run=dry_run, recheck=recheck)
+            for remote in (remotes.writable if only is None else only)
         ]
 
 

@@ -33,7 +33,7 @@ def store(config: Config) -> Iterator[Finding]:
     mend = "set CACHEKIT_HOME to a folder on a local disk"
     if system.network:
         said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
-        found.append(Finding("problem", said, f"{mend}, and name this one in the chain: --cache local:rw,{home}:rw"))
+        found.append(Finding("problem", said, f"{mend}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
         found.append(Finding("problem", f"{home} lies on {system.kind}, which has no links or mixes up names", mend))
     yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]

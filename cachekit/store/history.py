@@ -1,9 +1,9 @@
-"""All runs that a store has seen: those whose journals are there, and the sums of those whose journals were removed.
+"""All runs that a store has seen: those whose journals are there, and the figures of those whose journals were removed.
 
-Two kinds of files lie in the store's `state/stats`. `runs.json` remembers what each journal came to while the journal
-is as it was: anybody may remove it, it is made again. `<month>.json` has the sums of runs whose journals are gone, with
-the runs' names. It is written before a journal is removed, so a run that is killed between the two leaves a run that is
-in both, and counts once.
+`state/stats/<month>.jsonl` has a line for each run of the month with what its journal came to; of several lines of a
+run the last one counts. Lines are only ever appended, and a journal is removed only after its line was read back. So a
+run counts once whoever counts, whoever removes journals beside, and whenever somebody is killed; no lock is needed.
+Figures are not derived from records, so they are not in the index, which may be deleted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import re
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,46 +20,25 @@ import msgspec
 from msgspec import Struct
 
 from cachekit import files
-from cachekit.store.counting import Cell, Counted, count
+from cachekit.store.counting import Counted, count
+from cachekit.store.durable import sync_folder
 from cachekit.store.layout import Layout
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
-SCHEMA = 1
-RULE = 3  # by which runs were counted: what was remembered by another is counted anew
+RULE = 3  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
 
 
-class _Known(Struct, frozen=True, array_like=True, gc=False):
+class _Line(Struct, frozen=True, array_like=True, gc=False):
+    """A run's line; size and time (ns) are those of its journal."""
+
+    run: str
+    rule: int
     size: int
-    changed: int  # ns
+    changed: int
     counted: Counted
 
 
-class _Memory(Struct, frozen=True):
-    schema: int
-    runs: dict[str, _Known]
-
-
-class _Versioned(Struct, frozen=True):
-    schema: int
-
-
-class NewerError(ValueError):
-    """A file of a later version of cachekit, which is left alone."""
-
-
-class Day(Struct, frozen=True, array_like=True):
-    """A cell of all removed runs of a day."""
-
-    day: str
-    cell: Cell
-
-
-class Month(Struct, frozen=True):
-    """Runs of a month whose journals were removed: their names, and their sums by day."""
-
-    schema: int
-    runs: list[str]
-    days: list[Day]
+_DECODER = msgspec.json.Decoder(_Line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +46,11 @@ class History:
     """What is known of a store's runs.
 
     Attributes:
-        runs: Those whose journals are there, by name, which is also their order in time.
-        removed: Names of the others.
-        days: Sums of the others.
+        runs: All of them by name, which is also their order in time.
         problems: What could not be read.
     """
 
     runs: dict[str, Counted] = field(default_factory=dict)
-    removed: frozenset[str] = frozenset()
-    days: tuple[Day, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -106,106 +80,102 @@ def _entries(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 def history(layout: Layout) -> History:
     """Count everything; what was counted before, and has not changed, is not read again."""
-    memory = _memory(layout)
-    runs: dict[str, _Known] = {}
+    there = journals(layout)
     problems: list[str] = []
-    fresh = False
-    for name, entry in journals(layout).items():
+    known = _known(layout, problems)
+    fresh: list[_Line] = []
+    removed = False
+    for entry in there.values():
         try:
-            state = entry.stat()
-            known = memory.get(name)
-            if known is None or (known.size, known.changed) != (state.st_size, state.st_mtime_ns):
-                known = _Known(state.st_size, state.st_mtime_ns, count(files.read(entry.path)))
-                fresh = True
+            fresh += _counted(Path(entry.path), known)
         except FileNotFoundError:
-            continue  # removed meanwhile: its sums are read below
+            removed = True
         except OSError as error:
             problems.append(f"{entry.path}: {error.strerror or error}")
-            continue
-        runs[name] = known
-    # After the journals, never before: a run that is being removed is in one of the two at any moment.
-    removed: set[str] = set()
-    days: list[Day] = []
-    for entry in _entries(folder(layout)):
-        if ".damaged-" in entry.name:
-            problems.append(f"{entry.path}: sums that were damaged, and set aside")
-        if re.fullmatch(r"\d{6}\.json", entry.name):
-            try:
-                month = _month(Path(entry.path))
-            except (OSError, NewerError, msgspec.DecodeError) as error:
-                problems.append(f"{entry.path}: {error}")
-                continue
-            removed.update(month.runs)
-            days += month.days
-    if fresh or memory.keys() - runs.keys():
-        _remember(layout, runs)
-    kept = {name: known.counted for name, known in runs.items() if name not in removed}
-    return History(kept, frozenset(removed), tuple(days), tuple(problems))
+    if removed:  # since they were listed: their lines were there before that
+        known |= _known(layout, [])
+    known |= {line.run: line for line in fresh}
+    # A run that goes on will be counted anew. A store that cannot be written is counted anew each time.
+    with suppress(OSError):
+        _append(layout, [line for line in fresh if not _unfinished(line.counted)])
+    return History({name: known[name].counted for name in sorted(known)}, tuple(problems))
+
+
+def _counted(journal: Path, known: dict[str, _Line]) -> list[_Line]:
+    """The line of a journal, where it is not known; raises OSError."""
+    status = journal.stat()
+    line = known.get(journal.stem)
+    if line is not None and (line.rule, line.size, line.changed) == (RULE, status.st_size, status.st_mtime_ns):
+        return []
+    return [_Line(journal.stem, RULE, status.st_size, status.st_mtime_ns, count(files.read(journal)))]
+
+
+def _unfinished(counted: Counted) -> bool:
+    return any(cell.figures.get("unfinished") for cell in counted.cells)
 
 
 def folder(layout: Layout) -> Path:
-    """Where sums lie."""
+    """Where the figures of runs lie."""
     return layout.state / "stats"
 
 
-def _memory(layout: Layout) -> dict[str, _Known]:
-    try:
-        memory = msgspec.json.decode(files.read(folder(layout) / "runs.json"), type=_Memory)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return {}
-    return memory.runs if memory.schema == RULE else {}
+def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, _Line]:
+    """The lines of all months, by run."""
+    known: dict[str, _Line] = {}
+    damaged: dict[str, Path] = {}
+    for path in sorted(folder(layout).glob(f"{months}.jsonl")):
+        try:
+            raw = files.read(path)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror or error}")
+            continue
+        for text in filter(None, raw.split(b"\n")):
+            try:
+                line = _DECODER.decode(text)
+                known[line.run] = line
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                # Most likely torn by a kill: then its journal is still there, or the line was written again.
+                if run := RUN.search(text.decode("ascii", "replace")):
+                    damaged[run[0]] = path
+    lost = damaged.keys() - known.keys() - journals(layout).keys() if damaged else ()
+    problems += [f"{damaged[run]}: the figures of run {run} are damaged" for run in sorted(lost)]
+    return known
 
 
-def _remember(layout: Layout, runs: dict[str, _Known]) -> None:
-    # A store that cannot be written is counted anew each time.
-    files.note(folder(layout) / "runs.json", msgspec.json.encode(_Memory(RULE, runs)))
-
-
-def _write(layout: Layout, name: str, raw: bytes) -> None:
-    place = folder(layout)
-    place.mkdir(parents=True, exist_ok=True)
-    from cachekit.store.durable import publish
-
-    finished = place / f".{name}.{uuid.uuid4().hex}"
-    try:
-        finished.write_bytes(raw)
-        publish({finished: place / name}, layout.root, mode=0o644)
-    finally:
-        finished.unlink(missing_ok=True)
-
-
-def _month(path: Path) -> Month:
-    raw = files.read(path)
-    if msgspec.json.decode(raw, type=_Versioned).schema > SCHEMA:
-        raise NewerError("a newer cachekit wrote it")
-    return msgspec.json.decode(raw, type=Month)
-
-
-# Removing old journals
+def _append(layout: Layout, lines: Iterable[_Line]) -> None:
+    """Append lines, durably; raises OSError."""
+    months: dict[str, list[bytes]] = {}
+    for line in lines:
+        months.setdefault(line.run[:6], []).append(msgspec.json.encode(line))
+    for month, texts in months.items():
+        path = folder(layout) / f"{month}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Begins with a newline: whoever was killed before may have left half a line.
+        with path.open("ab", buffering=0) as target:
+            data = memoryview(b"\n".join([b"", *texts, b""]))
+            while data:
+                data = data[target.write(data) :]
+            os.fsync(target.fileno())
+        sync_folder(path.parent)
 
 
 def retire(layout: Layout, days: int, now: float | None = None) -> int:
-    """Remove journals that are older than `days`, when their sums are kept; returns how many. Never fails a run."""
+    """Remove journals that are older than `days`, when their figures are kept; returns how many. Never fails a run."""
     oldest = (time.time() if now is None else now) - days * 86_400
     # A run lies in the folder of the month in which it began: younger folders hold nothing that is old.
     last = time.strftime("%Y%m", time.gmtime(oldest))
     folders = [layout.journal, *(Path(entry.path) for entry in _entries(layout.journal) if entry.name <= last)]
-    old = [path for place in folders for path in _older(place, oldest)]
+    months: dict[str, list[Path]] = {}
+    for path in (path for place in folders for path in _older(place, oldest)):
+        is_journal = path.suffix == ".jsonl" and RUN.fullmatch(path.stem)
+        months.setdefault(path.stem[:6] if is_journal else "", []).append(path)
     removed = 0
-    with suppress(OSError, NewerError):
-        if not old:
-            return 0
-        with _alone(layout) as mine:
-            months: dict[str, list[Path]] = {}
-            for path in old if mine else ():
-                is_journal = path.suffix == ".jsonl" and RUN.fullmatch(path.stem)
-                months.setdefault(path.stem[:6] if is_journal else "", []).append(path)
-            for month, paths in months.items():
-                kept = _keep(layout, month, paths) if month else paths
-                for path in kept:
-                    with suppress(OSError):
-                        path.unlink()
-                        removed += 1
+    for month, paths in months.items():
+        with suppress(OSError):
+            for path in _kept(layout, month, paths) if month else paths:
+                with suppress(OSError):
+                    path.unlink()
+                    removed += 1
     return removed
 
 
@@ -218,55 +188,14 @@ def _older(place: Path, oldest: float) -> list[Path]:
     return found
 
 
-def _keep(layout: Layout, month: str, paths: list[Path]) -> list[Path]:
-    """Keep the sums of these journals; returns those that may be removed now."""
-    known = _known_month(layout, month)
-    runs = set(known.runs)
-    cells = {(one.day, one.cell.recipe, one.cell.remote): dict(one.cell.figures) for one in known.days}
-    kept = []
+def _kept(layout: Layout, month: str, paths: list[Path]) -> list[Path]:
+    """Keep the figures of a month's journals; returns those whose figures are there now."""
+    fresh: list[_Line] = []
+    known = _known(layout, [], month)
     for path in paths:
-        if path.stem not in runs:
-            try:
-                counted = count(files.read(path))
-            except OSError:
-                continue
-            for cell in counted.cells:
-                sums = cells.setdefault((day_of(path.stem), cell.recipe, cell.remote), {})
-                for name, value in cell.figures.items():
-                    sums[name] = sums.get(name, 0) + value
-            runs.add(path.stem)
-        kept.append(path)
-    if runs != set(known.runs):
-        days = [Day(day, Cell(recipe, remote, figures)) for (day, recipe, remote), figures in sorted(cells.items())]
-        raw = msgspec.json.encode(Month(SCHEMA, sorted(runs), days))
-        _write(layout, f"{month}.json", raw)
-    return kept
-
-
-def _known_month(layout: Layout, name: str) -> Month:
-    path = folder(layout) / f"{name}.json"
-    try:
-        return _month(path)
-    except FileNotFoundError:
-        pass
-    except msgspec.DecodeError:
-        path.replace(path.with_suffix(f".damaged-{uuid.uuid4().hex[:8]}"))  # kept for a person to look at
-    return Month(SCHEMA, [], [])
-
-
-@contextmanager
-def _alone(layout: Layout) -> Iterator[bool]:
-    """Whether nobody else removes journals now; who does, does it for us too."""
-    from filelock import FileLock, Timeout
-
-    folder(layout).mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder(layout) / "lock", timeout=0)
-    try:
-        lock.acquire()
-    except (Timeout, NotImplementedError):
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+        with suppress(OSError):
+            fresh += _counted(path, known)
+    if fresh:
+        _append(layout, fresh)
+        known = _known(layout, [], month)
+    return [path for path in paths if path.stem in known]

@@ -28,7 +28,7 @@ import tempfile
 from pathlib import Path
 
 VERSION = "v1"
-LOCAL = "local"  # the store's name in a chain of caches, and in answers
+LOCAL = "local"  # the store's name in the list of remotes, and in answers
 
 
 class Layout:

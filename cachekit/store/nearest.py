@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from cachekit.key.canonical import canonical_json
-from cachekit.key.nearest import weight
+from cachekit.key.nearest import LEAST, WEIGHTS
 
 if TYPE_CHECKING:
     from cachekit.store.index_rows import IndexRow
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
+_WORTH = {group: weight * _COUNT + 1 for group, weight in WEIGHTS.items()}
 
 
 class NearRecord(Struct, frozen=True):
@@ -112,11 +112,10 @@ class Nearest:
         return total
 
 
-@cache
-def _worth(name: str) -> int:
-    return weight(name) * _COUNT + 1
-
-
 def group_of(name: str) -> str:
     """What the name of an ingredient begins with, up to the dot."""
     return name.split(".", 1)[0]
+
+
+def _worth(name: str) -> int:
+    return _WORTH.get(group_of(name), LEAST * _COUNT + 1)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cachekit import process
 from cachekit.errors import StoreError, WaitedTooLongError
 from cachekit.store.layout import Layout
 
@@ -156,8 +155,10 @@ def _opened(folder: Path) -> int | None:
 
 def _remover(*folders: Path) -> str:
     """Who holds one of these folders alone, in words."""
-    number = process.locking(folders)
-    return "another process" if number is None else process.described(number)
+    from cachekit.process import described, locking
+
+    number = locking(folders)
+    return "another process" if number is None else described(number)
 
 
 def _lock(

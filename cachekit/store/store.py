@@ -23,7 +23,6 @@ from cachekit.store.nearest import NearRecord
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
 from cachekit.store.rwlock import RWLock
-from cachekit.store.scratch import Scratch
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -251,6 +250,8 @@ class Store:
         Raises:
             StoreError: It cannot.
         """
+        from cachekit.store.scratch import Scratch
+
         access.check(self.layout, self.layout.record(*place) if place else None)
         try:
             with Scratch(self.layout.tmp, "check") as folder:
@@ -265,6 +266,8 @@ class Store:
         Raises:
             StoreError: It cannot be made.
         """
+        from cachekit.store.scratch import Scratch
+
         scratch = Scratch(self.layout.tmp, "publish")
         try:
             folder = scratch.__enter__()

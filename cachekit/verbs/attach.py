@@ -111,7 +111,7 @@ class Attachment:
             self._state = "attended"
             self._notes.append("the cache is in hand already: of `cachekit run`, or attached earlier in this process")
             return
-        self._plan = planned = plan(self._prepared, self._session.store, self._session.chain, anew=True)
+        self._plan = planned = plan(self._prepared, self._session.store, self._session.remotes, anew=True)
         if self._strict and not ready(planned):
             raise not_warm(planned)
         before = (self._base or {}).get("found", 0) + (self._base or {}).get("compiled", 0)

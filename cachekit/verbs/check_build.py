@@ -72,7 +72,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(planned)
@@ -80,7 +80,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     session.journal.emit("build.start", key=prepared.key, **builder(record))
     with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:
         _, seen = run_job(
-            session.launcher, compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
+            session.launcher(), compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
         )
         compared = compiler.compare(old.tree, new.tree)
     done = CheckedBuild(

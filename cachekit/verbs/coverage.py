@@ -96,7 +96,7 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     notes: list[str] = []
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
     own = session.store.read(*place[:2], prepared.key)
-    shared = [found for remote in session.chain.readable if (found := _ask(session, remote, place, notes))]
+    shared = [found for remote in session.remotes.readable if (found := _ask(session, remote, place, notes))]
     attempt = attempt_of(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]
     wanted: dict[str, int | None] = dict.fromkeys(attempt.needed if attempt else ())
@@ -219,7 +219,7 @@ def _ask(session: Session, remote: Remote, place: tuple[str, str, str], notes: l
     try:
         return remote.find(*place, anew=True)
     except (RemoteError, AuthError) as error:
-        session.chain.failed(remote, error)
+        session.remotes.failed(remote, error)
         notes.append(f"{remote.name} could not be asked: {error.cause or error.message}")
     except DamagedRecordError as error:
         notes.append(f"{remote.name} has a damaged record: {error}")
@@ -232,7 +232,7 @@ def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
     try:
         lying = found.remote.exist(sorted(set(paths.values())))
     except (RemoteError, AuthError) as error:
-        session.chain.failed(found.remote, error)
+        session.remotes.failed(found.remote, error)
         notes.append(f"{found.remote.name} could not be asked: {error.cause or error.message}")
         return []
     gone = {sha256 for sha256, path in paths.items() if path not in lying}

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
 from cachekit.recipe.price import Price
-from cachekit.remotes.chain import Chain
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
 from cachekit.values import Answer
@@ -135,13 +135,13 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = None) -> Forecast:
+def forecast(requests: Iterable[Request], store: Store, remotes: Remotes | None = None) -> Forecast:
     """Plan many recipes; one that cannot be planned is a row with its error, and stops no other.
 
     Args:
         requests: The recipes.
         store: The local store.
-        chain: The remotes, each asked once for all recipes.
+        remotes: The remotes, each asked once for all recipes.
     """
     rows: list[Row | None] = []  # None is one that can be planned
     names: list[str] = []
@@ -161,7 +161,7 @@ def forecast(requests: Iterable[Request], store: Store, chain: Chain | None = No
             prepared.append(one)
             prices.append(request.price)
             former.append(_before(request, one))
-    found = plans(prepared, store, chain, beside=[one for many in former for one in many])
+    found = plans(prepared, store, remotes, beside=[one for many in former for one in many])
     seen: dict[str, str] = {}
     made = []
     for name, plan, others, price in zip(names, found.plans, former, prices, strict=True):

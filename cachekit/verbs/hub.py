@@ -11,8 +11,8 @@ from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.port import Repo, Storage
+from cachekit.remotes.remotes import Remotes
 from cachekit.text import redact
 from cachekit.values import Answer
 
@@ -108,7 +108,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     """What a settings file says with this cache named in it: its other lines stay. Nothing is written.
 
     Raises:
-        UsageError: It has a chain or a remote of that name already, is no TOML, or would hide a project's settings.
+        UsageError: It has a `cache` or a remote of that name already, is no TOML, or would hide a project's settings.
     """
     address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
     wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact(address)}"'
@@ -156,14 +156,14 @@ def write_settings(path: Path, place: Repo, may: str) -> Path:
     return path
 
 
-def every_content(chain: Chain) -> list[RemoteContents]:
+def every_content(remotes: Remotes) -> list[RemoteContents]:
     """What each remote holds that may be read.
 
     Raises:
         RemoteError, AuthError: One cannot be asked.
     """
     found = []
-    for remote in chain.readable:
+    for remote in remotes.readable:
         remote.retry()
         with remote.call() as storage:
             found.append(RemoteContents(remote.name, contents(storage)))

@@ -21,7 +21,7 @@ from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
 from cachekit.values import Answer
-from cachekit.verbs.open_session import load_recipe
+from cachekit.verbs.entry import load_recipe
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.planned import explained
 from cachekit.verbs.pull import Outcome, fetched
@@ -308,14 +308,14 @@ def lock(
         MissError: Nothing is there to be pinned.
         RemoteError, AuthError: A remote could not be asked.
     """
-    for remote in session.chain.readable:
+    for remote in session.remotes.readable:
         remote.retry()
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     if planned.record is None:
-        session.chain.raise_failure()
+        session.remotes.raise_failure()
         raise miss_error(planned)
     record = planned.record
-    found = planned.found or holder(session.chain, record)
+    found = planned.found or holder(session.remotes, record)
     place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
         recipe, overrides, toolchain, instance, place, revision, digest_of(record), anonymous(record), tiny
@@ -338,7 +338,7 @@ def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> O
     """Have exactly the locked artifacts in the store; see `remotes.locked.fetch_locked`."""
     record, name = locked.record, locked.recipe
     judge = registry.judge(record.directory)
-    done = fetch_locked(session.store, session.chain, locked, judge, dry_run=dry_run)
+    done = fetch_locked(session.store, session.remotes, locked, judge, dry_run=dry_run)
     if done is None:
         return Outcome(name, "present", record.key, present=record.size)
     return fetched(name, record.key, done, dry_run=dry_run)

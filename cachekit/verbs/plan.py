@@ -14,11 +14,10 @@ from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import RecordPlace
-from cachekit.remotes.near import Known, Near, Wanted
+from cachekit.remotes.near import Known, Looked, Near, Wanted
 from cachekit.remotes.nearest import search
-from cachekit.remotes.nearest_on import Looked
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import File, Record
@@ -119,7 +118,7 @@ HERE = Searching()
 def plan(
     prepared: Prepared,
     store: Store,
-    chain: Chain | None = None,
+    remotes: Remotes | None = None,
     *,
     anew: bool = False,
     searching: Searching = HERE,
@@ -129,11 +128,11 @@ def plan(
     Args:
         prepared: The recipe.
         store: The local store.
-        chain: The remotes.
+        remotes: The remotes.
         anew: Ask those, whatever is remembered of what they had not.
         searching: Where the nearest record is sought; in the store by default.
     """
-    return plans([prepared], store, chain, anew=anew, searching=searching).plans[0]
+    return plans([prepared], store, remotes, anew=anew, searching=searching).plans[0]
 
 
 class Plans(Struct, frozen=True):
@@ -151,7 +150,7 @@ class Plans(Struct, frozen=True):
 def plans(
     wanted: Sequence[Prepared],
     store: Store,
-    chain: Chain | None = None,
+    remotes: Remotes | None = None,
     *,
     anew: bool = False,
     beside: Sequence[Prepared] = (),
@@ -162,14 +161,14 @@ def plans(
     Args:
         wanted: The recipes.
         store: The local store.
-        chain: The remotes.
+        remotes: The remotes.
         anew: Ask those, whatever is remembered of what they had not.
         beside: Only looked up, in the same questions.
         searching: Where nearest records are sought.
     """
     here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
     absent = [place for place, record in here.items() if record is None]
-    found = chain.find_all(absent, anew=anew) if chain and absent else {}
+    found = remotes.find_all(absent, anew=anew) if remotes and absent else {}
     planned = []
     for one in wanted:
         record = here[place_of(one)]
@@ -180,17 +179,19 @@ def plans(
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
             others = [Known.of(other.shared.record) for other in found.values()]
-            planned.append(_miss(one, store, chain, searching, others))
+            planned.append(_miss(one, store, remotes, searching, others))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
     looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
     return Plans(tuple(planned), looked_up)
 
 
-def _miss(prepared: Prepared, store: Store, chain: Chain | None, searching: Searching, others: Sequence[Known]) -> Plan:
+def _miss(
+    prepared: Prepared, store: Store, remotes: Remotes | None, searching: Searching, others: Sequence[Known]
+) -> Plan:
     place, hard = prepared.fingerprint, prepared.ingredients.hard
     wanted = Wanted(prepared.key, place.directory, prepared.model_type, hard, prepared.foreign, searching.reuse_bytes)
-    found = search(wanted, store, chain if searching.remotes else None)
+    found = search(wanted, store, remotes if searching.remotes else None)
     there = [found.near.known] if found.near and found.near.remote else []
     return Plan(
         prepared,
@@ -201,7 +202,7 @@ def _miss(prepared: Prepared, store: Store, chain: Chain | None, searching: Sear
         expected=_expected(prepared, wanted, store, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
-        untrusted=chain.untrusted if chain else (),
+        untrusted=remotes.untrusted if remotes else (),
     )
 
 
@@ -226,16 +227,16 @@ def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence
     return figure(measured.seconds, measured.source) if measured else None
 
 
-def as_miss(planned: Plan, store: Store, chain: Chain | None, searching: Searching) -> Plan:
+def as_miss(planned: Plan, store: Store, remotes: Remotes | None, searching: Searching) -> Plan:
     """A plan whose record could not be had after all.
 
     Args:
         planned: The plan.
         store: The local store.
-        chain: The remotes.
+        remotes: The remotes.
         searching: Where the nearest record is sought.
     """
-    return _miss(planned.prepared, store, chain, searching, ())
+    return _miss(planned.prepared, store, remotes, searching, ())
 
 
 def place_of(prepared: Prepared) -> RecordPlace:
@@ -275,10 +276,10 @@ def tell(session: Session, planned: Plan, *, recache: bool = False) -> None:
         bypass(journal, "store-unreadable" if unreadable else "store-damaged", planned.flaw)
     if planned.remote == LOCAL:
         return  # nobody else was needed
-    for name in session.chain.offline:
+    for name in session.remotes.offline:
         bypass(journal, "remote-offline", name)
     if not planned.hit:
-        for remote in session.chain.writable:
+        for remote in session.remotes.writable:
             if not remote.readable:
                 bypass(journal, "remote-write-only", remote.name)
 
@@ -314,13 +315,13 @@ def look_again(
     Returns:
         What there is now; and that, in the store, where a remote has it.
     """
-    again = plan(prepared, session.store, session.chain, anew=True, searching=searching)
+    again = plan(prepared, session.store, session.remotes, anew=True, searching=searching)
     unrestored(session, again, error, last=last)
     return again, fetch_planned(session, again) if again.found else None
 
 
 def unshared(session: Session) -> None:
     """Note the remotes that do not get what has just compiled, as they are only read."""
-    for remote in session.chain.readable:
+    for remote in session.remotes.readable:
         if not remote.writable:
             bypass(session.journal, "remote-read-only", remote.name)

@@ -79,12 +79,12 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
         IntegrityError: What a cache has is not what its record says.
         StoreError: The store cannot be written.
     """
-    for remote in session.chain.readable:
+    for remote in session.remotes.readable:
         remote.retry()
-    planned = plan(prepared, session.store, session.chain, anew=True)
+    planned = plan(prepared, session.store, session.remotes, anew=True)
     name = prepared.recipe.name
     if planned.record is None:
-        session.chain.raise_failure()
+        session.remotes.raise_failure()
         return Outcome(name, "absent", prepared.key)
     if planned.found is None:
         return Outcome(name, "present", prepared.key, present=planned.record.size)
@@ -92,7 +92,7 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     if dry_run:
         present = planned.record.size - planned.fetch
         return Outcome(name, "would-fetch", prepared.key, place, bytes=planned.fetch, present=present)
-    done = fetch(session.store, session.chain, planned.found, registry.judge(planned.found.shared.record.directory))
+    done = fetch(session.store, session.remotes, planned.found, registry.judge(planned.found.shared.record.directory))
     return fetched(name, prepared.key, done)
 
 
@@ -144,7 +144,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     damaged: dict[str, str] = {}
     seen: set[str] = set()
     had = 0  # bytes
-    for remote in session.chain.readable:
+    for remote in session.remotes.readable:
         missing = [name for name in dict.fromkeys(names) if name not in outcomes]
         if not (missing or folder):
             break
@@ -155,7 +155,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
             done, refused = (_pretend if dry_run else _fetch)(session, remote, looked.revision, fresh)
         except (RemoteError, AuthError) as error:
-            session.chain.failed(remote, error)
+            session.remotes.failed(remote, error)
             continue
         left |= {**looked.left, **refused}
         damaged |= refused
@@ -175,7 +175,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
         sweeping = sweeping or [Outcome(folder, state, "", present=had)]
         found += [*sweeping[:-1], structs.replace(sweeping[-1], left=rest)]
     if any(one.state == "absent" and not one.left for one in found):
-        session.chain.raise_failure()
+        session.remotes.raise_failure()
     return found
 
 

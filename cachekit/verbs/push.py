@@ -26,7 +26,7 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
         UnknownNameError: A key names none.
     """
     named = {record.key: record for record in (find(session.store, key) for key in keys)}  # each once
-    kept = {key for remote in session.chain.writable for key in remote.pending()} if pending else set[str]()
+    kept = {key for remote in session.remotes.writable for key in remote.pending()} if pending else set[str]()
     if keys:
         return [record for record in named.values() if not pending or record.key in kept]
     return list(session.store.records(lambda one: not pending or one.key in kept))
@@ -48,15 +48,15 @@ def push_records(
     """
     records = [record for record in records if session.store.keep(record)]
     tells: dict[str, tuple[str, ...]] = {}
-    for remote in session.chain.writable:
+    for remote in session.remotes.writable:
         remote.retry()
         if public and not dry_run and _is_public(remote):
             tells[remote.name] = tuple(leaks_of(session.store, records))
             session.journal.emit("push.tells", remote=remote.name, leaks=tells[remote.name])
-    store, chain = session.store, session.chain
-    done = push(store, chain, records, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
+    store, remotes = session.store, session.remotes
+    done = push(store, remotes, records, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
     reports = []
-    for one, remote in zip(done, session.chain.writable, strict=True):
+    for one, remote in zip(done, session.remotes.writable, strict=True):
         leaks = tells.get(remote.name, ())
         if not leaks and remote.public and (dry_run or one.error is not None):
             leaks = tuple(leaks_of(session.store, records))

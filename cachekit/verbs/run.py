@@ -105,7 +105,7 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    found = plan(prepared, session.store, session.chain, anew=True)
+    found = plan(prepared, session.store, session.remotes, anew=True)
     if require_warm and not ready(found):
         raise not_warm(found)
     status = "hit" if found.hit else "miss"

@@ -1,28 +1,31 @@
-"""What every action works with: one bundle of collaborators, built once by the command line or by a caller.
+"""What every verb works with: one bundle of collaborators, built once from the settings and a recipe.
 
-What a look at the store never asks (fetching, pushing, a compiler cache dir) is loaded when it is asked.
+What a look at the store never asks (adapters, fetching, pushing, the trainer) is loaded when it is asked.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from cachekit.errors import CachekitError, IntegrityError
-from cachekit.events import Journal, bypass
-from cachekit.remotes.chain import Chain
+from cachekit import config as settings
+from cachekit.errors import CachekitError, CompilerUnavailableError, IntegrityError, StoreError
+from cachekit.events import Journal, bypass, prune
+from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
-from cachekit.store.layout import temporary_home
+from cachekit.store.access import check_home
+from cachekit.store.layout import Layout, temporary_home
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
-    from cachekit.compilers import Compiler, Observed
+    from cachekit.compilers import Compiler, Node, Observed
     from cachekit.compilers.cachedir import CacheDir
     from cachekit.compilers.keep import Keeping
     from cachekit.compilers.prepare import Prepared
@@ -33,6 +36,16 @@ if TYPE_CHECKING:
     from cachekit.store.record import Record
     from cachekit.training import Launcher
 
+# Verbs whose runs have a journal.
+WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
+
+
+def process_launcher() -> Launcher:
+    """Runs workers as child processes of this one."""
+    from cachekit.training import ProcessLauncher
+
+    return ProcessLauncher()
+
 
 class Session(Struct, frozen=True):
     """One run's collaborators.
@@ -42,16 +55,16 @@ class Session(Struct, frozen=True):
         journal: Told what happens.
         store: The local store.
         compiler: The compiler chosen for the recipe.
-        launcher: Runs workers.
-        chain: The remotes.
+        remotes: The remotes.
+        launcher: Gives what runs workers.
     """
 
     config: Config
     journal: Journal
     store: Store
     compiler: Compiler
-    launcher: Launcher
-    chain: Chain = field(default_factory=Chain)
+    remotes: Remotes = field(default_factory=Remotes)
+    launcher: Callable[[], Launcher] = process_launcher
 
     __hash__ = by_value
 
@@ -64,13 +77,13 @@ class Session(Struct, frozen=True):
         from cachekit.compilers import registry
         from cachekit.remotes.fetch import try_fetch
 
-        return try_fetch(self.store, self.chain, found, registry.judge(found.shared.record.directory))
+        return try_fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory))
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""
         from cachekit.remotes.push import push
 
-        push(self.store, self.chain, [record], lease=lease, replaces=replaces)
+        push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
 
     def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.
@@ -135,6 +148,109 @@ class Session(Struct, frozen=True):
         if not _writable(folder):
             folder = temporary_home() / "logs"
         return folder / f"{self.journal.run}.log"
+
+
+def load_config(
+    home: Path | str | None = None,
+    compiler: str | None = None,
+    wait: float | None = None,
+    cache: str | None = None,
+    *,
+    trust_all: bool = False,
+    **said: Any,
+) -> Config:
+    """Settings with these flags, `said` by the settings' names; None is "not said"."""
+    found = settings.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache, **said})
+    return structs.replace(found, trust_all=trust_all)
+
+
+@contextmanager
+def open_session(
+    config: Config,
+    recipe: Recipe | None,
+    verb: str,
+    *,
+    compiler: str = "",
+    offline: bool = False,
+    toolchain: str | None = None,
+    instance: str | None = None,
+    node: Node | None = None,
+    follow: Callable[[Journal], AbstractContextManager[None]] | None = None,
+) -> Iterator[Session]:
+    """Build the collaborators of one run, once.
+
+    Args:
+        config: Settings.
+        recipe: Chooses the compiler, where the settings leave it open.
+        compiler: Chooses it where there is no recipe.
+        verb: What is done: one of `WRITING` leaves a journal.
+        offline: Open no connection; nor does a worker that is started meanwhile.
+        toolchain: With it, or an `instance`, for a machine that is not this one.
+        instance: Of the registry.
+        node: This machine's place, where several train together.
+        follow: Shows the journal's events to somebody for as long as the session lasts.
+
+    Raises:
+        UsageError: The remotes, or the compiler, cannot be had as named.
+        CompilerUnavailableError: The compiler is not on this machine.
+        StoreError: The store's place is taken by something else.
+    """
+    from cachekit.compilers import select
+
+    with offline_environment() if offline else nullcontext():
+        wanted = recipe.compiler.name if recipe else compiler or None
+        chosen = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
+        check_home(config.home)
+        # Looking leaves no trace: only runs that change something write a journal.
+        layout = Layout(config.home)
+        writes = verb in WRITING
+        journal = Journal(layout.journal if writes else None, verb)
+        if writes:
+            from cachekit.store.history import retire
+
+            retire(layout, config.keep_logs)
+            prune(layout.logs, config.keep_logs)
+        with follow(journal) if follow else nullcontext():
+            if config.trust_all:
+                journal.emit("trust.all")
+            try:
+                remotes = remotes_of(config, journal, offline=offline)
+                yield Session(config, journal, Store(config.home, journal), chosen, remotes)
+            except BaseException as error:
+                if isinstance(error, CompilerUnavailableError):
+                    bypass(journal, "compiler-not-keyed", error.message)
+                journal.emit("run.failed", error=type(error).__name__, message=str(error))
+                raise
+            finally:
+                journal.close()
+                if journal.failure and not isinstance(sys.exc_info()[1], StoreError):  # which says so itself
+                    journal.show("journal.lost", reason=journal.failure)
+
+
+def store_at(home: Path, journal: Journal | None = None) -> Store:
+    """The store of a folder, which need not be there yet.
+
+    Raises:
+        StoreError: The store's place is taken by something else.
+    """
+    check_home(home)
+    return Store(home, journal or Journal(None, ""))
+
+
+@contextmanager
+def offline_environment() -> Iterator[None]:
+    """The Hub client's own switches; the worker inherits them."""
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 P = ParamSpec("P")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
@@ -13,7 +12,7 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.counting import BYPASS, Cell, Counted
-from cachekit.store.history import RUN, Day, History, day_of, history
+from cachekit.store.history import History, day_of, history
 from cachekit.store.layout import Layout
 from cachekit.values import by_value
 
@@ -104,7 +103,7 @@ class Stats(Struct, frozen=True):
     home: Annotated[str, _said("The store")]
     scope: Scope
     total: Figures
-    last_run: Annotated[RunFigures | None, _said("The youngest run; null where its journal is gone")]
+    last_run: Annotated[RunFigures | None, _said("The youngest run; null where there is none")]
     recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
     remotes: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
     by: Annotated[Literal["day", "week", "month"], _said("What the periods are")]
@@ -171,7 +170,7 @@ def stats(
         chosen = by_day({name: known.runs[name]})
     else:
         name = None
-        chosen = [(day, cell) for day, cell in by_day(known.runs, known.days) if day >= first]
+        chosen = [(day, cell) for day, cell in by_day(known.runs) if day >= first]
     days = [day for day, cell in chosen if cell.figures.get("runs")]
     return Stats(
         schema=1,
@@ -228,7 +227,7 @@ def run_named(known: History, wanted: str) -> str:
     """The name of the one run that `last`, a name, or the beginning of a name means.
 
     Raises:
-        UnknownNameError: There is no such run, or there are several, or its journal was removed.
+        UnknownNameError: There is no such run, or there are several.
     """
     if wanted == LAST:
         if known.runs:
@@ -240,12 +239,6 @@ def run_named(known: History, wanted: str) -> str:
     if found:
         raise UnknownNameError(
             f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
-        )
-    if any(name.startswith(wanted) for name in known.removed):
-        raise UnknownNameError(
-            f"the journal of {wanted} was removed",
-            cause="journals are kept for `keep_logs` days; its figures are among those of its day",
-            hint=f"cachekit stats --since {day_of(wanted)}" if RUN.fullmatch(wanted) else "cachekit stats",
         )
     recent = ", ".join([*known.runs][:-4:-1])
     raise UnknownNameError(
@@ -264,14 +257,14 @@ def started(name: str) -> str:
     return f"{day_of(name)}T{name[9:11]}:{name[11:13]}:{name[13:15]}Z"
 
 
-def by_day(runs: Mapping[str, Counted], others: Iterable[Day] = ()) -> list[tuple[str, Cell]]:
-    """The cells of runs, one for each day, recipe and remote; together with the sums of other runs."""
+def by_day(runs: Mapping[str, Counted]) -> list[tuple[str, Cell]]:
+    """The cells of runs, one for each day, recipe and remote."""
     sums: dict[tuple[str, str, str], dict[str, int | float]] = {}
-    cells = ((day_of(run), cell) for run, counted in runs.items() for cell in counted.cells)
-    for day, cell in chain(((other.day, other.cell) for other in others), cells):
-        found = sums.setdefault((day, cell.recipe, cell.remote), {})
-        for name, value in cell.figures.items():
-            found[name] = found.get(name, 0) + value
+    for run, counted in runs.items():
+        for cell in counted.cells:
+            found = sums.setdefault((day_of(run), cell.recipe, cell.remote), {})
+            for name, value in cell.figures.items():
+                found[name] = found.get(name, 0) + value
     return [(day, Cell(recipe, remote, found)) for (day, recipe, remote), found in sums.items()]
 
 

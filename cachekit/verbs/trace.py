@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit import files
+from cachekit.errors import UnknownNameError
 from cachekit.store.counting import decoded
 from cachekit.store.history import history, journals
 from cachekit.store.layout import Layout
@@ -59,7 +60,14 @@ def trace(layout: Layout, run: str) -> dict[str, Any]:
         UnknownNameError: There is no such run, or its journal was removed.
     """
     paths = {name: Path(entry.path) for name, entry in journals(layout).items()}
-    runs = _beside(paths, run_named(history(layout), run))
+    chosen = run_named(history(layout), run)
+    if chosen not in paths:
+        raise UnknownNameError(
+            f"the journal of run {chosen} was removed",
+            cause="journals are kept for `keep_logs` days; the run's figures are still known",
+            hint=f"cachekit stats --run {chosen}",
+        )
+    runs = _beside(paths, chosen)
     zero = min((events[0]["time"] for events in runs if events), default=0.0)
     found: list[dict[str, Any]] = []
     for number, events in enumerate(sorted(filter(None, runs), key=lambda one: float(one[0]["time"])), start=1):

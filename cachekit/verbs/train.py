@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
+from cachekit.disk import existing
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.events import bypassed
+from cachekit.recipe import Recipe
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
 from cachekit.training.checkpoints import checkpoint
@@ -115,11 +118,11 @@ def train(
         )
     resume = checkpoint(resume, output_dir, session.journal)
     searching = HERE if require_warm or recache else Searching.as_warm(session.config)
-    planned = plan(prepared, session.store, session.chain, anew=True, searching=searching)
+    planned = plan(prepared, session.store, session.remotes, anew=True, searching=searching)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:
         gone = planned.found and not recache
-        missed = as_miss(planned, session.store, session.chain, searching) if gone else planned
+        missed = as_miss(planned, session.store, session.remotes, searching) if gone else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
@@ -146,7 +149,7 @@ def train(
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(overhead, 3))
         result, seen = run_job(
-            session.launcher,
+            session.launcher(),
             session.compiler,
             prepared,
             live,
@@ -211,3 +214,27 @@ def _add(session: Session, prepared: Prepared, record: Record, live: CacheDir, s
     if not problem:
         unshared(session)
     return kept or record, built
+
+
+def output_folder(recipe: Recipe, said: Path | None) -> Path:
+    """Where a training's model goes: as said, as the recipe says, or below the working directory."""
+    return (said or Path(recipe.training.output_dir or Path("runs") / recipe.name)).expanduser().absolute()
+
+
+def check_output(folder: Path) -> None:
+    """Find out before training whether its result can be written.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    # Made only by a training that starts: one that does not leaves nothing behind.
+    try:
+        probe = existing(folder) / f".cachekit-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"the output folder {folder} cannot be written",
+            cause=error.strerror or str(error),
+            hint="name another with --output-dir",
+        ) from error

@@ -32,7 +32,7 @@ def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Ve
         return found
     problems = found.problems
     if problems:  # else nothing is written
-        problems = repair_store(session.store, session.chain, problems, examine, registry.judge)
+        problems = repair_store(session.store, session.remotes, problems, examine, registry.judge)
     return structs.replace(found, repair=True, problems=problems)
 
 

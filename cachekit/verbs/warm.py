@@ -98,7 +98,7 @@ def warm(
     start = time.monotonic()
     check_data(prepared.recipe)
     searching = HERE if require_warm or recache else Searching.as_warm(session.config)
-    planned = planned or plan(prepared, session.store, session.chain, anew=True, searching=searching)
+    planned = planned or plan(prepared, session.store, session.remotes, anew=True, searching=searching)
     status = "hit" if planned.hit else "miss"
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, remote=planned.remote)
     tell(session, planned, recache=recache)
@@ -106,7 +106,7 @@ def warm(
         if not planned.found:  # a warm made before there was a remote, or while that was away
             session.push(record)
         return _done(session, WarmRun(planned, record, 0, time.monotonic() - start), planned.remote)
-    planned = as_miss(planned, session.store, session.chain, searching) if planned.found else planned
+    planned = as_miss(planned, session.store, session.remotes, searching) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
     check_package(prepared.recipe)
@@ -144,7 +144,7 @@ def warm(
 
 def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
     return fleet_lease(
-        session.chain,
+        session.remotes,
         session.journal,
         place_of(prepared),
         prepared.recipe.name,
@@ -200,7 +200,7 @@ def _try(
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
         result, seen = run_job(
-            session.launcher,
+            session.launcher(),
             session.compiler,
             prepared,
             live,

@@ -17,9 +17,9 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.near import Known, Near, Wanted
+from cachekit.remotes.near import Known, Looked, Near, Wanted
 from cachekit.remotes.nearest import search
-from cachekit.remotes.nearest_on import Looked, by_key
+from cachekit.remotes.nearest_on import by_key
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
@@ -82,7 +82,7 @@ def why(session: Session, prepared: Prepared) -> Why:
         session: Collaborators.
         prepared: The recipe.
     """
-    planned = plan(prepared, session.store, session.chain, searching=Searching(remotes=True))
+    planned = plan(prepared, session.store, session.remotes, searching=Searching(remotes=True))
     return Why(
         recipe=prepared.recipe.name,
         source=prepared.source,
@@ -211,7 +211,7 @@ def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
     """
     known, record, remote = _named(session, beginning)
     wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
-    near = search(wanted, session.store, session.chain).near
+    near = search(wanted, session.store, session.remotes).near
     if near is None:
         raise UsageError(
             f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
@@ -228,7 +228,7 @@ def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]
         # Several in the store are several; none there may be one elsewhere.
         if _some(session.store, beginning):
             raise
-        known, remote = by_key(beginning, session.store, session.chain)
+        known, remote = by_key(beginning, session.store, session.remotes)
         if known is None:
             raise
         return known, None, remote

@@ -64,7 +64,7 @@ def test_verify_repairs_from_a_shared_folder(command, home, tmp_path):
     made = several(home)
     (tmp_path / "team").mkdir()
     watched = Watched(home, shared=[(FolderStorage(tmp_path / "team"), "rw")])
-    push(watched.store, watched.session.chain, made[:2])
+    push(watched.store, watched.session.remotes, made[:2])
     for record in made[1:]:
         spoil(blob(home, record))
     answer = command("store", "verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r", code=5)

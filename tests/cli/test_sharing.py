@@ -151,13 +151,13 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
 
 
 @pytest.mark.parametrize(
-    "chain",
+    "listed",
     ["hub:rw", "local:rw,nobody:r", "local:rw,hf://one-word:r", "local:r", "local,local", "local:rw,s3://:r", ""],
 )
-def test_a_chain_that_cannot_be(join, chain):
+def test_a_list_of_remotes_that_cannot_be(join, listed):
     bob = join("bob")
-    if chain:
-        code, *_ = the_error(bob("plan", "tiny.yaml", "--cache", chain, code=2))
+    if listed:
+        code, *_ = the_error(bob("plan", "tiny.yaml", "--cache", listed, code=2))
         assert code == "usage"
     else:
         bob.variables["CACHEKIT_CACHE"] = ","
@@ -165,7 +165,7 @@ def test_a_chain_that_cannot_be(join, chain):
 
 
 @pytest.mark.parametrize(
-    ("chain", "tables", "told"),
+    ("listed", "tables", "told"),
     [
         ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' allows"),
         ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
@@ -182,29 +182,29 @@ def test_a_chain_that_cannot_be(join, chain):
         ("local:rw,hub:r", '[remotes.hub]\nurl = "below"', "project/below"),
     ],
 )
-def test_what_is_wrong_with_a_chain_is_said(command, monkeypatch, chain, tables, told):
+def test_what_is_wrong_with_the_remotes_is_said(command, monkeypatch, listed, tables, told):
     folder = command.work.parent / "project"
     (folder / "sub").mkdir(parents=True)
     (folder / "cachekit.toml").write_text(tables)
     (folder / "sub" / "tiny.yaml").write_text(RECIPE)
     monkeypatch.chdir(folder / "sub")
-    answer = command("pull", "tiny.yaml", "--cache", chain, code=7 if "below" in told else 2)
+    answer = command("pull", "tiny.yaml", "--cache", listed, code=7 if "below" in told else 2)
     assert told in answer.err
     assert "PASSWORD" not in answer.err
-    monkeypatch.setenv("CACHEKIT_CACHE", chain)
+    monkeypatch.setenv("CACHEKIT_CACHE", listed)
     assert "PASSWORD" not in command("config").out
     assert not [path for path in folder.parent.rglob("*.jsonl") if "PASSWORD" in path.read_text()]
 
 
 @pytest.mark.parametrize(
-    ("chain", "variable"), [("hf://team/cache", "HF_ENDPOINT"), ("s3://bucket/cache", "AWS_ENDPOINT_URL")]
+    ("address", "variable"), [("hf://team/cache", "HF_ENDPOINT"), ("s3://bucket/cache", "AWS_ENDPOINT_URL")]
 )
-def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, chain, variable):
-    if chain.startswith("s3"):
+def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, address, variable):
+    if address.startswith("s3"):
         pytest.importorskip("obstore")
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv(variable, "127.0.0.1:8080")
-    *_, hint = the_error(command("pull", "tiny.yaml", "--cache", f"local:rw,{chain}:r", code=2))
+    *_, hint = the_error(command("pull", "tiny.yaml", "--cache", f"local:rw,{address}:r", code=2))
     assert variable in hint
 
 

@@ -62,13 +62,13 @@ def test_other_launchers_settings_do_not_reach_the_worker(tmp_path, monkeypatch)
     """Transformers reads ACCELERATE_MIXED_PRECISION by itself: the run would compile graphs that nobody planned."""
     watched = Watched(tmp_path / "home")
     seen = {}
-    run = watched.session.launcher.run
+    run = watched.session.launcher().run
 
     def launch(job, environment, log, sink, watch=None):
         seen.update(environment)
         return run(job, environment, log, sink, watch)
 
-    monkeypatch.setattr(watched.session.launcher, "run", launch, raising=False)
+    monkeypatch.setattr(watched.session.launcher(), "run", launch, raising=False)
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
     warm(watched.session, watched.prepare())
     assert seen["ACCELERATE_MIXED_PRECISION"] is None

@@ -70,11 +70,11 @@ def push_entries(make, home, numbers, together, size=6000):
     errors = []
     for start in range(0, len(records), together):
         some = records[start : start + together]
-        while (pushed := push(ann.store, ann.session.chain, some)[0]).error is not None:
+        while (pushed := push(ann.store, ann.session.remotes, some)[0]).error is not None:
             errors.append(f"{pushed.error.message}: {pushed.error.cause}")
             if len(errors) > 50:
                 raise pushed.error
-            ann.session.chain.writable[0].retry()
+            ann.session.remotes.writable[0].retry()
     note(home, errors=errors)
 
 
@@ -85,7 +85,7 @@ def pull_entries(make, home, numbers, size=6000):
     absent, wrong = [], []
     for number in numbers:
         record, contents = entry(number, size)
-        found = bob.session.chain.find(record.directory, record.model_type, record.key, anew=True)
+        found = bob.session.remotes.find(record.directory, record.model_type, record.key, anew=True)
         if found is None:
             absent.append(number)
         elif (got := bob.session.fetch(found)) is None or served(bob.store, got) != {

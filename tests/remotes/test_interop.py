@@ -51,7 +51,7 @@ def test_a_large_repo_of_the_peers_is_never_listed_nor_touched(join, repo, hub, 
     assert {path: after.get(path) for path in before} == before
     hub.log.clear()
     bob = join("bob")
-    assert plan(bob.prepare(), bob.store, bob.session.chain).record is None
+    assert plan(bob.prepare(), bob.store, bob.session.remotes).record is None
     assert get(bob, own)[0].state == "fetched"
     assert all("/records/" in unquote(request.path) for request in hub.requests if "/tree/" in request.path)
     assert sum(request.sent for request in hub.requests) < 100_000
@@ -96,7 +96,7 @@ def test_what_the_peer_overwrote_is_mended_by_the_next_push(join, repo, hub, tmp
     put(ann, tmp_path / "first")
     as_the_peer(repo, tree(tmp_path / "theirs"))
     place = next((record.directory, record.model_type, record.key) for record in ann.store.records())
-    (remote,) = eve.session.chain.readable
+    (remote,) = eve.session.remotes.readable
     with pytest.raises(IntegrityError):
         eve.pull(remote.find(*place))
     assert put(bob, tmp_path / "second").records

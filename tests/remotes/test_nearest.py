@@ -74,7 +74,7 @@ def fill(storage, made):
 def fill_whole(home, storage, made):
     """Put records on a remote with their files, as a member of the team who has them."""
     member = Watched(home, shared=[(storage, "rw")])
-    push(member.store, member.session.chain, [publish(member.store, one) for one in made])
+    push(member.store, member.session.remotes, [publish(member.store, one) for one in made])
 
 
 def wish(prepared, **more):
@@ -108,7 +108,7 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
     wanted = me.prepare()
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(make(), [*others(wanted, 20), near])
-    found = search(wish(wanted), me.store, me.session.chain)
+    found = search(wish(wanted), me.store, me.session.remotes)
     assert found.near.known.key == near[0].key
     assert found.near.place == storage.name
     assert names(found.near) == ["training.max_seq_length"]
@@ -124,10 +124,10 @@ def test_who_asks_again_asks_nobody(tmp_path, make):
     wanted = Watched(tmp_path / "any").prepare()
     fill(make(), others(wanted, 3))
     first = Watched(tmp_path / "me", shared=[(make(), "r")])
-    once = search(wish(wanted), first.store, first.session.chain)
+    once = search(wish(wanted), first.store, first.session.remotes)
     assert [(one.compared, one.problem) for one in once.looked] == [(3, "")]
     again = Watched(tmp_path / "me", shared=[(storage := Counted(make()), "r")])
-    twice = search(wish(wanted), again.store, again.session.chain)
+    twice = search(wish(wanted), again.store, again.session.remotes)
     assert twice.near.known == once.near.known
     assert storage.calls == []
 
@@ -137,10 +137,10 @@ def test_what_is_found_can_be_fetched(tmp_path, make):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill_whole(tmp_path / "other", make(), [near])
     me = Watched(tmp_path / "me", shared=[(make(), "r")])
-    reuse = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.chain).reuse
+    reuse = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
     assert reuse.fetch == near[0].size
     assert me.session.fetch(reuse.found) == near[0]
-    here = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.chain).reuse
+    here = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
     assert (here.place, here.record) == ("local", near[0])
 
 
@@ -149,7 +149,7 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     here = publish(me.store, made_from(wanted, **{"training.max_seq_length": 256}))
-    found = search(wish(wanted), me.store, me.session.chain)
+    found = search(wish(wanted), me.store, me.session.remotes)
     assert found.near.known.key == here.key
     assert storage.calls == [], "nothing nearer can be there"
     # Further away, where the remote is asked: still the one in the store.
@@ -159,7 +159,7 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     fill(second, [made_from(wanted, **{**two, "training.max_seq_length": 65})])
     other = Watched(tmp_path / "you", shared=[(storage := Counted(second), "r")])
     here = publish(other.store, made_from(wanted, **two))
-    found = search(wish(wanted), other.store, other.session.chain)
+    found = search(wish(wanted), other.store, other.session.remotes)
     assert "list" in storage.calls
     assert (found.near.place, found.near.known.key) == ("local", here.key)
 
@@ -170,7 +170,7 @@ def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
     publish(me.store, others(wanted, 1)[0])
-    assert search(wish(wanted), me.store, me.session.chain).near.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_record_in_another_folder_is_found_where_nothing_is_nearer(tmp_path, s
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **changes)])
-    assert names(search(wish(wanted), me.store, me.session.chain).near) == differing
+    assert names(search(wish(wanted), me.store, me.session.remotes).near) == differing
     assert storage.calls.count("list") == 2
 
 
@@ -195,7 +195,7 @@ def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder
     fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
     far = made_from(wanted, **{f"model.config.{name}": 7 for name in fields})
     fill(shared(), [far, made_from(wanted, **{"toolchain.standin": "0.9"})])
-    assert names(search(wish(wanted), me.store, me.session.chain).near) == ["toolchain.standin"]
+    assert names(search(wish(wanted), me.store, me.session.remotes).near) == ["toolchain.standin"]
 
 
 def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_path, shared):
@@ -205,11 +205,11 @@ def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_pa
     far = made_from(wanted, **{"training.optim": "sgd", "training.per_device_train_batch_size": 64})
     fill(shared(), [near, far])
     own = {"foreign": ("training.max_seq_length",), "reuse_bytes": 10**9}
-    found = search(wish(wanted, **own), me.store, me.session.chain)
+    found = search(wish(wanted, **own), me.store, me.session.remotes)
     assert (found.near.known.key, found.reuse.known.key) == (near[0].key, far[0].key)
     assert (found.reuse.place, found.reuse.fetch) == (shared().name, far[0].size)
-    assert search(wish(wanted, reuse_bytes=1), me.store, me.session.chain).reuse is None, "it is too large"
-    assert search(wish(wanted), me.store, me.session.chain).reuse is None, "nobody asks for one"
+    assert search(wish(wanted, reuse_bytes=1), me.store, me.session.remotes).reuse is None, "it is too large"
+    assert search(wish(wanted), me.store, me.session.remotes).reuse is None, "nobody asks for one"
 
 
 def test_commands_and_imported_modules_are_not_near_a_recipe(tmp_path, shared):
@@ -219,28 +219,28 @@ def test_commands_and_imported_modules_are_not_near_a_recipe(tmp_path, shared):
         made = made_from(wanted, **{"model.type": kind})
         fill(shared(), [made])
         publish(me.store, made)
-    assert search(wish(wanted), me.store, me.session.chain).near is None
+    assert search(wish(wanted), me.store, me.session.remotes).near is None
 
 
 def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 9))
-    found = search(wish(wanted), me.store, me.session.chain, budget=Budget(read=4))
+    found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=4))
     (looked,) = found.looked
     assert (looked.records, looked.compared, storage.calls.count("read")) == (9, 4, 4)
     assert looked.problem == "it has more records than are read for one search"
     # What was read is remembered: the next search goes on with the others.
-    found = search(wish(wanted), me.store, me.session.chain, budget=Budget(read=5))
+    found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=5))
     assert [(one.compared, one.problem) for one in found.looked] == [(9, "")]
-    assert search(wish(wanted), me.store, me.session.chain, budget=Budget(largest=10)).looked[0].compared == 9
+    assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).looked[0].compared == 9
 
 
 def test_a_large_record_is_left_out(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 2))
-    assert search(wish(wanted), me.store, me.session.chain, budget=Budget(largest=10)).near is None
+    assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).near is None
     assert "read" not in storage.calls
 
 
@@ -250,12 +250,12 @@ def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     fill(other, (made := others(wanted, 1)))
-    found = search(wish(wanted), me.store, me.session.chain)
+    found = search(wish(wanted), me.store, me.session.remotes)
     assert found.near.known.key == made[0][0].key
     assert [bool(one.problem) for one in found.looked] == [True, False]
     assert [event["remote"] for event in me.told("remote.failed")] == [shared().name]
     # It is left alone by the next one, and by this one: told once.
-    search(wish(wanted), me.store, me.session.chain)
+    search(wish(wanted), me.store, me.session.remotes)
     assert len(me.told("remote.failed")) == 1
 
 
@@ -279,7 +279,7 @@ def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(Ends(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), others(wanted, 8))
-    found = search(wish(wanted), me.store, me.session.chain)
+    found = search(wish(wanted), me.store, me.session.remotes)
     assert found.near is not None
     assert [one.problem for one in found.looked] == ["reset by peer"]
 
@@ -295,7 +295,7 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
     strange = [Write(f"{folder}/notes.txt", b"x", ""), Write(f"{folder}/{'a' * 64}.json", b"{}", "")]
     strange.append(Write(f"{layout.RECORDS}/loose.json", b"{}", ""))
     storage.commit(Commit("spoil", writes=[Write(path, b'{"record": {}}', token), *strange]), "")
-    assert search(wish(wanted), me.store, me.session.chain).near.known.key == far[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == far[0].key
 
 
 def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
@@ -303,12 +303,12 @@ def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
-    search(wish(wanted), me.store, me.session.chain)
+    search(wish(wanted), me.store, me.session.remotes)
     spoilt = [path for path in me.store.layout.remotes.rglob("*.json") if path.is_file()]
     for path in spoilt:
         path.write_bytes(path.read_bytes().replace(b"64", b"65"))
     assert len(spoilt) >= 2
-    found = search(wish(wanted), me.store, me.session.chain)
+    found = search(wish(wanted), me.store, me.session.remotes)
     assert names(found.near) == ["training.max_seq_length"]
     assert found.near.changes[0].old == 64
     assert storage.calls.count("read") >= 2
@@ -320,4 +320,4 @@ def test_without_a_writable_store_it_works_all_the_same(tmp_path, shared):
     wanted = me.prepare(recipe())
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
-    assert search(wish(wanted), me.store, me.session.chain).near.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key

@@ -18,9 +18,9 @@ from tests.support.standins import StandIn, Watched, compiles, expected, find, m
 def test_what_one_member_warmed_the_others_find(member, log):
     ann, bob = member("ann"), member("bob")
     made = warm(ann.session, ann.prepare())
-    planned = plan(bob.prepare(), bob.store, bob.session.chain)
+    planned = plan(bob.prepare(), bob.store, bob.session.remotes)
     assert planned.hit
-    assert planned.remote == bob.session.chain.readable[0].name
+    assert planned.remote == bob.session.remotes.readable[0].name
     assert planned.fetch == made.record.size
     done = warm(bob.session, bob.prepare())
     assert (made.compiled, done.compiled) == (3, 0)
@@ -62,7 +62,7 @@ def test_who_may_only_read_writes_nothing(tmp_path, make, log):
     train(bob.session, bob.prepare(), output_dir=tmp_path / "out")
     assert not {"upload", "commit"} & set(storage.calls)
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-    assert not plan(ann.prepare(), ann.store, ann.session.chain).hit
+    assert not plan(ann.prepare(), ann.store, ann.session.remotes).hit
 
 
 @ANY_KIND
@@ -83,7 +83,7 @@ def test_a_hit_fills_the_nearer_caches(tmp_path, make, log):
         bob = Watched(tmp_path / "bob", shared=[(near(), "rw"), (make(), "r")])
         assert warm(bob.session, bob.prepare()).compiled == 0
         carl = Watched(tmp_path / "carl", shared=[(near(), "r")])
-        assert plan(carl.prepare(), carl.store, carl.session.chain).hit
+        assert plan(carl.prepare(), carl.store, carl.session.remotes).hit
     assert len(compiles(log)) == 1
 
 
@@ -114,14 +114,14 @@ def test_recache_replaces_what_is_shared(member):
 def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     record = publish(ann.store, make_record())
-    push(ann.store, ann.session.chain, [record])
+    push(ann.store, ann.session.remotes, [record])
     storage = Counted(make())
     again = Watched(tmp_path / "ann", shared=[(storage, "rw")])
-    (pushed,) = push(again.store, again.session.chain, [record])
+    (pushed,) = push(again.store, again.session.remotes, [record])
     if storage.calls != ["stat"]:  # where a remote knows no digests, it must read
         assert not {"upload", "commit"} & set(storage.calls)
         assert storage.calls[:4] == ["stat", "revision", "stat", "read"]
-        assert again.session.chain.writable[0].storage.name.startswith(("hf://buckets", "/"))
+        assert again.session.remotes.writable[0].storage.name.startswith(("hf://buckets", "/"))
     assert pushed.published.unchanged == 1
     assert pushed.published.files == ()
 
@@ -132,8 +132,8 @@ def test_only_what_is_missing_is_fetched(member, tmp_path):
     for watched, made in ((ann, make_record(1, ("a", "b"), size=9000)), (bob, make_record(2, ("a", "c"), size=9000))):
         publish(watched.store, made)
     first = make_record(1, ("a", "b"), size=9000)
-    push(ann.store, ann.session.chain, [first[0]])
-    found = bob.session.chain.find(first[0].directory, first[0].model_type, first[0].key)
+    push(ann.store, ann.session.remotes, [first[0]])
+    found = bob.session.remotes.find(first[0].directory, first[0].model_type, first[0].key)
 
     done = bob.pull(found)
     assert (done.files, done.size, done.present) == (1, 9000, 9000)
@@ -145,11 +145,11 @@ def test_tiny_files_come_with_the_record(member):
     ann, bob = member("ann"), member("bob")
     made = make_record(size=100)
     publish(ann.store, made)
-    push(ann.store, ann.session.chain, [made[0]])
-    storage = Counted(bob.session.chain.readable[0].storage)
-    bob.session.chain.readable[0].storage = storage
+    push(ann.store, ann.session.remotes, [made[0]])
+    storage = Counted(bob.session.remotes.readable[0].storage)
+    bob.session.remotes.readable[0].storage = storage
 
-    bob.pull(bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    bob.pull(bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
     assert "chunks" not in storage.calls
     assert served(bob.store, find(bob.store, made[0])) == expected(made)
 
@@ -161,11 +161,11 @@ def test_what_is_not_there_is_remembered_for_a_while(tmp_path, make):
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
         for batch in range(1, 6):
-            assert not plan(bob.prepare(recipe(batch)), bob.store, bob.session.chain).hit
+            assert not plan(bob.prepare(recipe(batch)), bob.store, bob.session.remotes).hit
         assert storage.calls.count("read") in {0, 5}
     assert storage.calls == []
     # Whoever asks for it gets a fresh answer.
     prepared = bob.prepare(recipe(1))
     place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    assert bob.session.chain.find(*place, anew=True) is None
+    assert bob.session.remotes.find(*place, anew=True) is None
     assert "read" in storage.calls

@@ -139,7 +139,7 @@ def pull_on_a_full_disk(make, home):
     """Pull where no file may grow beyond a part of an artifact, as on a disk that is nearly full."""
     bob = Watched(home, shared=[(make(), "r")])
     record, _ = entry(0, SIZE)
-    found = bob.session.chain.find(record.directory, record.model_type, record.key)
+    found = bob.session.remotes.find(record.directory, record.model_type, record.key)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, SIZE // 2))
     try:
         bob.session.fetch(found)

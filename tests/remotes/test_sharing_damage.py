@@ -57,18 +57,18 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
     ann = member("ann")
     made = make_record(size=9000)
     publish(ann.store, made)
-    push(ann.store, ann.session.chain, [made[0]])
+    push(ann.store, ann.session.remotes, [made[0]])
     file, path = next(iter(document.Shared(made[0]).paths().values()))
     with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
         bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
-        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
         assert bob.session.fetch(found) is None
     assert find(bob.store, made[0]) is None
     assert bob.told("remote.damaged")
     assert [path for path in (tmp_path / "bob" / "v1" / "partial").glob("*") if path.stat().st_size] == [] or kind
     # The next one, from a sound cache, is not disturbed by what arrived.
     carl = Watched(tmp_path / "bob", shared=[(make(), "r")])
-    record = carl.session.fetch(carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+    record = carl.session.fetch(carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
     assert served(carl.store, record) == expected(made)
 
 
@@ -100,14 +100,14 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     raw = spoil(document.write(document.Shared(made[0])))
     storage.commit(Commit("a stranger's [1]", writes=[Write(path, raw, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
-    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key) is None
     assert bob.told("remote.damaged")
     # A push puts a good one in its place.
     publish(bob.store, made)
-    (pushed,) = push(bob.store, bob.session.chain, [made[0]])
+    (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
     assert pushed.error is None, pushed.error.lines()
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
-    found = carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    found = carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
     assert found.shared.record == made[0]
 
 
@@ -119,12 +119,12 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
     storage.commit(Commit("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
     publish(bob.store, made)
-    (pushed,) = push(bob.store, bob.session.chain, [made[0]])
+    (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
     assert pushed.error is None, pushed.error.lines()
     (told,) = bob.told("remote.damaged")
     assert told["key"] == made[0].key
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
-    assert carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
+    assert carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
     page = page.replace(row, json.dumps({**json.loads(row), **change}))
     storage = FolderStorage(shared)
     storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
-    (pushed,) = push(ann.store, ann.session.chain, [two])
+    (pushed,) = push(ann.store, ann.session.remotes, [two])
     assert pushed.error is None
     said = (shared / "README.md").read_text()
     assert two.key in said
@@ -151,7 +151,7 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
 
     ann = Watched(tmp_path / "ann", shared=[(Broken(FolderStorage(shared), "commit", error=stumble), "rw")])
     record = publish(ann.store, make_record())
-    (pushed,) = push(ann.store, ann.session.chain, [record])
+    (pushed,) = push(ann.store, ann.session.remotes, [record])
     assert "KeyError" in pushed.error.cause
     assert "token" not in str(pushed.error.lines())
     assert chosen(ann.session, [], pending=True) == [record]
@@ -173,10 +173,10 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     storage, path = make(), layout.path_of(made[0])
     storage.commit(Commit("later [1]", writes=[Write(path, raw, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
-    assert bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key) is None
     assert not bob.told("remote.damaged")
     publish(bob.store, made)
-    push(bob.store, bob.session.chain, [made[0]])
+    push(bob.store, bob.session.remotes, [made[0]])
     assert make().read(path, make().revision(), 1 << 20).data == raw
 
 
@@ -193,11 +193,11 @@ def test_two_builds_of_one_module_both_stay_whole(member):
     assert one[0].modules[0].name == two[0].modules[0].name
     for watched, made in ((ann, one), (bob, two)):
         publish(watched.store, made)
-        (pushed,) = push(watched.store, watched.session.chain, [made[0]])
+        (pushed,) = push(watched.store, watched.session.remotes, [made[0]])
         assert pushed.error is None
     carl = member("carl", "r")
     for made in (one, two):
-        record = carl.session.fetch(carl.session.chain.find(made[0].directory, made[0].model_type, made[0].key))
+        record = carl.session.fetch(carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
         assert served(carl.store, record) == expected(made)
 
 
@@ -207,18 +207,18 @@ def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
     storage, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
     made = make_record(size=9000)
     publish(ann.store, made)
-    push(ann.store, ann.session.chain, [made[0]])
+    push(ann.store, ann.session.remotes, [made[0]])
     file, path = next(iter(document.Shared(made[0]).paths().values()))
     revision = storage.revision()
     there = storage.read(path, revision, 1 << 20)
     # Any tool that is not cachekit writes wherever it likes.
     raw = {"other": bytes(9000), "shorter": b"x", "gone": None}[damage]
     storage.commit(Commit("a stranger's [1]", writes=[Write(path, raw, there.token)]), revision)
-    (pushed,) = push(ann.store, ann.session.chain, [made[0]], recheck=True)
+    (pushed,) = push(ann.store, ann.session.remotes, [made[0]], recheck=True)
     assert file.sha256 in {one.sha256 for one in pushed.published.files}
     assert "gone, or overwritten" in ann.told("remote.damaged")[0]["reason"]
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-    found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+    found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
     assert served(bob.store, bob.session.fetch(found)) == expected(made)
     if raw is not None:
         assert make().read(path, make().revision(), 1 << 20).data == raw  # nothing is overwritten
@@ -230,14 +230,14 @@ def test_where_one_request_tells_of_damage_each_push_mends_it(tmp_path, damage):
         storage, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
         made = make_record(size=9000)
         publish(ann.store, made)
-        push(ann.store, ann.session.chain, [made[0]])
+        push(ann.store, ann.session.remotes, [made[0]])
         _, path = next(iter(document.Shared(made[0]).paths().values()))
         there = storage.read(path, revision := storage.revision(), 1 << 20)
         storage.commit(Commit("a stranger's [1]", writes=[Write(path, damage, there.token)]), revision)
-        (pushed,) = push(ann.store, ann.session.chain, [made[0]])
+        (pushed,) = push(ann.store, ann.session.remotes, [made[0]])
         assert len(pushed.published.files) == 1
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-        found = bob.session.chain.find(made[0].directory, made[0].model_type, made[0].key)
+        found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
         assert served(bob.store, bob.session.fetch(found)) == expected(made)
 
 
@@ -246,7 +246,7 @@ def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
     two = structs.replace(two, modules=(structs.replace(two.modules[0], name="standin-1.0/MODULE_2"),))
     for record in (one, two):  # of the same bytes, in another place
         publish(ann.store, (record, contents))
-        (pushed,) = push(ann.store, ann.session.chain, list(ann.store.records()))
+        (pushed,) = push(ann.store, ann.session.remotes, list(ann.store.records()))
         assert pushed.published.records == (layout.path_of(record),)
     assert not ann.told("remote.damaged")
 
@@ -298,7 +298,7 @@ def test_a_push_that_looks_again_sends_what_is_gone(tmp_path, shared):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     record = warm(ann.session, ann.prepare()).record
     harm(shared, "gone")
-    (pushed,) = push(ann.store, ann.session.chain, [record], recheck=True)
+    (pushed,) = push(ann.store, ann.session.remotes, [record], recheck=True)
     assert len(pushed.published.files) == 3
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
     assert warm(bob.session, bob.prepare()).compiled == 0
@@ -309,13 +309,13 @@ def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):
     record = warm(ann.session, ann.prepare()).record
     harm(shared, "flip")
     for _ in range(2):
-        (pushed,) = push(ann.store, ann.session.chain, [record], recheck=True)
+        (pushed,) = push(ann.store, ann.session.remotes, [record], recheck=True)
         assert pushed.error is None
     for path in (shared / "cachekit/v1/blobs").rglob("*"):
         if path.is_file():
             path.chmod(0o644)
             path.write_bytes(bytes(path.stat().st_size))
-    (pushed,) = push(ann.store, ann.session.chain, [record], recheck=True)
+    (pushed,) = push(ann.store, ann.session.remotes, [record], recheck=True)
     assert "cachekit/v1/blobs/" in pushed.error.cause
 
 

@@ -46,7 +46,7 @@ def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
     storage = Broken(make(), "all")
     for _ in range(3):
         bob = Watched(tmp_path / "bob", shared=[(storage, "rw")])
-        assert not plan(bob.prepare(), bob.store, bob.session.chain).hit
+        assert not plan(bob.prepare(), bob.store, bob.session.remotes).hit
         assert len(bob.told("remote.failed")) == 1
     assert len(storage.calls) == 1
 
@@ -56,9 +56,9 @@ def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared
         tmp_path / "ann", shared=[(Broken(FolderStorage(shared), "commit", error=ConflictError), "rw")], push=0
     )
     record = publish(ann.store, make_record())
-    (pushed,) = push(ann.store, ann.session.chain, [record])
+    (pushed,) = push(ann.store, ann.session.remotes, [record])
     assert "could not take the push" in pushed.error.message
-    assert ann.session.chain.writable[0].usable()
+    assert ann.session.remotes.writable[0].usable()
 
 
 @ANY_KIND
@@ -66,15 +66,15 @@ def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log)
     storage = Broken(make(), "commit")
     ann = Watched(tmp_path / "ann", shared=[(storage, "rw")], push=0)
     record = warm(ann.session, ann.prepare()).record
-    remote = ann.session.chain.writable[0]
+    remote = ann.session.remotes.writable[0]
     assert remote.pending() == {record.key}
     storage.failing.clear()
     later = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-    later.session.chain.writable[0].retry()
-    push(later.store, later.session.chain, [record])
-    assert later.session.chain.writable[0].pending() == set()
+    later.session.remotes.writable[0].retry()
+    push(later.store, later.session.remotes, [record])
+    assert later.session.remotes.writable[0].pending() == set()
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-    assert plan(bob.prepare(), bob.store, bob.session.chain).hit
+    assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
 
 
 def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
@@ -87,12 +87,12 @@ def test_a_push_that_was_stopped_is_offered_again(tmp_path, shared):
     ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
     record = publish(ann.store, make_record())
     with pytest.raises(KeyboardInterrupt):
-        push(ann.store, ann.session.chain, [record])
+        push(ann.store, ann.session.remotes, [record])
     assert chosen(ann.session, [], pending=True) == [record]
     other = publish(ann.store, make_record(2))
     assert chosen(ann.session, [other.key], pending=True) == []
     storage.failing.clear()
-    push(ann.store, ann.session.chain, [record])
+    push(ann.store, ann.session.remotes, [record])
     assert chosen(ann.session, [], pending=True) == []
 
 
@@ -114,7 +114,7 @@ def test_who_pushes_for_long_still_holds_the_lease(tmp_path, shared, trouble):
 def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")], push=3)
     record = publish(ann.store, make_record())
-    (pushed,) = push(ann.store, ann.session.chain, chosen(ann.session, [record.key, record.key[:8]], pending=False))
+    (pushed,) = push(ann.store, ann.session.remotes, chosen(ann.session, [record.key, record.key[:8]], pending=False))
     assert pushed.error is None
     assert len(pushed.published.records) == 1
 
@@ -124,7 +124,7 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     ann = member("ann")
     made = make_record(artifacts=("a",), size=5_000_000)
     publish(ann.store, made)
-    push(ann.store, ann.session.chain, [made[0]])
+    push(ann.store, ann.session.remotes, [made[0]])
 
     class Cut(Counted):
         def chunks(self, path, revision, start=0):
@@ -136,13 +136,13 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
     place = made[0].directory, made[0].model_type, made[0].key
     with pytest.raises(KeyboardInterrupt):
-        bob.pull(bob.session.chain.find(*place))
+        bob.pull(bob.session.remotes.find(*place))
     storage = make()
     again = Watched(tmp_path / "bob", shared=[(storage, "r")])
     starts = []
     whole = storage.chunks
     storage.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
-    again.pull(again.session.chain.find(*place))
+    again.pull(again.session.remotes.find(*place))
     assert starts == [1000]
     assert served(again.store, find(again.store, made[0])) == expected(made)
 
@@ -152,7 +152,7 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     made = make_record(artifacts=("a", "b"), size=50_000)
     first, second = made[0].files
     publish(ann.store, made)
-    push(ann.store, ann.session.chain, [made[0]])
+    push(ann.store, ann.session.remotes, [made[0]])
     place = made[0].directory, made[0].model_type, made[0].key
 
     class Overtaken(Counted):
@@ -166,12 +166,12 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
                         os.close(handle)
                     time.sleep(0.01)
                 os.close(handle)
-                other.pull(other.session.chain.find(*place))
+                other.pull(other.session.remotes.find(*place))
             yield from self._storage.chunks(path, revision, start)
 
     other = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
     bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderStorage(shared)), "r")])
-    assert bob.pull(bob.session.chain.find(*place)).files == 2
+    assert bob.pull(bob.session.remotes.find(*place)).files == 2
     for one in (bob, other):
         assert served(one.store, find(one.store, made[0])) == expected(made)
     assert not list(bob.store.layout.partial.iterdir())
@@ -191,10 +191,10 @@ def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeyp
         ann = Watched(tmp_path / "ann", shared=[(opened(), "rw")])
         made = make_record(1, [f"a{number}" for number in range(10)], size=3000)
         record = publish(ann.store, made)
-        (done,) = push(ann.store, ann.session.chain, [record])
+        (done,) = push(ann.store, ann.session.remotes, [record])
         assert done.error is None
         bob = Watched(tmp_path / "bob", shared=[(opened(), "r")])
-        found = bob.session.chain.find(record.directory, record.model_type, record.key)
+        found = bob.session.remotes.find(record.directory, record.model_type, record.key)
         assert len(found.shared.inline) == 2
         bob.pull(found)
         assert served(bob.store, record) == expected(made)

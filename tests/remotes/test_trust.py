@@ -267,7 +267,7 @@ def bob(tmp_path, strange):
 @pytest.mark.feature("S7")
 def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
     me = bob()
-    planned = plan(me.prepare(), me.store, me.session.chain)
+    planned = plan(me.prepare(), me.store, me.session.remotes)
     sentence = f"{strange} is not used: every user of this machine can write to it (mode 777)"
     assert (planned.hit, planned.untrusted) == (False, (sentence,))
     assert planned.as_dict()["untrusted"] == [sentence]
@@ -276,7 +276,7 @@ def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
     assert (told["code"], told["remote"]) == ("untrusted", str(strange))
     assert "a compiler cache is code" in told["hint"]
     trusting = bob(trust_all=True)
-    planned = plan(trusting.prepare(), trusting.store, trusting.session.chain)
+    planned = plan(trusting.prepare(), trusting.store, trusting.session.remotes)
     assert (planned.hit, planned.untrusted) == (True, ())
 
 
@@ -302,13 +302,13 @@ def test_it_is_not_the_nearest_record(bob):
     me = bob()
     wanted = me.prepare(recipe(16))
     searching = Searching.as_warm(me.session.config)
-    planned = plan(wanted, me.store, me.session.chain, searching=searching)
+    planned = plan(wanted, me.store, me.session.remotes, searching=searching)
     assert (planned.near, planned.reuse) == (None, None)
     warm(me.session, wanted)
     assert not me.told("reuse.restored")
     assert not me.told("pull.start")
     trusting = bob(trust_all=True)
-    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.chain, searching=searching)
+    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.remotes, searching=searching)
     assert None not in {planned.near, planned.reuse}
 
 
@@ -335,7 +335,7 @@ def test_a_trusted_remote_behind_it_serves_the_hit(bob, tmp_path, strange):
     cat = Watched(tmp_path / "cat", shared=[(FolderStorage(own), "rw")])
     warm(cat.session, cat.prepare())
     me = Watched(tmp_path / "me", shared=[(FolderStorage(strange), "r"), (FolderStorage(own), "r")])
-    planned = plan(me.prepare(), me.store, me.session.chain)
+    planned = plan(me.prepare(), me.store, me.session.remotes)
     assert (planned.remote, planned.untrusted) == (str(own), ())
 
 

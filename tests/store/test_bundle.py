@@ -254,7 +254,7 @@ def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
     subprocess.run(["tar", "xf", path, "-C", tmp_path / "remote"], check=True)
     watched = Watched(tmp_path / "home", shared=[(FolderStorage(tmp_path / "remote"), "rw")])
     record, _ = made = make_record(size=200)
-    found = watched.session.chain.find(record.directory, record.model_type, record.key)
+    found = watched.session.remotes.find(record.directory, record.model_type, record.key)
     assert watched.pull(found).record == record
     assert served(watched.store, record) == expected(made)
 

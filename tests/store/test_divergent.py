@@ -75,16 +75,16 @@ def test_a_push_against_another_build_tells_both_builders(team, build):
     ann, carl = team("ann"), team("carl")
     for who, name, code in ((ann, "ann", b"one"), (carl, "carl", b"two")):
         record = publish(who.store, build(name, code))
-        (done,) = push(who.store, who.session.chain, [record])
+        (done,) = push(who.store, who.session.remotes, [record])
         assert done.error is None
     assert not ann.told("record.differs")
     (told,) = carl.told("record.differs")
     assert (told["where"], told["ours"]["by"], told["theirs"]["by"]) == (
-        carl.session.chain.writable[0].name,
+        carl.session.remotes.writable[0].name,
         "carl@host",
         "ann@host",
     )
-    push(carl.store, carl.session.chain, [record])
+    push(carl.store, carl.session.remotes, [record])
     assert len(carl.told("record.differs")) == 1, "once"
     assert [note["where"] for note in divergent.noted(carl.store.layout, record.key)] == [told["where"]]
 
@@ -151,7 +151,7 @@ def test_whatever_is_pushed_in_whatever_order_every_difference_is_told_to_who_pu
             one = homes.setdefault(who, Watched(folder / who, shared=[(storage, "rw")]))
             record = publish(one.store, built(who, code))
             before = len([told for told in one.told("record.differs") if told["where"] != "local"])
-            push(one.store, one.session.chain, [record])
+            push(one.store, one.session.remotes, [record])
             noted = {note["modules"][0]["ours"] for note in divergent.noted(one.store.layout, record.key)}
             there = there or code
             if code != there:

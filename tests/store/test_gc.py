@@ -273,9 +273,9 @@ def test_what_waits_to_be_pushed_goes_last(home, tmp_path):
     (tmp_path / "shared").mkdir()
     watched = Watched(home, shared=[(FolderStorage(tmp_path / "shared"), "rw")], compiler=StandIn())
     made = filled(watched, 4)
-    (remote,) = watched.session.chain.writable
+    (remote,) = watched.session.remotes.writable
     remote.keep_pending(made[3][0].key)
     gc(watched.session, Keep(max_size=sum(managed(home).values()) // 3))
     assert kept(watched) == {made[3][0].key}
-    push(watched.store, watched.session.chain, [made[3][0]], [remote])
+    push(watched.store, watched.session.remotes, [made[3][0]], [remote])
     assert remote.pending() == set()

@@ -74,7 +74,7 @@ class Roles:
 
     def pull(self):
         wanted = made(self.chosen.randrange(KEYS))[0]
-        found = self.session.chain.find(wanted.directory, wanted.model_type, wanted.key, anew=True)
+        found = self.session.remotes.find(wanted.directory, wanted.model_type, wanted.key, anew=True)
         with self.store.holding():
             record = self.session.fetch(found)
             assert record is not None, self.watched.events[-3:]
@@ -84,7 +84,7 @@ class Roles:
         with self.store.holding():
             record = find(self.store, made(self.chosen.randrange(KEYS))[0])
             if record is not None:
-                (done,) = push(self.store, self.session.chain, [record])
+                (done,) = push(self.store, self.session.remotes, [record])
                 assert done.error is None, done.error
                 self.count += 1
 
@@ -136,7 +136,7 @@ def stress(tmp_path, seconds):
     watched = Watched(home, shared=[(FolderStorage(shared), "rw")])
     for number in range(KEYS):
         publish(watched.store, made(number))
-    push(watched.store, watched.session.chain, list(watched.store.records()))
+    push(watched.store, watched.session.remotes, list(watched.store.records()))
     pinned = [made(number)[0].key for number in (3, 7)]
     pin(watched.store, [Named(key) for key in pinned])
     end = time.monotonic() + seconds

@@ -55,7 +55,7 @@ def test_what_is_locked_is_what_comes(member):
     ann, bob = member("ann"), member("bob")
     made = warm(ann.session, ann.prepare()).record
     locked = locked_of(ann)
-    assert locked.remote == ann.session.chain.readable[0].name
+    assert locked.remote == ann.session.remotes.readable[0].name
     assert pull_locked(bob.session, locked, dry_run=True).state == "would-fetch"
     assert bob.lookup(bob.prepare()) is None
     assert pull_locked(bob.session, locked).state == "fetched"
@@ -72,8 +72,8 @@ def test_after_the_cache_was_given_another_build_the_old_bytes_come(member):
     locked = locked_of(ann)
     other = warm(eve.session, eve.prepare(), recache=True).record
     assert other.key == made.key
-    push(eve.store, eve.session.chain, [other], replaces=True)
-    found = member("now").session.chain.find(made.directory, made.model_type, made.key)
+    push(eve.store, eve.session.remotes, [other], replaces=True)
+    found = member("now").session.remotes.find(made.directory, made.model_type, made.key)
     assert not covers(found.shared.record, made)
     pull_locked(bob.session, locked)
     assert covers(bob.lookup(bob.prepare()), made)
@@ -115,7 +115,7 @@ def shared(tmp_path):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])
     # Larger than what travels inside of a record.
     record = publish(ann.store, made := make_record(size=9000))
-    push(ann.store, ann.session.chain, [record])
+    push(ann.store, ann.session.remotes, [record])
     return Locked("toy", (), "", "", str(folder), "", digest_of(record), anonymous(record)), made, folder
 
 

@@ -12,7 +12,7 @@ from cachekit.compilers.imported import known_modules
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
-from cachekit.verbs.open_session import open_session
+from cachekit.verbs.session import open_session
 from tests.support.cli_session import publish, publish_record, small_record
 from tests.support.standins import make_record
 
@@ -136,7 +136,7 @@ def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled,
     shared.mkdir()
     waits = filled[1]
     with open_session(config.load({"home": home, "cache": f"local:rw,{shared}:rw"}), None, "") as session:
-        session.chain.writable[0].keep_pending(waits.key)
+        session.remotes.writable[0].keep_pending(waits.key)
     reads.clear()
     answer = command("push", "--pending", "--cache", f"local:rw,{shared}:rw", "--format", "json").json
     assert [len(one["records"]) for one in answer["pushed"]] == [1]

@@ -79,7 +79,7 @@ def test_what_is_bad_is_named_and_nothing_else(home, shared, quick):
             assert file.path in error.cause
             done = verify(watched.session, quick=quick, repair=True)
             assert [(one.path, one.mended) for one in done.problems] == [
-                (str(path), watched.session.chain.readable[0].name)
+                (str(path), watched.session.remotes.readable[0].name)
             ]
             assert done.good
             assert verify(watched.session).problems == ()

@@ -33,7 +33,7 @@ def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
         ("record", (made[0].key,), str(path))
     ]
     done = verify(watched.session, repair=True)
-    assert [problem.mended for problem in done.problems] == [watched.session.chain.readable[0].name]
+    assert [problem.mended for problem in done.problems] == [watched.session.remotes.readable[0].name]
     assert path.read_bytes() == raw
     assert verify(watched.session).problems == ()
     assert find(Watched(home).store, other[0]) == other[0]

@@ -27,7 +27,7 @@ def filled(watched, *made):
     """Publish records, and put them on the remotes, if there are any."""
     for pair in made:
         publish(watched.store, pair)
-    push(watched.store, watched.session.chain, [record for record, _ in made])
+    push(watched.store, watched.session.remotes, [record for record, _ in made])
 
 
 def record_path(store, record):

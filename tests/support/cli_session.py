@@ -215,6 +215,8 @@ def golden(name: str, text: str) -> None:
 
 def normal_help(text: str) -> str:
     """Help without what supported versions of typer write differently: `\\[default: x]`, `{RECIPE}`, `[RECIPE...]`."""
+    # The backslash of older ones may push the tag to a line of its own.
+    text = re.sub(r"\n +(\\?\[(?:required|default: [^\]]*)\]\n)", r"  \1", text)
     # An argument that may be absent stands in brackets, or does not.
     text = re.sub(r"^(Usage: .*) \[([A-Z|]+\.\.\.)\]$", r"\1 \2", text, flags=re.MULTILINE)
     return re.sub(r"\{([A-Z./|]+)\}", r"\1", text.replace("\\[", "["))

@@ -33,9 +33,9 @@ from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.fetch import pull
 from cachekit.remotes.remote import Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module, Provenance, Record
@@ -226,8 +226,8 @@ class Watched:
             Remote(storage, memory, readable="r" in may, writable="w" in may, trusted=trust_all)
             for storage, may in shared
         ]
-        chain = Chain(remotes, self.journal, push_seconds=push)
-        self.session = Session(settings, self.journal, self.store, self.compiler, launcher, chain)
+        ordered = Remotes(remotes, self.journal, push_seconds=push)
+        self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
 
     def limit(self, reuse_bytes):
         """Another largest size of a record to begin with; returns itself."""

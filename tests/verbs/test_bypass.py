@@ -13,9 +13,9 @@ from cachekit.compilers import Restored
 from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UntrustedError, UsageError
 from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
 from cachekit.remotes import layout
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import Commit, Write
+from cachekit.remotes.remotes import Remotes
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import decode, serialise
 from cachekit.verbs.train import train
@@ -89,14 +89,14 @@ def caching_off(scene):
 @injects("compiler-bypass")
 def compiler_bypass(scene):
     watched = scene.member()
-    launcher = watched.session.launcher
+    launcher = watched.session.launcher()
 
     class Refuses:
         def run(self, *arguments, **options):
             result = launcher.run(*arguments, **options)
             return structs.replace(result, counters={**result.counters, "fxgraph_cache_bypass": 2})
 
-    watched.session = structs.replace(watched.session, launcher=Refuses())
+    watched.session = structs.replace(watched.session, launcher=Refuses)
     return scene.warm(watched)
 
 
@@ -205,9 +205,9 @@ def module_left(scene):
 @injects("remote-offline")
 def remote_offline(scene):
     watched = scene.member()
-    chain = Chain((), watched.journal, {"team": lambda: None})
-    chain.postpone = lambda _: None
-    watched.session = structs.replace(watched.session, chain=chain)
+    remotes = Remotes((), watched.journal, {"team": lambda: None})
+    remotes.postpone = lambda _: None
+    watched.session = structs.replace(watched.session, remotes=remotes)
     return scene.warm(watched)
 
 

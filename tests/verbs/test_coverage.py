@@ -128,8 +128,8 @@ def test_where_each_module_lies(tmp_path):
     """Locally, on the remote, in the compiler's own folder, or in several of these places."""
     ann = team(tmp_path, "ann")
     record = put(ann, ann.prepare(), range(4))
-    push(ann.store, ann.session.chain, [record])
-    name = ann.session.chain.writable[0].name
+    push(ann.store, ann.session.remotes, [record])
+    name = ann.session.remotes.writable[0].name
     compiler = Rooted()
     compiler.root, compiler.there = tmp_path / "root", {"standin-1.0/MODULE_1", "standin-1.0/MODULE_9"}
     compiler.failures = {"standin-1.0/MODULE_2": FAILURE}
@@ -152,7 +152,7 @@ def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypa
     monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
     ann = team(tmp_path, "ann")
     record = put(ann, ann.prepare(), range(3))
-    push(ann.store, ann.session.chain, [record])
+    push(ann.store, ann.session.remotes, [record])
     (tmp_path / "team" / record.modules[1].name / "model.code").unlink()
     bob = team(tmp_path, "bob", "r")
     found = coverage(bob.session, bob.prepare())
@@ -218,7 +218,7 @@ def test_a_damaged_note_of_a_trial_is_none(tmp_path):
 def test_a_key_that_was_built_twice_is_told_with_both_builders(tmp_path):
     ann, bob = team(tmp_path, "ann"), team(tmp_path, "bob", "r")
     record = put(ann, ann.prepare(), range(2))
-    push(ann.store, ann.session.chain, [record])
+    push(ann.store, ann.session.remotes, [record])
     other = b"other code"
     file = File("model.code", len(other), hashlib.sha256(other).hexdigest())
     module = Module(record.modules[0].name, (file, record.modules[0].files[1]))

@@ -43,7 +43,7 @@ def failing(name, error):
 
 
 def ask(watched, requests):
-    found = forecast(requests, watched.store, watched.session.chain)
+    found = forecast(requests, watched.store, watched.session.remotes)
     return found, {row.name: row for row in found.rows}
 
 
@@ -61,13 +61,13 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
         warm(bob.session, bob.prepare(recipe(2)))
         found, rows = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
         named = [recipe(batch, name=f"toy-{batch}") for batch in (1, 2, 3)]
-        alone = [plan(bob.prepare(one), bob.store, bob.session.chain) for one in named]
+        alone = [plan(bob.prepare(one), bob.store, bob.session.remotes) for one in named]
     # A record that another row found tells of the time as well.
     assert [row.plan.as_dict() | {"expected": ""} for row in found.rows] == [
         one.as_dict() | {"expected": ""} for one in alone
     ]
     assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
-    assert [row.plan.remote for row in found.rows] == [bob.session.chain.readable[0].name, "local", ""]
+    assert [row.plan.remote for row in found.rows] == [bob.session.remotes.readable[0].name, "local", ""]
     totals = found.totals()
     assert (totals["recipes"], totals["hit"], totals["miss"], totals["failed"]) == (3, 2, 1, 0)
     assert totals["fetch_bytes"] == rows["toy-1"].plan.fetch > 0
@@ -118,7 +118,7 @@ def test_bytes_that_two_records_share_are_fetched_once(tmp_path):
             record, contents = make_record(artifacts=artifacts, size=9000)
             place = {"key": one.key, "hard": dict(one.ingredients.hard), "model_type": one.model_type}
             publish(ann.store, (structs.replace(record, **place), contents))
-        push(ann.store, ann.session.chain, list(ann.store.records()))
+        push(ann.store, ann.session.remotes, list(ann.store.records()))
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
     assert [row.plan.fetch for row in found.rows] == [18000, 18000]
@@ -143,18 +143,18 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
     with serve(kind, tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
         records = [publish(ann.store, make_record(number)) for number in range(3)]
-        push(ann.store, ann.session.chain, records)
+        push(ann.store, ann.session.remotes, records)
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
         places = [RecordPlace("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
         places[100:100] = [RecordPlace(record.directory, record.model_type, record.key) for record in records]
-        found = bob.session.chain.find_all(places)
+        found = bob.session.remotes.find_all(places)
         assert {key: one.shared.record for key, one in found.items()} == {record.key: record for record in records}
         assert (storage.calls.count("stat"), storage.calls.count("read")) == (1, 3)
-        again_ = bob.session.chain.find_all(places[:50])
+        again_ = bob.session.remotes.find_all(places[:50])
         assert again_ == {}
         assert storage.calls.count("stat") == 1, "what was not there is remembered for a moment"
-        assert bob.session.chain.find_all(places[:50], anew=True) == {}
+        assert bob.session.remotes.find_all(places[:50], anew=True) == {}
         assert storage.calls.count("stat") == 2
 
 
@@ -162,12 +162,12 @@ def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_t
     with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
         ann = Watched(tmp_path / "ann", shared=[(near(), "rw"), (far(), "rw")])
         first, second = (publish(ann.store, make_record(number)) for number in (1, 2))
-        push(ann.store, ann.session.chain, [first])
-        push(ann.store, ann.session.chain, [second], ann.session.chain.writable[1:])
+        push(ann.store, ann.session.remotes, [first])
+        push(ann.store, ann.session.remotes, [second], ann.session.remotes.writable[1:])
         bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
         places = [RecordPlace(one.directory, one.model_type, one.key) for one in (first, second)]
-        found = bob.session.chain.find_all(places)
-        assert [found[place.key].remote for place in places] == list(bob.session.chain.readable)
+        found = bob.session.remotes.find_all(places)
+        assert [found[place.key].remote for place in places] == list(bob.session.remotes.readable)
 
 
 class Spoiled(Counted):

@@ -102,7 +102,7 @@ def test_random_edits(monkeypatch, edits):
             history.append(wanted)
             watched = team.member()
             prepared = watched.prepare(wanted)
-            said = plan(prepared, watched.store, watched.session.chain).as_dict()
+            said = plan(prepared, watched.store, watched.session.remotes).as_dict()
             before = len(compiles(log))
             done = warm(watched.session, prepared)
 
@@ -123,7 +123,7 @@ def test_random_edits(monkeypatch, edits):
                 assert {module["remote"] for module in said["modules"]} <= {said["remote"], "local"}, case
                 assert sum(module["fetch_bytes"] for module in said["modules"]) == said["fetch_bytes"], case
                 assert said["graphs"] == done.record.graphs, case
-            after = plan(prepared, watched.store, watched.session.chain).as_dict()
+            after = plan(prepared, watched.store, watched.session.remotes).as_dict()
             assert (after["status"], after["remote"], after["fetch_bytes"]) == ("hit", "local", 0), case
             assert {module["remote"] for module in after["modules"]} == {"local"}, case
             kind = "miss" if said["status"] == "miss" else "hit here" if said["remote"] == "local" else "hit there"

@@ -13,7 +13,7 @@ pytest_plugins = ["tests.support.cli_session"]
 
 def planned(watched, wanted):
     searching = Searching.as_warm(watched.session.config)
-    return plan(watched.prepare(wanted), watched.store, watched.session.chain, searching=searching)
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, searching=searching)
 
 
 def begun_with(watched, wanted):
@@ -79,7 +79,7 @@ def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
     second = Watched(tmp_path / "ben", shared=[(FolderStorage(tmp_path / "shared"), "rw")])
     reuse = planned(second, recipe(16)).reuse
     assert (reuse.known.key, reuse.fetch) == (record.key, record.size)
-    assert reuse.place == second.session.chain.readable[0].name
+    assert reuse.place == second.session.remotes.readable[0].name
 
 
 def test_it_is_said_in_words(command, machine, home):

@@ -18,10 +18,10 @@ from cachekit.compilers.prepare import prepare
 from cachekit.config import load as load_config
 from cachekit.events import Journal
 from cachekit.recipe import load, zoo
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.remotes.remote import Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.verbs.session import Session
 from tests.compilers.neuron.test_plan import outside
@@ -161,8 +161,8 @@ def test_what_only_the_team_has_goes_cold_as_well(capsys, store, tmp_path):
     remote = Remote(FolderStorage(shared), store.layout.remotes, readable=True, writable=True)
     journal = Journal(None, "test")
     settings = load_config({"home": store.layout.home}, environ={}, cwd=tmp_path)
-    session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), None, Chain([remote], journal))
-    push(session.store, session.chain, [record], [remote])
+    session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), Remotes([remote], journal))
+    push(session.store, session.remotes, [record], [remote])
     shutil.rmtree(store.layout.home)
     words = ("bert", "vit", "--toolchain", NEW, "--cache", f"local:rw,{shared}:r")
     rows = {row["name"]: row for row in answer(capsys, *words)["plans"]}

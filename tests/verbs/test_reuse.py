@@ -285,7 +285,7 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     first = warm(ann.session, ann.prepare(recipe()))
     second = warm(bob.session, bob.prepare(recipe(**NEAR)))
     assert (second.compiled, second.reused.graphs) == (0, 3)
-    assert second.as_dict()["reused"]["remote"] == bob.session.chain.readable[0].name
+    assert second.as_dict()["reused"]["remote"] == bob.session.remotes.readable[0].name
     assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
 
@@ -304,7 +304,7 @@ def test_of_two_records_the_nearer_one_is_reused_wherever_it_is(tmp_path, log):
     alone = Watched(tmp_path / "bob")
     warm(alone.session, alone.prepare(recipe(4)))
     done = warm(bob.session, bob.prepare(recipe(8, **NEAR, gradient_accumulation_steps=2)))
-    assert (done.compiled, done.reused.near.place) == (0, bob.session.chain.readable[0].name)
+    assert (done.compiled, done.reused.near.place) == (0, bob.session.remotes.readable[0].name)
 
 
 def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.port import Compiler, Node
-from cachekit.health import Check
+
+if TYPE_CHECKING:
+    from cachekit.health import Check
 
 
 class InductorAdapter(Adapter):
@@ -28,6 +31,7 @@ class InductorAdapter(Adapter):
     def checks(self) -> Sequence[Check]:
         """The C++ compiler."""
         from cachekit.compilers.inductor.machine import look
+        from cachekit.health import Check
 
         return (Check("c++-compiler", look, chosen=True),)
 

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX
-from cachekit.config import Config
 from cachekit.errors import CompilerUnavailableError
-from cachekit.health import Finding
 from cachekit.host import cpu_features
+
+if TYPE_CHECKING:
+    from cachekit.config import Config
+    from cachekit.health import Finding
 
 
 def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
@@ -55,5 +58,7 @@ def has_bf16() -> bool:
 
 def look(_: Config) -> Iterator[Finding]:
     """A check of `cachekit doctor`: Inductor builds its CPU kernels with a C++ compiler."""
+    from cachekit.health import Finding
+
     name, path = cxx()
     yield Finding("ok", f"{name} {cxx_version(name, path)}")

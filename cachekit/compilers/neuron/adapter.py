@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged
-from cachekit.compilers.evidence import Subject
-from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import CachekitError
-from cachekit.health import Check
-from cachekit.key.words import SIDES
+from cachekit.key.canonical import SIDES
 from cachekit.store.record import File, Module, Record
 
 if TYPE_CHECKING:
+    from cachekit.compilers.evidence import Subject
+    from cachekit.compilers.foreign import ForeignCache
+    from cachekit.health import Check
     from cachekit.store.archive import Stored
     from cachekit.store.leaks import Leaks
 

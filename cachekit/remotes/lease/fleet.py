@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from cachekit.errors import AuthError, RemoteError
 from cachekit.events import Journal
-from cachekit.remotes.chain import Chain
 from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.lease.claim import Claim
 from cachekit.remotes.lease.lease import Lease, lease
 from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remotes import Remotes
 from cachekit.store.record import DamagedRecordError
 
 LEASE = 60.0  # seconds; a holder that lives says so every third of it
@@ -22,7 +22,7 @@ SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other 
 
 @contextmanager
 def fleet_lease(
-    chain: Chain,
+    remotes: Remotes,
     journal: Journal,
     place: RecordPlace,
     what: str,
@@ -34,7 +34,7 @@ def fleet_lease(
     """Wait until nobody else of the fleet compiles this key; without a remote that is at once.
 
     Args:
-        chain: The remotes; the lease lies on the first that is read and written.
+        remotes: The remotes; the lease lies on the first that is read and written.
         journal: Told for whom this process waits.
         place: Of the record that is to be compiled.
         what: What is compiled, for those who wait.
@@ -48,8 +48,8 @@ def fleet_lease(
     Raises:
         WaitedTooLongError: Another machine compiles it beyond the deadline.
     """
-    remote = next((one for one in chain.writable if one.readable and one.usable()), None)
-    if remote is None or not _is_private(chain, remote):
+    remote = next((one for one in remotes.writable if one.readable and one.usable()), None)
+    if remote is None or not _is_private(remotes, remote):
         yield Lease()
         return
     if remote.storage.scarce and not seconds:
@@ -73,15 +73,15 @@ def fleet_lease(
 
     with lease(remote.storage, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
         if isinstance(mine.trouble, RemoteError | AuthError):
-            chain.failed(remote, mine.trouble)
+            remotes.failed(remote, mine.trouble)
         yield mine
 
 
-def _is_private(chain: Chain, remote: Remote) -> bool:
+def _is_private(remotes: Remotes, remote: Remote) -> bool:
     """Whether a lease there tells nobody else who compiles, and on which machine: in a repo for ever."""
     try:
         remote.revision()  # known since the plan, mostly
     except (RemoteError, AuthError) as error:
-        chain.failed(remote, error)
+        remotes.failed(remote, error)
         return False
     return not remote.public

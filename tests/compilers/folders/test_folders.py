@@ -141,13 +141,13 @@ def test_a_stream_is_whole_where_it_comes_to_its_end(tmp_path, size):
 
 def test_paths_in_packed_entries_are_told(tmp_path):
     (tmp_path / "tree").mkdir()
-    (tmp_path / "tree" / "a-entry").write_bytes(zlib.compress(b"\0 /home/ann/work/train.py \0"))
+    (tmp_path / "tree" / "a-entry").write_bytes(zlib.compress(b"\0 /home/ann/src/train.py \0"))
     (tmp_path / "tree" / "b-entry").write_bytes(b"broken")
     with (tmp_path / "packed.tar").open("wb") as target:
         digest, size = archive.pack(tmp_path / "tree", ["a-entry", "b-entry"], target)
     file = File(f"{digest}.tar", size, digest)
     found = FolderAdapter(FRAMES).leaks(file, tmp_path / "packed.tar", archive=True)
-    assert [leak.path for leak in found.paths] == ["/home/ann/work/train.py"]
+    assert [leak.path for leak in found.paths] == ["/home/ann/src/train.py"]
     assert (found.users, found.complete) == (("ann",), False)
     plain = tmp_path / hashlib.sha256(b"").hexdigest()
     plain.write_bytes(b"/home/bob/x.py")

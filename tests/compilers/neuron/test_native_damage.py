@@ -187,7 +187,7 @@ def test_verify_names_the_graph_in_its_archive(tmp_path):
     assert verify(watched.session).problems == ()
     bad = publish(watched, packed({GOOD: neff(seed=1), BAD: flipped(neff(seed=2))}))
     odd = publish(watched, packed({BAD: pack_neff(tar_of({"info.json": b"{}"}), package=3)}))
-    push(watched.store, watched.session.chain, [good, bad, odd])
+    push(watched.store, watched.session.remotes, [good, bad, odd])
     found = verify(watched.session)
     (problem,) = found.problems
     assert (problem.kind, problem.keys, problem.file) == ("neff", (bad.key,), bad.modules[0].name)
@@ -204,9 +204,9 @@ def test_a_pull_refuses_it_and_keeps_nothing(tmp_path):
     maker = Watched(tmp_path / "maker", shared=[(FolderStorage(shared), "rw")])
     good = publish(maker, packed({GOOD: neff(seed=1)}))
     bad = publish(maker, packed({GOOD: neff(seed=1), BAD: flipped(neff(seed=2))}))
-    push(maker.store, maker.session.chain, [good, bad])
+    push(maker.store, maker.session.remotes, [good, bad])
     taker = Watched(tmp_path / "taker", shared=[(FolderStorage(shared), "rw")])
-    (remote,) = taker.session.chain.readable
+    (remote,) = taker.session.remotes.readable
     for record in (good, bad):
         found = remote.find(record.directory, record.model_type, record.key)
         if record is good:
@@ -228,7 +228,7 @@ def test_all_archives_of_a_compiler_come_without_a_record_if_they_are_whole(tmp_
     maker = Watched(tmp_path / "maker", shared=[(FolderStorage(shared), "rw")])
     good = publish(maker, packed({GOOD: neff(seed=1), BAD: neff(seed=2)}))
     bad = publish(maker, packed({GOOD: flipped(neff(seed=3))}))
-    push(maker.store, maker.session.chain, [good, bad])
+    push(maker.store, maker.session.remotes, [good, bad])
     shutil.rmtree(shared / "cachekit")
     misnamed = f"{FOLDER}/{'0' * 64}.tar"
     (shared / misnamed).write_bytes(packed({GOOD: neff(seed=4)}))

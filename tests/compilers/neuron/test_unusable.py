@@ -12,7 +12,7 @@ from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, host, presence
 from cachekit.errors import CompilerUnavailableError
-from cachekit.verbs.open_session import load_config, open_session
+from cachekit.verbs.session import load_config, open_session
 from tests.support.doctor_cases import fine, the_problem
 
 RECIPE = """

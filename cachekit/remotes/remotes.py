@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cachekit.config import flag_from_environment
+from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
 from cachekit.remotes.layout import RecordPlace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
 
 
-class Chain:
+class Remotes:
     """The remotes of a run, nearest first.
 
     Args:
@@ -158,20 +158,19 @@ class Chain:
         bypass(self._journal, f"remote-{kind}", remote.name)
 
 
-def chain_of(config: Config, journal: Journal, *, offline: bool = False) -> Chain:
-    """The remotes, as the chain in the settings says; offline without those beyond a network.
+def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Remotes:
+    """The remotes that the settings name; offline without those beyond a network.
 
     Raises:
-        UsageError: The chain, or an address in it, cannot be used.
+        UsageError: The list, or an address in it, cannot be used.
     """
+    if config.cache == ONLY_HERE:
+        return Remotes(journal=journal)
     from cachekit.remotes import address
+    from cachekit.remotes.remote import Remote
 
     links = address.parse(config.cache, config.remotes)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
-    if not links:
-        return Chain(journal=journal)
-    from cachekit.remotes.remote import Remote
-
     memory = Layout(config.home).remotes
 
     def remote(link: address.Link) -> Remote:
@@ -179,7 +178,7 @@ def chain_of(config: Config, journal: Journal, *, offline: bool = False) -> Chai
         return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
 
     left = [link for link in links if offline and address.needs_network(link)]
-    return Chain(
+    return Remotes(
         [remote(link) for link in links if link not in left],
         journal,
         {link.name: partial(remote, link) for link in left},
