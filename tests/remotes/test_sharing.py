@@ -122,8 +122,8 @@ def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
         assert not {"upload", "commit"} & set(storage.calls)
         assert storage.calls[:4] == ["stat", "revision", "stat", "read"]
         assert again.session.remotes.writable[0].storage.name.startswith(("hf://buckets", "/"))
-    assert pushed.published.unchanged == 1
-    assert pushed.published.files == ()
+    assert pushed.unchanged == 1
+    assert pushed.files == ()
 
 
 @ANY_KIND

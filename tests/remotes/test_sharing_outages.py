@@ -116,7 +116,7 @@ def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
     record = publish(ann.store, make_record())
     (pushed,) = push(ann.store, ann.session.remotes, chosen(ann.session, [record.key, record.key[:8]], pending=False))
     assert pushed.error is None
-    assert len(pushed.published.records) == 1
+    assert len(pushed.records) == 1
 
 
 @ANY_KIND
