@@ -77,17 +77,12 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(TESTS)
 
 ## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package
-test-slow: $(VENV)/.installed .venv-olah/.installed
-	CACHEKIT_OLAH=.venv-olah/bin/olah-cli $(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
 
 # Somebody else's mirror of the Hub.
-.venv-olah/.installed:
-	$(PYTHON) -m venv .venv-olah
-	.venv-olah/bin/python $(INSTALL) olah==0.5.4
-	touch $@
-
 # One of each campaign of sharing, on a Hub and on an object store; all of them take hours.
-SMALL = not two_hundred and not sixteen and not 16 and not random_moments and not 403 and not 404 and not 409 and not 412 \
+SMALL = not two_hundred and not sixteen and not 16 and not fifty and not 403 and not 404 and not 409 and not 412 \
 	and not 500 and not drop and not wrong and not azure and not bucket and not folder and not seaweedfs
 
 ## make test-campaigns  a fleet that shares a cache, in small: pushers, take-overs, kills, what vanishes
@@ -124,13 +119,13 @@ oldest: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow -k train_after_warm tests/verbs/test_main_job.py
 
 OF_THE_HUB = -m "not slow and not servers" -k "hub or bucket" tests/remotes/test_port.py tests/remotes/test_bucket.py \
-	tests/remotes/test_hub.py tests/remotes/test_hub_reading.py tests/remotes/test_hub_trouble.py
+	tests/remotes/test_hub.py tests/remotes/test_hub_trouble.py
 
 ## make test-hub   the test Hub and the remotes on it with the newest, the oldest and another client, and without Xet
 test-hub: $(VENV)/.installed $(HUB_VENV)/.installed
 	$(MAKE) .venv-oldest/.installed $(OLDEST)
 	CACHEKIT_HUB_PYTHONS="$(BIN)/python .venv-oldest/bin/python $(HUB_VENV)/bin/python" \
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "" tests/remotes/test_hubserver.py tests/remotes/test_hubserver_faults.py
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "" tests/remotes/test_hubserver.py
 	.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	$(HUB_VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
@@ -143,8 +138,8 @@ $(VENV)/npm/.installed: $(VENV)/.installed
 ## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
 test-s3: $(VENV)/npm/.installed
 	PATH=$(CURDIR)/$(VENV)/npm/node_modules/.bin:$$PATH $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "servers and not slow" \
-	tests/remotes/test_port.py tests/remotes/test_s3.py tests/remotes/test_s3_trouble.py tests/remotes/test_seaweedfs.py \
-	tests/remotes/test_sharing.py tests/remotes/test_lease_fleet.py
+	tests/remotes/test_port.py tests/remotes/test_s3.py tests/remotes/test_s3_trouble.py \
+	tests/remotes/test_sharing.py
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed
@@ -174,4 +169,4 @@ docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .venv-olah .demo .features.json build dist
+	rm -rf site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .demo .features.json build dist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import structs
 
@@ -90,43 +91,45 @@ def fetch_locked(
 
 
 def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
-    """Where on a cache the artifacts may be: as a record says now, as one said then, or as bare files."""
+    """Where on a remote the artifacts may be: as it is now, or as it was when they were locked."""
     now = remote.revision()
     then = locked.revision if locked.remote == remote.name and locked.revision != now else ""
     for revision in (now, *([then] if then else [])):
         try:
-            shared = _record(remote, locked, revision) or _files(remote, locked, revision, reasons)
+            shared = same_artifacts(remote, locked.record, revision, reasons)
         except (RemoteError, AuthError) as error:
             if revision == now:
                 raise
             reasons.append(f"{remote.name} at {revision[:12]}: {error.message}")  # a history that was cut
             continue
         if shared is not None:
-            yield Found(remote, shared, revision)
+            # That of the remote may have grown by what others added; what is taken is what is locked.
+            same = digest_of(shared.record) == locked.digest
+            yield Found(remote, shared if same else structs.replace(shared, record=locked.record), revision)
 
 
-def _record(remote: Remote, locked: Locked, revision: str) -> Shared | None:
-    record = locked.record
-    try:
-        with remote.call() as storage:
-            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
-        shared = document.read(found.data) if found else None
-    except (DamagedRecordError, IntegrityError):
-        return None
-    if shared is None or not covers(shared.record, record):
-        return None
-    # That of the cache may have grown by what others added; what is taken is what is locked.
-    same = digest_of(shared.record) == locked.digest
-    return shared if same else structs.replace(shared, record=record)
+def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[str] | None = None) -> Shared | None:
+    """What a remote has with every file of a record, if it has that: the key's record there, or else the bare files.
 
+    Args:
+        remote: The remote.
+        record: The record.
+        revision: The remote's state.
+        reasons: Gets what it lacks.
 
-def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) -> Shared | None:
-    """The locked files without a record that names them; artifacts on a cache are never overwritten by a push."""
-    own = {
-        layout.file_path(module, file): file for module in locked.record.modules for file in module.files
-    }  # fmt: skip
-    spare = {layout.blob_path(file.sha256) for file in own.values()}
+    Raises:
+        RemoteError, AuthError: It cannot be asked.
+    """
     with remote.call() as storage:
+        shared = None
+        with suppress(DamagedRecordError, IntegrityError):
+            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
+            shared = document.read(found.data) if found else None
+        if shared is not None and covers(shared.record, record):
+            return shared
+        # Artifacts are never overwritten by a push: they may be there without a record that names them.
+        own = {layout.file_path(module, file): file for module in record.modules for file in module.files}
+        spare = {layout.blob_path(file.sha256) for file in own.values()}
         there = storage.stat(sorted({*own, *spare}), revision)
     places: dict[str, str] = {}
     for path, file in sorted(own.items()):
@@ -137,7 +140,7 @@ def _files(remote: Remote, locked: Locked, revision: str, reasons: list[str]) ->
         if blob in there and there[blob].size == file.size:
             places[file.sha256] = blob
         elif holds is False:
-            state = "has other bytes" if path in there else "is not there"
-            reasons.append(f"{remote.name}: {path} {state}")
+            if reasons is not None:
+                reasons.append(f"{remote.name}: {path} {'has other bytes' if path in there else 'is not there'}")
             return None
-    return Shared(locked.record, {}, places)
+    return Shared(record, {}, places)

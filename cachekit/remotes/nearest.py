@@ -3,24 +3,148 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.key.canonical import difference
-from cachekit.key.nearest import LEAST, reusable
-from cachekit.remotes.near import Known, Looked, Near, Wanted, settled
-from cachekit.remotes.remotes import Remotes
+from cachekit.key.canonical import Change, difference
+from cachekit.key.nearest import LEAST, distance, reusable
 from cachekit.store import Store
-from cachekit.store.record import COMMAND, DamagedRecordError, Record
+from cachekit.store.layout import LOCAL
+from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
+from cachekit.values import by_value
 
 if TYPE_CHECKING:
     from cachekit.remotes.nearest_on import Budget
+    from cachekit.remotes.remote import Found, Remote
+    from cachekit.remotes.remotes import Remotes
 
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
+
+
+class Known(Struct, frozen=True):
+    """What is known of a record, all but its modules.
+
+    Attributes:
+        size: Bytes of its files.
+        by: Who made it.
+    """
+
+    key: str
+    directory: str
+    model_type: str
+    recipe: str
+    compiler: str
+    hard: dict[str, Any]
+    graphs: int
+    size: int
+    compile_seconds: float
+    cold_seconds: float
+    created: str
+    by: str
+
+    @classmethod
+    def of(cls, record: Record) -> Known:
+        """What of a record is remembered."""
+        made = record.provenance
+        return cls(
+            record.key,
+            record.directory,
+            record.model_type,
+            record.recipe,
+            record.compiler,
+            record.hard,
+            record.graphs,
+            record.size,
+            record.compile_seconds,
+            record.cold_seconds,
+            made.created,
+            f"{made.user}@{made.host}",
+        )
+
+
+class Wanted(Struct, frozen=True):
+    """What is sought for; its own record is never the nearest.
+
+    Attributes:
+        foreign: See `Compiler.foreign`.
+        reuse_bytes: The largest record that a compile may begin with, and the most to fetch; 0 seeks for none.
+    """
+
+    key: str
+    directory: str
+    model_type: str
+    hard: Mapping[str, Any]
+    foreign: tuple[str, ...] = ()
+    reuse_bytes: int = 0
+
+    def comparable(self, model_type: str) -> bool:
+        """Recipes and commands have no ingredients in common; what was imported has none at all."""
+        return model_type != IMPORTED and (model_type == COMMAND) == (self.model_type == COMMAND)
+
+    def can_reuse(self, known: Known, changes: Sequence[Change]) -> bool:
+        """Whether a compile can begin with a record."""
+        return (
+            known.size <= self.reuse_bytes
+            and known.directory == self.directory
+            and known.model_type != COMMAND
+            and reusable(changes, self.foreign)
+        )
+
+
+class Near(Struct, frozen=True):
+    """A record near to what is wanted.
+
+    Attributes:
+        known: What it is.
+        changes: From it to what is wanted.
+        record: The record whole, where it is in the store or was read on its remote.
+        remote: The remote that has it, where the store has not.
+        found: The record as it was read there, to be fetched.
+        fetch: Of that, the bytes that the store lacks.
+    """
+
+    known: Known
+    changes: tuple[Change, ...]
+    record: Record | None = None
+    remote: Remote | None = None
+    found: Found | None = None
+    fetch: int = 0
+
+    __hash__ = by_value
+
+    @property
+    def place(self) -> str:
+        """Where it is: `local`, or the name of a remote."""
+        return self.remote.name if self.remote else LOCAL
+
+    @property
+    def distance(self) -> int:
+        """How far away it is; see `key.nearest.WEIGHTS`."""
+        return distance(self.changes)
+
+    def nearer(self, other: Near | None) -> bool:
+        """Whether it is nearer than another one; equally near is not nearer."""
+        return other is None or (self.distance, len(self.changes)) < (other.distance, len(other.changes))
+
+
+class Looked(Struct, frozen=True):
+    """How far one remote was searched.
+
+    Attributes:
+        remote: Its name.
+        records: Records of this kind that it lists, as far as the listing went.
+        compared: Those whose ingredients were compared.
+        problem: Why it was not searched to the end; empty where it was.
+    """
+
+    remote: str
+    records: int
+    compared: int
+    problem: str = ""
 
 
 class Search(Struct, frozen=True):
@@ -57,18 +181,28 @@ def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budg
     for remote in remotes.readable if remotes else ():
         if settled(wanted, near, reuse, LEAST):
             break
-        from cachekit.remotes.nearest_on import DEFAULT, Seen
+        from cachekit.remotes.nearest_on import Budget, RemoteSearch
 
-        seen = Seen(remote, wanted, store, budget or DEFAULT)
-        failure = seen.look()
-        looked.append(seen.looked)
-        if failure is not None and remotes is not None:
-            remotes.failed(remote, failure)
-        if seen.near is not None and (near is None or seen.near.rank < near.rank):
-            near = seen.near
-        if seen.reuse is not None and (reuse is None or seen.reuse.rank < reuse.rank):
-            reuse = _to_fetch(seen.reuse, wanted, store, remotes) or reuse
+        there = RemoteSearch(remote, wanted, store, budget or Budget())
+        try:
+            there.look()
+            if there.reuse is not None and there.reuse.nearer(reuse):
+                reuse = _to_fetch(there.reuse, wanted, store) or reuse
+        except (RemoteError, AuthError) as error:
+            there.problem = there.problem or error.cause or error.message
+            if remotes is not None:
+                remotes.failed(remote, error)
+        looked.append(Looked(remote.name, len(there.listed), there.compared, there.problem))
+        if there.near is not None and there.near.nearer(near):
+            near = there.near
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)
+
+
+def settled(wanted: Wanted, near: Near | None, reuse: Near | None, limit: int) -> bool:
+    """Whether nothing that is sought can lie nearer than this elsewhere."""
+    if near is None or near.distance > limit:
+        return False
+    return not wanted.reuse_bytes or (reuse is not None and reuse.distance <= limit)
 
 
 def _here(wanted: Wanted, store: Store) -> Iterator[Near]:
@@ -104,28 +238,21 @@ def _is_reusable(near: Near, wanted: Wanted, store: Store) -> bool:
 
 def _lacking(store: Store, record: Record) -> int:
     """Bytes of a record that the store has not: files are looked at, and not read, which would take long."""
-    files = {file.sha256: file.size for file in record.files}
-    lacking = 0
-    for sha256, size in files.items():
-        try:
-            there = store.layout.blob(sha256).stat().st_size == size
-        except OSError:
-            there = False
-        lacking += 0 if there else size
-    return lacking
+    files = {file.sha256: file for file in record.files}
+    return sum(file.size for file in files.values() if store.blobs.check(file, "there"))
 
 
-def _to_fetch(near: Near, wanted: Wanted, store: Store, remotes: Remotes | None) -> Near | None:
-    """A record on a remote, read there now; None where it is gone, damaged, or too much to fetch."""
+def _to_fetch(near: Near, wanted: Wanted, store: Store) -> Near | None:
+    """A record on a remote, read there now; None where it is gone, damaged, or too much to fetch.
+
+    Raises:
+        RemoteError, AuthError: It cannot be read.
+    """
     remote, known = near.remote, near.known
     assert remote is not None  # it was found there
     try:
         found = remote.find(known.directory, known.model_type, known.key, anew=True)
     except DamagedRecordError:
-        return None
-    except (RemoteError, AuthError) as error:
-        if remotes is not None:
-            remotes.failed(remote, error)
         return None
     if found is None:
         return None

@@ -15,8 +15,7 @@ from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
 from cachekit.remotes.layout import RecordPlace
-from cachekit.remotes.near import Known, Looked, Near, Wanted
-from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL

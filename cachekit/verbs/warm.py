@@ -20,7 +20,7 @@ from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.lease.fleet import fleet_lease
-from cachekit.remotes.near import Near
+from cachekit.remotes.nearest import Near
 from cachekit.remotes.remote import Found
 from cachekit.store.compile_lock import CompileLock, Holder
 from cachekit.store.durable import store_error

@@ -17,8 +17,7 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.near import Known, Looked, Near, Wanted
-from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL

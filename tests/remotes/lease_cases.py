@@ -60,3 +60,27 @@ def never():
 
 def silent(holder, waited):
     pass
+
+
+class Cut:
+    """A remote whose line can be cut, or that refuses to be written to."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.error = None  # raised by every call
+        self.refusal = None  # raised by commits
+        self.commits = 0
+        self.refused = 0
+
+    def __getattr__(self, name):
+        value = getattr(self._storage, name)
+        if self.error is not None and callable(value):
+            self.refused += 1
+            raise self.error
+        return value
+
+    def commit(self, change, revision):
+        if self.error or self.refusal:
+            raise self.error or self.refusal
+        self.commits += 1
+        return self._storage.commit(change, revision)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
 from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.s3 import S3
-from cachekit.remotes.port import ABSENT, Commit, Limits, Upload, Write
+from cachekit.remotes.port import Limits
 from tests.remotes.s3_server import s3_server, use
 
 SHORT = Limits(connect=0.3, read=0.3, commit=0.4)
-QUIET = [].append  # tells nobody
 
 
 def open_s3(name, limits=None, **options):
@@ -46,12 +44,3 @@ def name(server, request):
 @pytest.fixture
 def storage(name):
     return open_s3(name)
-
-
-def upload_of(path: str, data: bytes | Path) -> Upload:
-    content = data if isinstance(data, bytes) else data.read_bytes()
-    return Upload(path, len(content), hashlib.sha256(content).hexdigest(), data)
-
-
-def write(storage, path, data, token=ABSENT):
-    storage.commit(Commit("t", (), [Write(path, data, token)]), "")

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
-import sys
 import time
-import traceback
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes.hub import BucketStorage
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, Limits, UncertainError, Upload, Write
+from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, Limits, UncertainError, Write
+from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
 from tests.remotes.storage_makers.bucket import BUCKET, bucket_hub, make_storage
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
 CLIENT_WAITS = 1.0  # seconds before the client's first new try
 SHORT = Limits(connect=0.5, read=0.5, commit=0.6)
-QUIET = [].append  # tells nobody
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -37,36 +33,10 @@ def storage(hub):
     return make_storage(hub)
 
 
-def upload_of(path: str, data: bytes | Path) -> Upload:
-    content = data if isinstance(data, bytes) else data.read_bytes()
-    return Upload(path, len(content), hashlib.sha256(content).hexdigest(), data)
-
-
-def write(storage, path, data, token=ABSENT):
-    storage.commit(Commit("t", (), [Write(path, data, token)]), "")
-
-
-def collect(chunks, got: bytearray) -> None:
-    """Keep what came before an error."""
-    for chunk in chunks:
-        got += chunk
-
-
 def asked(hub) -> list[str]:
     """Requests to the Hub itself: methods, and the last part of the path."""
     return [f"{entry.method} {entry.path.partition('?')[0].rsplit('/', 1)[1]}" for entry in hub.requests
             if entry.kind in {"api", "resolve"}]  # fmt: skip
-
-
-def every_call(storage):
-    return {
-        "stat": lambda: storage.stat(["a/b"], ""),
-        "list": lambda: list(storage.list("a", "")),
-        "read": lambda: storage.read("a/b", "", 100),
-        "chunks": lambda: list(storage.chunks("a/b", "")),
-        "upload": lambda: storage.upload([upload_of("a/b", b"x")], "", QUIET),
-        "commit": lambda: write(storage, "a/b", b"x"),
-    }
 
 
 # Requests.
@@ -139,41 +109,6 @@ def test_files_lie_below_the_prefix_and_another_client_reads_them(hub, storage, 
     assert (tmp_path / "copy").read_bytes() == data
 
 
-@pytest.mark.feature("R5")
-def test_reading_goes_on_where_it_stopped(hub, storage):
-    data = os.urandom(300_000)
-    storage.upload([upload_of("m/a", data)], "", QUIET)
-    hub.fault("cut", "GET /cdn/*", at=200_000)
-    got = bytearray()
-    with pytest.raises(RemoteError):
-        collect(storage.chunks("m/a", ""), got)
-    assert 0 < len(got) <= 200_000
-    hub.log.clear()
-    assert b"".join(storage.chunks("m/a", "", len(got))) == data[len(got) :]
-    assert sum(entry.sent for entry in hub.requests) < 150_000
-    assert b"".join(storage.chunks("m/a", "", len(data))) == b""
-    with pytest.raises(FileNotFoundError):
-        list(storage.chunks("m/b", ""))
-
-
-def test_a_server_that_knows_no_ranges_is_read_from_its_beginning(hub, storage, monkeypatch):
-    data = os.urandom(300_000)
-    storage.upload([upload_of("m/a", data)], "", QUIET)
-    monkeypatch.setattr("tests.support.hubserver.buckets.RANGES", False)
-    assert b"".join(storage.chunks("m/a", "", 123_456)) == data[123_456:]
-
-
-@pytest.mark.feature("S2")
-def test_documents_that_are_too_large_or_have_no_end_are_not_read(hub, storage):
-    write(storage, DOCUMENT, b"x" * 1001)
-    with pytest.raises(IntegrityError, match="too large"):
-        storage.read(DOCUMENT, "", 1000)
-    assert len(storage.read(DOCUMENT, "", 1001).data) == 1001
-    hub.fault("endless", "GET /cdn/*", times=None)
-    with pytest.raises((IntegrityError, RemoteError)):
-        storage.read(DOCUMENT, "", 5000)
-
-
 @pytest.mark.parametrize(
     "body", ["", "[1]", '[{"size": 1}]', "[" * 100_000, '[{"path": "some/where/a", "size": "x", "type": "file"}]']
 )
@@ -205,17 +140,6 @@ def test_who_may_not_is_told_without_the_token(hub, token):
         with pytest.raises(AuthError) as caught:
             call()
         assert token not in shown(caught.value)
-
-
-def test_who_may_only_read_cannot_write(hub, storage):
-    write(storage, DOCUMENT, b"{}")
-    reader = make_storage(hub, token=hub.read_token)
-    assert reader.read(DOCUMENT, "", 100).data == b"{}"
-    for call in (lambda: reader.upload([upload_of("a", b"a")], "", QUIET), lambda: write(reader, "a", b"a")):
-        with pytest.raises((AuthError, RemoteError)) as caught:
-            call()
-        assert hub.read_token not in shown(caught.value)
-    assert storage.stat(["a"], "") == {}
 
 
 def test_a_missing_bucket_is_told_by_every_call(hub):
@@ -279,31 +203,6 @@ def test_files_are_sent_again_where_a_try_fails_and_documents_are_looked_for(hub
     write(storage, DOCUMENT, b"one")
 
 
-@pytest.mark.parametrize("kind", [pytest.param("500", marks=pytest.mark.slow), "black-hole"])
-def test_a_broken_store_behind_the_hub_is_given_up_and_the_process_ends(hub, tmp_path, kind):
-    """hf_xet tries again without end, in Rust, where no exception reaches it."""
-    hub.fault(kind, "* /xet/*", times=None)
-    code = f"""
-import hashlib
-from cachekit.errors import RemoteError
-from cachekit.remotes.hub import BucketStorage
-from cachekit.remotes.port import Limits, Upload
-remote = BucketStorage("hf://buckets/{BUCKET}", limits=Limits(1, 1, 1), endpoint={hub.endpoint!r}, token={hub.token!r})
-try:
-    remote.upload([Upload("a", 3, hashlib.sha256(b"abc").hexdigest(), b"abc")], "", print)
-except RemoteError as error:
-    print("given up", "hf_" in repr(error.as_dict()))
-"""
-    environment = {"PATH": os.environ["PATH"], "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert done.stdout == "given up False\n", done.stderr
-    assert done.returncode == 0
-    assert hub.token not in done.stderr
-
-
 # Names, and what is installed.
 
 
@@ -325,11 +224,6 @@ def test_a_client_without_buckets_is_named(monkeypatch):
     assert caught.value.hint == 'pip install "huggingface_hub>=1.5"'
 
 
-def shown(error: CachekitError) -> str:
-    """All that a person, a log or a journal could get to see."""
-    return "\n".join([*traceback.format_exception(error), *error.lines(), repr(error), repr(error.as_dict())])
-
-
 def test_the_token_goes_to_the_hub_only(hub, storage):
     write(storage, DOCUMENT, b"{}")
     write(storage, "m/other.json", b"{}")
@@ -344,19 +238,3 @@ def test_the_token_goes_to_the_hub_only(hub, storage):
         list(storage.list("", ""))
     assert [(entry.path.split("/")[2], entry.user) for entry in hub.requests] == [("buckets", "admin"), ("models", "")]
     assert here != elsewhere
-
-
-def test_a_bucket_that_anybody_can_read_is_known(hub):
-    import huggingface_hub
-
-    api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
-    private = make_storage(hub)
-    private.revision()
-    api.delete_bucket(BUCKET)
-    api.create_bucket(BUCKET, private=False)
-    public = make_storage(hub)
-    hub.log.clear()
-    for _ in range(2):
-        public.revision()
-    assert len(hub.log.entries()) == 1
-    assert (private.public, public.public) == (False, True)

@@ -244,24 +244,6 @@ class TestDeadMounts:
         for thread in new:
             thread.join()
 
-    def test_a_process_can_end_while_one_hangs(self, shared):
-        code = """
-import os, sys, threading
-from pathlib import Path
-from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.port import Limits
-from cachekit.errors import RemoteError
-os.open = lambda *args, **kwargs: threading.Event().wait()
-try:
-    FolderStorage(Path(sys.argv[1]), Limits(read=0.1)).revision()
-except RemoteError:
-    print("ended")
-"""
-        ended = subprocess.run(
-            [sys.executable, "-c", code, shared], capture_output=True, text=True, timeout=60, check=True
-        )
-        assert ended.stdout == "ended\n"
-
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     def test_a_fork_has_workers_of_its_own(self, storage):
         assert read(storage, "a").data == b"a"

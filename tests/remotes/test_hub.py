@@ -12,8 +12,8 @@ import huggingface_hub.constants
 import pytest
 
 from cachekit.errors import AuthError, RemoteError
-from cachekit.remotes.hub import HubStorage, reading
-from cachekit.remotes.port import ABSENT, Commit, ConflictError, Storage, Write
+from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.port import ABSENT, Commit, ConflictError, Write
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
     DOC,
@@ -29,12 +29,6 @@ from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     way,
 )
 from tests.remotes.storage_makers.hub import LIMITS
-
-
-def test_it_is_a_storage(storage, repo):
-    checked: Storage = storage
-    assert (checked.name, checked.compares, checked.scarce) == (f"hf://{repo.name}", True, True)
-
 
 # Reading, and what it costs
 
@@ -77,18 +71,6 @@ def test_a_folder_is_listed_by_pages_without_the_rest(storage, hub, repo):
     assert len(list(storage.list("", revision))) == len(repo.files())
 
 
-def test_every_start_of_a_file(storage, hub, repo):
-    data, revision = bytes(range(256)) * 1000, storage.revision()
-    for path, whole in (("m/model.neff", data), (DOC, b'{"a": 1}'), ("m/model.done", b"")):
-        for start in {0, 1, len(whole) // 2, max(0, len(whole) - 1), len(whole)}:
-            if start <= len(whole):
-                assert b"".join(storage.chunks(path, revision, start)) == whole[start:]
-        with pytest.raises(RemoteError):
-            list(storage.chunks(path, revision, len(whole) + 1))
-    with pytest.raises(FileNotFoundError):
-        list(storage.chunks("none", revision))
-
-
 def test_a_server_without_ranges(storage, hub, repo):
     revision = storage.revision()
     path = hub.repos.objects.path(hashlib.sha256(bytes(range(256)) * 1000).hexdigest())
@@ -98,9 +80,7 @@ def test_a_server_without_ranges(storage, hub, repo):
     assert b"".join(storage.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
 
 
-@pytest.mark.parametrize("large", [1, 1 << 40], ids=["round httpx", "through httpx"])
-def test_a_large_body_that_is_cut_goes_on_where_it_ended(storage, hub, repo, large, monkeypatch):
-    monkeypatch.setattr(reading, "LARGE", large)
+def test_a_large_body_that_is_cut_goes_on_where_it_ended(storage, hub, repo):
     data = random.Random(1).randbytes(5_000_000)
     repo.plant({"m/large": data}, lfs=True)
     revision = storage.revision()
@@ -275,23 +255,6 @@ def test_a_source_that_changed_or_is_gone(make, hub, repo, tmp_path):
     assert not hub.count("POST */preupload/*")
 
 
-def test_many_writers_one_winner(make, hub, repo):
-    from concurrent.futures import ThreadPoolExecutor
-
-    revision, storages = repo.head, [make() for _ in range(6)]
-    token = storages[0].read(DOC, revision, 100).token
-
-    def swap(number):
-        try:
-            return storages[number].commit(Commit(f"w{number}", (), [Write(DOC, b"%d" % number, token)]), revision)
-        except ConflictError:
-            return ""
-
-    with ThreadPoolExecutor(6) as pool:
-        won = [made for made in pool.map(swap, range(6)) if made]
-    assert won == [repo.head]
-
-
 # The process around it
 
 
@@ -313,7 +276,7 @@ def run_python(code, hub, tmp_path, **environment):
 def test_the_environment_is_honoured_and_the_client_is_imported_late(hub, repo, tmp_path):
     code = f"""
         import sys
-        from cachekit.remotes.hub import HubStorage, reading
+        from cachekit.remotes.hub import HubStorage
         remote = HubStorage({repo.name!r})
         assert not [name for name in sys.modules if name.startswith(("huggingface_hub", "httpx", "requests"))]
         print(remote.revision())
@@ -332,7 +295,7 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     code = f"""
         import hashlib, os
         from cachekit.errors import AuthError, RemoteError
-        from cachekit.remotes.hub import HubStorage, reading
+        from cachekit.remotes.hub import HubStorage
         from cachekit.remotes.port import Limits, Upload
         data = os.urandom(200_000)
         try:

@@ -179,28 +179,6 @@ def test_bodies_that_do_not_end_as_they_should(make, hub, repo, kind):
             call()
 
 
-def test_a_cut_download_goes_on_where_it_ended(storage, hub, repo):
-    whole, read = bytes(range(256)) * 1000, b""
-    hub.fault("cut", "GET /cdn/*", at=100_000, times=2)
-    for _ in range(5):
-        try:
-            for piece in storage.chunks("m/model.neff", repo.head, len(read)):
-                read += piece
-            break
-        except RemoteError:
-            continue
-    assert read == whole
-
-
-def test_no_more_than_the_limit_is_read(storage, hub, repo):
-    with pytest.raises(IntegrityError):
-        storage.read("m/model.neff", repo.head, 255_999)
-    assert len(storage.read("m/model.neff", repo.head, 256_000).data) == 256_000
-    hub.fault("endless", "GET */resolve/*")
-    with pytest.raises(IntegrityError):
-        storage.read(DOC, repo.head, 1000)
-
-
 @pytest.mark.parametrize("body", ["", "[", "null", "[[1]]", '{"a": 1}', '[{"type": "file"}]', "[" * 100_000, "<html>"])
 def test_answers_that_are_no_answers(storage, hub, repo, body):
     hub.fault("rewrite", "* /api/*", body=body, times=None)

@@ -1,7 +1,7 @@
 """One key, many machines: one compiles and the others wait, take over when it dies, and never wait for ever.
 
 On remotes in memory of each sort, by a clock that jumps: the machines are threads. Real processes on real remotes, and
-real time: `test_lease_fleet`.
+real time: `test_sharing_campaign`.
 """
 
 import json
@@ -15,8 +15,7 @@ import pytest
 from cachekit import process
 from cachekit.errors import InterruptedRunError, RemoteError, WaitedTooLongError
 from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
-from tests.remotes.lease_cases import clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
-from tests.remotes.lease_worker import Cut
+from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import title, write
 from tests.support.jumping_clock import OfMachine
 

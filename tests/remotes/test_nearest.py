@@ -11,8 +11,7 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.near import Wanted
-from cachekit.remotes.nearest import search
+from cachekit.remotes.nearest import Wanted, search
 from cachekit.remotes.nearest_on import Budget
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push

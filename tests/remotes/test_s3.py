@@ -7,12 +7,13 @@ import os
 
 import pytest
 
-from cachekit.errors import IntegrityError, RemoteError
+from cachekit.errors import RemoteError
 from cachekit.remotes.objectstore.objects import REMOVED
 from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
 from tests.remotes.s3_server import refusal
-from tests.remotes.s3_storage import QUIET, SHORT, name, open_s3, server, shared_server, storage, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
+from tests.remotes.storage_calls import QUIET, upload_of, write
 
 pytestmark = pytest.mark.servers
 
@@ -178,46 +179,11 @@ def test_a_body_that_is_cut_is_an_error_and_can_be_gone_on_with(server, storage)
 # Documents.
 
 
-def test_a_change_whose_second_document_moved_on_writes_none(storage):
-    write(storage, DOCUMENT, b"one")
-    token = storage.read(DOCUMENT, "", 100).token
-    write(storage, DOCUMENT, b"two", token)
-    with pytest.raises(ConflictError, match="changed meanwhile"):
-        storage.commit(Commit("t", (), [Write("README.md", b"card", ABSENT), Write(DOCUMENT, b"three", token)]), "")
-    assert storage.read("README.md", "", 100) is None
-    assert storage.read(DOCUMENT, "", 100).data == b"two"
-
-
-def test_a_removed_document_is_absent_for_all_and_its_place_is_free(server, storage, name):
-    write(storage, DOCUMENT, b"one")
-    token = storage.read(DOCUMENT, "", 100).token
-    write(storage, DOCUMENT, None, token)
-    other = open_s3(name)
-    assert other.read(DOCUMENT, "", 100) is None
-    assert other.read(DOCUMENT, "", 1000) is None
-    assert other.stat([DOCUMENT], "") == {}
-    assert other.stat([DOCUMENT, *(f"{RECORDS}/{n}" for n in range(9))], "") == {}
-    assert list(other.list("", "")) == []
-    with pytest.raises(ConflictError):
-        write(other, DOCUMENT, b"late", token)
-    write(other, DOCUMENT, b"again")
-    with pytest.raises(ConflictError):
-        write(storage, DOCUMENT, b"too late")
-    assert storage.read(DOCUMENT, "", 100).data == b"again"
-
-
 def test_a_file_as_long_as_the_marker_is_no_marker(storage):
     data = b"x" * len(REMOVED)
     storage.upload([upload_of("m/a", data)], "", QUIET)
     assert storage.stat(["m/a"], "")["m/a"].size == len(data)
     assert [entry.path for entry in storage.list("m", "")] == ["m/a"]
-
-
-def test_a_large_document_is_not_read(server, storage):
-    write(storage, DOCUMENT, b"x" * 1001)
-    with pytest.raises(IntegrityError, match="too large"):
-        storage.read(DOCUMENT, "", 1000)
-    assert len(storage.read(DOCUMENT, "", 1001).data) == 1001
 
 
 def test_an_answer_that_was_lost_is_looked_for(server, storage):

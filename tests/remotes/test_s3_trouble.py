@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
-import traceback
-from pathlib import Path
 
 import pytest
 
-from cachekit.errors import AuthError, CachekitError, RemoteError, UsageError
-from cachekit.remotes.port import BusyError, Commit, Limits, UncertainError, Write
+from cachekit.errors import AuthError, RemoteError, UsageError
+from cachekit.remotes.port import BusyError, Limits, UncertainError
 from tests.remotes.s3_server import KEY, SECRET, refusal
-from tests.remotes.s3_storage import QUIET, SHORT, name, open_s3, server, shared_server, storage, upload_of, write  # noqa: F401 - fixtures
+from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
+from tests.remotes.storage_calls import every_call, shown
+from tests.remotes.storage_makers import seaweedfs
 
 pytestmark = pytest.mark.servers
-
-
-def shown(error: CachekitError) -> str:
-    """All that a person, a log or a journal could get to see."""
-    return "\n".join([*traceback.format_exception(error), *error.lines(), repr(error), repr(error.as_dict())])
-
-
-def every_call(storage):
-    """Each way to ask it for something."""
-    return {
-        "stat": lambda: storage.stat(["a/b"], ""),
-        "stat of many": lambda: storage.stat([f"a/{n}" for n in range(20)], ""),
-        "list": lambda: list(storage.list("a", "")),
-        "read": lambda: storage.read("a/b", "", 100),
-        "chunks": lambda: list(storage.chunks("a/b", "")),
-        "upload": lambda: storage.upload([upload_of("a/b", b"x")], "", QUIET),
-        "commit": lambda: write(storage, "a/b", b"x"),
-        "commit of two": lambda: storage.commit(Commit("t", (), [Write("a", b"x", ""), Write("b", b"x", "")]), ""),
-    }
 
 
 # What goes wrong.
@@ -65,30 +45,6 @@ def test_a_server_that_never_answers_is_given_up(server, name):
             assert type(caught.value) is (UncertainError if what == "commit" else RemoteError), what
 
 
-@pytest.mark.feature("R4")
-def test_a_process_that_waits_for_a_dead_server_ends(server, name):
-    with socket.socket() as hole:
-        hole.bind(("127.0.0.1", 0))
-        hole.listen(8)
-        code = f"""
-from cachekit.errors import RemoteError
-from cachekit.remotes.port import Limits
-from cachekit.remotes.objectstore import ObjectStorage
-from cachekit.remotes.objectstore.s3 import S3
-remote = ObjectStorage(S3(), {name!r}, limits=Limits(0.2, 0.2, 0.2),
-                  options=dict(endpoint="http://127.0.0.1:{hole.getsockname()[1]}"))
-try:
-    list(remote.chunks("a", ""))
-except RemoteError:
-    print("late")
-"""
-        root = Path(__file__).resolve().parents[2]
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert done.stdout == "late\n", done.stderr
-
-
 @pytest.mark.feature("S5")
 @pytest.mark.parametrize(
     ("status", "code"), [(403, "SignatureDoesNotMatch"), (403, "InvalidAccessKeyId"), (403, "AccessDenied"), (401, "X")]
@@ -102,6 +58,17 @@ def test_wrong_credentials_are_told_and_never_shown(server, storage, status, cod
         assert str(status) in caught.value.cause
         assert KEY not in shown(caught.value)
         assert SECRET not in shown(caught.value)
+
+
+@pytest.mark.feature("S5")
+def test_a_real_server_refuses_wrong_credentials(tmp_path, monkeypatch):
+    """moto, which the others have, checks no signature."""
+    with seaweedfs.serve(tmp_path / "server") as make:
+        name = make().name
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        for call in every_call(open_s3(name)).values():
+            with pytest.raises(AuthError):
+                call()
 
 
 def test_a_missing_bucket_is_told_by_every_call(server):
@@ -134,11 +101,6 @@ def test_another_region_is_named(server, storage):
 def test_other_names_are_refused(name):
     with pytest.raises(UsageError, match="no bucket of S3"):
         open_s3(name)
-
-
-def test_a_name_is_told_in_one_form(server):
-    assert open_s3(f"s3://{server.bucket}/").name == f"s3://{server.bucket}"
-    assert open_s3(f"s3://{server.bucket}/a/b/").name == f"s3://{server.bucket}/a/b"
 
 
 def test_without_obstore_it_says_what_to_install(monkeypatch):

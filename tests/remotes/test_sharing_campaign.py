@@ -112,23 +112,6 @@ def test_a_busy_hub_loses_nothing(tmp_path, fault):
         assert len(list(make.repo.history(make.repo.head))) <= 1 + 8 + 6 * (fault in {"landed", "dropped"})
 
 
-@pytest.mark.slow
-@pytest.mark.feature("R3")
-@pytest.mark.parametrize("together", [1, 7, SHARE])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sixteen_pushers_of_single_entries_lose_nothing(tmp_path, kind, together):
-    with serving(kind, tmp_path / "server") as make:
-        if kind == "hub":
-            make.hub.overlap_409, make.hub.commit_seconds = True, 0.02
-            for fault in FAULTS.values():
-                if fault:
-                    make.hub.fault(**{**fault, "times": None, "chance": 0.03})
-        numbers = pushers(make, tmp_path, 16, together)
-        if kind == "hub":
-            make.hub.faults.clear()
-        all_there(make, tmp_path, numbers)
-
-
 # One machine compiles for all
 
 

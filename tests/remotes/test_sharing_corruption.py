@@ -16,7 +16,6 @@ from cachekit.remotes.port import Document, Entry
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.sharing_worker import serving
 from tests.support.standins import Watched, memory_folder, module_files
 
 EVIL_NAMES = [
@@ -278,9 +277,6 @@ def test_ten_thousand_corruptions(part):
     assert campaign(range(1000 + part * 500, 1500 + part * 500)) > 250
 
 
-SERVED_BADLY = {("wrong-bytes", "GET /cdn/*"), ("cut", "GET */resolve/*")}
-
-
 @pytest.mark.feature("S5", "S7")
 @pytest.mark.parametrize("what", ["record", "file", "folder", "root"])
 def test_links_on_a_shared_folder_are_not_followed(tmp_path, what):
@@ -300,21 +296,3 @@ def test_links_on_a_shared_folder_are_not_followed(tmp_path, what):
     assert warm(bob.session, bob.prepare()).compiled == 3  # a link is as good as nothing
     place.intact()
     place.sound(bob)
-
-
-@pytest.mark.feature("S5")
-@pytest.mark.parametrize(
-    ("kind", "on"),
-    [
-        pytest.param(kind, on, marks=[] if (kind, on) in SERVED_BADLY else [pytest.mark.slow])
-        for kind in ("wrong-bytes", "wrong-size", "cut", "404", "endless")
-        for on in ("GET */resolve/*", "GET /cdn/*", "GET /xet/*")
-    ],
-)
-def test_a_hub_that_serves_other_bytes(tmp_path, kind, on):
-    with serving("hub", tmp_path / "server") as make:
-        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-        warm(ann.session, ann.prepare())
-        fault = make.hub.fault(kind, on, times=None)
-        damaged = survives(tmp_path / "x", make(), module_files(ann.prepare(), ann.compiler))
-        assert damaged or not fault.hits or kind == "endless"  # which begins with the right ones

@@ -100,36 +100,21 @@ def killed_pull(make, folder, moment):
     return lived
 
 
+ROUNDS = [pytest.param(kind, 3, id=f"{kind}") for kind in FAST] + [pytest.param(k, 50, id=f"{k}-fifty") for k in ALL]
+
+
 @pytest.mark.feature("S2", "S3", "S4", "R3")
-@pytest.mark.parametrize("kind", FAST)
-def test_a_killed_push_shows_nothing_half(tmp_path, kind):
-    for number in range(3):
-        with serving(kind, tmp_path / f"server{number}") as make:
-            killed_push(make, tmp_path / str(number), random.Random(number).uniform(0, 0.5))
-
-
-@pytest.mark.feature("S2", "S3", "S4")
-@pytest.mark.parametrize("kind", FAST)
-def test_a_killed_pull_leaves_nothing_half(tmp_path, kind):
-    with serving(kind, tmp_path / "server") as make:
-        ended_well(started(make, push_entries, tmp_path / "ann", NUMBERS, 4, SIZE))
-        for number in range(3):
-            killed_pull(make, tmp_path / str(number), random.Random(number).uniform(0, 0.3))
-
-
-@pytest.mark.slow
-@pytest.mark.feature("S2", "S3", "S4", "R3")
-@pytest.mark.parametrize("kind", ALL)
-def test_kills_at_random_moments(tmp_path, kind):
+@pytest.mark.parametrize(("kind", "rounds"), ROUNDS)
+def test_kills_at_random_moments_show_nothing_half(tmp_path, kind, rounds):
     """Two hundred and more in all; most of them must hit a process that still works."""
     rng, lived = random.Random(kind), 0
-    for number in range(50):
+    for number in range(rounds):
         with serving(kind, tmp_path / f"server{number}") as make:
             lived += killed_push(make, tmp_path / f"a{number}", rng.uniform(0, 1.0))
             lived += killed_pull(make, tmp_path / f"b{number}", rng.uniform(0, 0.6))
         for path in tmp_path.glob(f"*{number}"):
             shutil.rmtree(path, ignore_errors=True)
-    assert lived > 20
+    assert lived > 20 or rounds < 50
 
 
 # The disk

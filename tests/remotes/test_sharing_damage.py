@@ -58,7 +58,7 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
     made = make_record(size=9000)
     publish(ann.store, made)
     push(ann.store, ann.session.remotes, [made[0]])
-    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    _, path = next(iter(document.Shared(made[0]).paths().values()))
     with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
         bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
         found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
@@ -128,21 +128,20 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
 
 
 @pytest.mark.parametrize(
-    "change", [{"recipe": "\ud800"}, {"graphs": 10**400}, {"bytes": float("inf")}, {"seconds": -1}, {"user": 3}]
+    "row", ["| x | y |", "| \ud800 |", "| " + " | ".join(["x"] * 10) + " |", "| " + "x" * 10_000 + " |"]
 )
-def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, change):
+def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, row):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
-    page = card.update(b"", [one], 1).decode()
-    row = card.ROWS.search(page)[1]
-    page = page.replace(row, json.dumps({**json.loads(row), **change}))
+    lines = card.update(b"", [one], 1).decode().splitlines()
+    page = "\n".join(row if one.key[:16] in line else line for line in lines).encode(errors="surrogatepass")
     storage = FolderStorage(shared)
-    storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page.encode(), "")]), "")
+    storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page, "")]), "")
     (pushed,) = push(ann.store, ann.session.remotes, [two])
     assert pushed.error is None
     said = (shared / "README.md").read_text()
-    assert two.key in said
-    assert one.key not in said
+    assert two.key[:16] in said
+    assert row not in said
 
 
 def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
@@ -161,7 +160,7 @@ def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
     one, two = make_record(1)[0], make_record(2)[0]
     page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
     assert card.total(page) == 1
-    assert one.key in card.update(page, [two], 2).decode()
+    assert one.key[:16] in card.update(page, [two], 2).decode()
 
 
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
@@ -208,14 +207,14 @@ def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
     made = make_record(size=9000)
     publish(ann.store, made)
     push(ann.store, ann.session.remotes, [made[0]])
-    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    _, path = next(iter(document.Shared(made[0]).paths().values()))
     revision = storage.revision()
     there = storage.read(path, revision, 1 << 20)
     # Any tool that is not cachekit writes wherever it likes.
     raw = {"other": bytes(9000), "shorter": b"x", "gone": None}[damage]
     storage.commit(Commit("a stranger's [1]", writes=[Write(path, raw, there.token)]), revision)
     (pushed,) = push(ann.store, ann.session.remotes, [made[0]], recheck=True)
-    assert file.sha256 in {one.sha256 for one in pushed.files}
+    assert path in {one.path for one in pushed.files}
     assert "gone, or overwritten" in ann.told("remote.damaged")[0]["reason"]
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
@@ -251,19 +250,6 @@ def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
     assert not ann.told("remote.damaged")
 
 
-@ANY_KIND
-def test_what_a_pull_found_damaged_the_compile_after_it_replaces(tmp_path, make, log):
-    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-    made = warm(ann.session, ann.prepare()).record
-    storage = make()
-    file, path = max(document.Shared(made).paths().values(), key=lambda found: found[0].size)
-    there = storage.read(path, revision := storage.revision(), 1 << 20)
-    storage.commit(Commit("a stranger's [1]", writes=[Write(path, bytes(file.size), there.token)]), revision)
-    for name, compiled in (("bob", 3), ("carl", 0)):
-        one = Watched(tmp_path / name, shared=[(make(), "rw")])
-        assert warm(one.session, one.prepare()).compiled == compiled
-
-
 # What is damaged is made good
 
 
@@ -292,16 +278,6 @@ def test_who_finds_a_damaged_record_puts_a_good_one_in_its_place(tmp_path, share
     assert len(bob.told("remote.damaged")) == 1  # it was not fetched twice
     done = warm(carl.session, carl.prepare())
     assert (done.compiled, done.record) == (0, made.record)
-
-
-def test_a_push_that_looks_again_sends_what_is_gone(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
-    record = warm(ann.session, ann.prepare()).record
-    harm(shared, "gone")
-    (pushed,) = push(ann.store, ann.session.remotes, [record], recheck=True)
-    assert len(pushed.files) == 3
-    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
-    assert warm(bob.session, bob.prepare()).compiled == 0
 
 
 def test_damage_in_a_place_named_by_its_digest_is_told(tmp_path, shared):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cachekit.errors import AuthError, MissError, RemoteError, UntrustedError, UsageError
+from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, trust
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.remote import Remote
@@ -18,7 +18,6 @@ from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.plan import Searching, miss_error, plan
 from cachekit.verbs.pull import pull_recipe
-from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import serve
@@ -286,16 +285,6 @@ def test_warm_and_train_compile_and_tell_it_once(bob):
     assert len(me.told("remote.failed")) == 1
     assert not me.told("pull.start")
     assert bob().lookup(me.prepare()) is not None
-
-
-def test_train_compiles_and_nothing_is_fetched(bob, tmp_path):
-    me = bob()
-    train(me.session, me.prepare(), output_dir=tmp_path / "out")
-    assert len(me.told("remote.failed")) == 1
-    assert not me.told("pull.start")
-    again = bob()
-    with pytest.raises(MissError):
-        train(again.session, again.prepare(recipe(32)), output_dir=tmp_path / "out", require_warm=True)
 
 
 def test_it_is_not_the_nearest_record(bob):

@@ -11,9 +11,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import os
-import random
 import sys
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -58,7 +56,6 @@ def shared_client(request, shared_hub, tmp_path_factory):
 
 DEFAULTS = {
     "xet": True, "latency": 0.0, "commits_per_hour": None, "overlap_409": False, "commit_seconds": 0.0, "tree_page": 0,
-    "multipart_above": 32 << 20, "part_size": 8 << 20,
 }  # fmt: skip
 
 
@@ -106,23 +103,7 @@ def failure(client, code, **arguments) -> ClientError:
     return caught.value
 
 
-@pytest.fixture
-def lfs_repo(hub):
-    """A repository whose large file came by LFS, so that every client fetches it by HTTP; new bytes each time."""
-    repo = hub.repo(f"team/repo-{next(COUNTER)}")
-    repo.plant({"large.bin": random.Random(next(COUNTER)).randbytes(14_000_000)}, lfs=True)
-    hub.log.clear()
-    return repo
-
-
 PUSH = """
     adds = [Add(path, bytes.fromhex(data)) for path, data in files.items()]
     return api.create_commit(name, adds, commit_message="push", parent_commit=parent).oid
 """
-
-
-def until(true, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from cachekit.errors import RemoteError
 from cachekit.remotes.hub.call import Call, entered
-from cachekit.remotes.hub.reading import pieces
 from cachekit.remotes.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -108,14 +107,12 @@ class Body:
         if self._response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RemoteError("a file came packed, though it was asked for as it is")
         is_httpx = hasattr(self._response, "iter_raw")
-        body = pieces(self._response, self._call.limits.read) if is_httpx else self._raw()
+        body: Iterator[bytes] = (
+            self._response.iter_raw() if is_httpx else self._response.raw.stream(PIECE, decode_content=False)
+        )
         while True:
             with entered(self._call):
                 piece = next(body, None)
             if piece is None:
                 return
             yield piece
-
-    def _raw(self) -> Iterator[bytes]:
-        body: Iterator[bytes] = self._response.raw.stream(PIECE, decode_content=False)
-        return body

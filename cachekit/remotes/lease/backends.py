@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -128,27 +127,6 @@ class LeaseWatch:
         return left
 
 
-class LeaseBackend(Protocol):
-    """One way to keep leases on a remote."""
-
-    def look(self, revision: str = "") -> LeasesSeen:
-        """Look at the remote, at its present state or at a revision."""
-        ...
-
-    def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
-        """Try to take the lease, all others of which are dead; None where somebody else was faster.
-
-        Raises:
-            ConflictError: Somebody was faster, or the remote changed: look again.
-            UncertainError: It may have been taken.
-        """
-        ...
-
-    def renew(self, held: HeldLease) -> HeldLease | None:
-        """Give a sign of life; None where the lease is lost."""
-        ...
-
-
 class Swapped:
     """One document, by compare-and-swap."""
 
@@ -157,7 +135,7 @@ class Swapped:
         self._path = lease_path(wanted.key)
 
     def look(self, revision: str = "") -> LeasesSeen:
-        """Read the document."""
+        """Look at the remote, at its present state or at a revision: one document."""
         revision = revision or self._wanted.remote.revision()
         held = self._wanted.read(self._path, revision)
         if held is None:
@@ -167,14 +145,19 @@ class Swapped:
         return LeasesSeen(revision, None, {self._path: held})
 
     def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
-        """Swap it."""
+        """Try to take the lease, all others of which are dead; None where somebody else was faster.
+
+        Raises:
+            ConflictError: Somebody was faster, or the remote changed: look again.
+            UncertainError: It may have been taken.
+        """
         there = seen.others.get(self._path)
         known = there.claim.generation if there is not None and there.claim is not None else 0
         mine = self._wanted.claim(min(known + 1, GENERATIONS))
         return self._write("takes", mine, ABSENT if there is None else there.token, seen.revision)
 
     def renew(self, held: HeldLease) -> HeldLease | None:
-        """Swap it; where that was not possible, it may still be the own one."""
+        """Give a sign of life; None where the lease is lost. Where a swap failed, it may still be the own one."""
         if held.claim is None:
             return None
         try:

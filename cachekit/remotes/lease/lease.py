@@ -30,7 +30,6 @@ from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.lease.backends import (
     Claims,
     HeldLease,
-    LeaseBackend,
     LeasesSeen,
     LeaseWatch,
     Swapped,
@@ -88,7 +87,7 @@ def lease(
         WaitedTooLongError: Somebody else holds it, and the deadline passed.
     """
     wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock)
-    mine = _Asked[T](wanted)
+    mine = Lease[T](wanted)
     poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
     try:
         mine.acquire(wait, told, done, poll, patience)
@@ -98,7 +97,10 @@ def lease(
 
 
 class Lease(Generic[T]):
-    """Where one key stands in the fleet; this one where nobody is asked: there is no lease, and nothing to give back.
+    """Where one key stands in the fleet.
+
+    Args:
+        wanted: The lease that is asked for; None where nobody is asked: then there is none, and nothing to give back.
 
     Attributes:
         state: `held`: this process is to compile, and others wait. `finished`: somebody has compiled. `without`: this
@@ -106,21 +108,37 @@ class Lease(Generic[T]):
         found: What `done` answered, where it is finished.
         trouble: Why there is no lease although there is something to compile; None where nothing went wrong.
         waited: Seconds that this process waited.
-        remote: Where it lies; None where nobody is asked.
-        held: Whether the lease is this process's, as far as it knows: False after it slept for longer than the lease.
     """
 
-    def __init__(self, remote: Storage | None = None) -> None:
+    def __init__(self, wanted: WantedLease | None = None) -> None:
         self.state: Literal["held", "finished", "without"] = "without"
         self.found: T | None = None
         self.trouble: CachekitError | None = None
         self.waited = 0.0
-        self.remote = remote
+        self._asked = wanted
+        self._held: HeldLease | None = None
+        self._alive = 0.0  # when it was last taken or renewed, or a moment before
+        self._maybe = False  # it may lie there although nobody said so
+        self._stop = threading.Event()
+        self._heart: threading.Thread | None = None
+        if wanted is not None:
+            self._backend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
+            self._clock = wanted.clock
+
+    @property
+    def remote(self) -> Storage | None:
+        """Where it lies; None where nobody is asked."""
+        return self._asked.remote if self._asked else None
+
+    @property
+    def _wanted(self) -> WantedLease:
+        assert self._asked is not None  # or nothing is held, and nothing done
+        return self._asked
 
     @property
     def held(self) -> bool:
-        """See the class."""
-        return False
+        """Whether it is this process's, as far as it knows: False after it slept for longer than the lease."""
+        return self._held is not None and self._clock.now() - self._alive <= self._wanted.seconds
 
     def give_back(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
@@ -133,47 +151,6 @@ class Lease(Generic[T]):
         Returns:
             None where there is no lease to remove, or the remote cannot be asked.
         """
-        return None
-
-    def settled(self, *, removed: bool) -> None:
-        """Know what became of the commit that was to remove the lease.
-
-        Args:
-            removed: The lease is gone: leaving the block asks the remote nothing. Otherwise signs of life go on.
-        """
-
-    def release(self) -> bool:
-        """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
-
-        Returns:
-            Whether nothing of it is left.
-        """
-        return True
-
-
-class _Asked(Lease[T]):
-    """A lease that is asked for.
-
-    Args:
-        wanted: The lease.
-    """
-
-    def __init__(self, wanted: WantedLease) -> None:
-        super().__init__(wanted.remote)
-        self._wanted = wanted
-        self._backend: LeaseBackend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
-        self._clock = wanted.clock
-        self._held: HeldLease | None = None
-        self._alive = 0.0  # when it was last taken or renewed, or a moment before
-        self._maybe = False  # it may lie there although nobody said so
-        self._stop = threading.Event()
-        self._heart: threading.Thread | None = None
-
-    @property
-    def held(self) -> bool:
-        return self._held is not None and self._clock.now() - self._alive <= self._wanted.seconds
-
-    def give_back(self, revision: str = "") -> Write | None:
         self._end_heart()
         if self._held is None:
             return None
@@ -184,6 +161,11 @@ class _Asked(Lease[T]):
         return None if mine is None else mine.removal
 
     def settled(self, *, removed: bool) -> None:
+        """Know what became of the commit that was to remove the lease.
+
+        Args:
+            removed: The lease is gone: leaving the block asks the remote nothing. Otherwise signs of life go on.
+        """
         if removed:
             self._end_heart()
             self._held, self._maybe = None, False
@@ -192,6 +174,11 @@ class _Asked(Lease[T]):
             self._begin_heart()
 
     def release(self) -> bool:
+        """Remove the lease, if it is there and this process's; what cannot be removed runs out by itself.
+
+        Returns:
+            Whether nothing of it is left.
+        """
         self._end_heart()
         if self._held is None and not self._maybe:
             return True

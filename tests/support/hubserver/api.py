@@ -64,16 +64,6 @@ def delete(hub: HubServer, request: Request) -> Response:
     return Response.json({})
 
 
-@ROUTES.on("PUT", "/api/{t}/{repo}/settings")
-def settings(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
-    found = hub.writable(request, TYPES[t], repo)
-    body = request.json()
-    if "private" in body or "visibility" in body:
-        found.private = bool(body.get("private") or body.get("visibility") == "private")
-        found.save()
-    return Response.json({"private": found.private})
-
-
 @ROUTES.on("GET", "/api/{t}/{repo}")
 @ROUTES.on("GET", "/api/{t}/{repo}/revision/{rev}")
 def info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str = "main") -> Response:
@@ -198,57 +188,6 @@ def commits(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) ->
         for c in found.history(found.resolve(rev, request.lag))
     ]
     return page(request, hub.endpoint, items, PAGE_COMMITS)
-
-
-@ROUTES.on("POST DELETE", "/api/{t}/{repo}/branch/{rev}")
-def branch(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
-    found = hub.writable(request, TYPES[t], repo)
-    body = request.json()
-    with found.lock:
-        if request.method == "DELETE":
-            if rev == "main":
-                raise HubError(403, "Cannot delete the main branch")
-            found.resolve(rev)
-            found.branches = {name: oid for name, oid in found.branches.items() if name != rev}
-        elif rev in found.branches:
-            raise HubError(409, f"Reference already exists: refs/heads/{rev}")
-        else:
-            found.branches = {**found.branches, rev: found.resolve(body.get("startingPoint") or "main")}
-        found.save()
-    return Response.json({})
-
-
-@ROUTES.on("POST DELETE", "/api/{t}/{repo}/tag/{rev}")
-def tag(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
-    found = hub.writable(request, TYPES[t], repo)
-    body = request.json()
-    with found.lock:
-        if request.method == "DELETE":
-            if rev not in found.tags:
-                raise HubError(404, f"Invalid rev id: {rev}", "RevisionNotFound")
-            found.tags = {name: oid for name, oid in found.tags.items() if name != rev}
-        elif body.get("tag") in found.tags:
-            raise HubError(409, f"Tag reference exists already: {body.get('tag')}")
-        else:
-            found.tags = {**found.tags, str(body.get("tag")): found.resolve(rev)}
-        found.save()
-    return Response.json({})
-
-
-@ROUTES.on("POST", "/api/{t}/{repo}/super-squash/{rev}")
-def super_squash(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
-    found = hub.writable(request, TYPES[t], repo)
-    message = request.json().get("message") or "Super-squash"
-    with found.lock:
-        files = {path: {k: v for k, v in file.items() if k != "commit"} for path, file in
-                 found.tree(found.resolve(rev)).items()}  # fmt: skip
-        gone = [commit.oid for commit in found.history(found.resolve(rev))]
-        found.add_commit(rev, None, files, title=message, user=request.account.name if request.account else "")
-        heads = [*found.branches.values(), *found.tags.values()]
-        kept = {commit.oid for head in heads for commit in found.history(head)}
-        for oid in set(gone) - kept:
-            (found.folder / "commits" / f"{oid}.json").unlink()
-    return Response.json({})
 
 
 @ROUTES.on("GET", "/api/{t}/{repo}/auth-check")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ROUTES = Routes()
 LIMIT = 1000
-RANGES = True  # whether bytes of a file can be asked for from some one on
 
 
 class Buckets:
@@ -176,7 +175,7 @@ def download(hub: HubServer, request: Request, *, oid: str, name: str) -> Respon
     if not file or not hub.signer.valid(f"xetfile {oid}", request.option("grant")):
         raise HubError(403, "Request has expired or is not signed")
     data, headers = b"".join(hub.cas.bytes(file)), {"Content-Type": "application/octet-stream"}
-    if not RANGES or not (wanted := re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range") or "")):
+    if not (wanted := re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range") or "")):
         return Response(200, headers, data)
     start = int(wanted[1])
     if start >= len(data):

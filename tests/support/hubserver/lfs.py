@@ -33,7 +33,7 @@ def batch(hub: HubServer, request: Request, *, prefix: str, repo: str) -> Respon
     offered = body.get("transfers") or ["basic"]
     if "xet" in offered and hub.xet:
         return Response.json({"transfer": "xet", "objects": [dict(item) for item in body["objects"]]})
-    objects, multipart = [], False
+    objects = []
     for item in body["objects"]:
         oid, size = str(item["oid"]), int(item["size"])
         if not re.fullmatch("[0-9a-f]{64}", oid):
@@ -41,25 +41,11 @@ def batch(hub: HubServer, request: Request, *, prefix: str, repo: str) -> Respon
         answer: dict[str, object] = {"oid": oid, "size": size, "authenticated": True}
         if not hub.repos.objects.has(oid):
             verify = {"href": f"{hub.endpoint}/cdn/verify/{oid}?grant={hub.signer.grant(f'verify {oid}')}"}
-            if "multipart" in offered and size > hub.multipart_above:
-                multipart = True
-                answer["actions"] = {"upload": _parts(hub, oid, size), "verify": verify}
-            else:
-                grant = hub.signer.grant(f"put {oid} {size}")
-                href = f"{hub.cdn}/cdn/upload/{oid}/{size}?grant={grant}"
-                answer["actions"] = {"upload": {"href": href}, "verify": verify}
+            grant = hub.signer.grant(f"put {oid} {size}")
+            href = f"{hub.cdn}/cdn/upload/{oid}/{size}?grant={grant}"
+            answer["actions"] = {"upload": {"href": href}, "verify": verify}
         objects.append(answer)
-    return Response.json({"transfer": "multipart" if multipart else "basic", "objects": objects})
-
-
-def _parts(hub: HubServer, oid: str, size: int) -> dict[str, object]:
-    chunk = hub.part_size
-    header = {"chunk_size": str(chunk)}
-    for number in range(1, -(-size // chunk) + 1):
-        grant = hub.signer.grant(f"part {oid} {number}")
-        header[f"{number:05}"] = f"{hub.cdn}/cdn/part/{oid}/{number}?grant={grant}"
-    grant = hub.signer.grant(f"put {oid} {size}")
-    return {"href": f"{hub.endpoint}/cdn/complete/{oid}/{size}?grant={grant}", "header": header}
+    return Response.json({"transfer": "basic", "objects": objects})
 
 
 def check_grant(hub: HubServer, request: Request, text: str) -> None:
@@ -76,27 +62,6 @@ def upload(hub: HubServer, request: Request, *, oid: str, size: str) -> Response
     except WrongDigestError as error:
         raise HubError(400, str(error)) from None
     return Response(200, {"ETag": f'"{oid}"'})
-
-
-@ROUTES.on("PUT", "/cdn/part/{oid}/{number}")
-def part(hub: HubServer, request: Request, *, oid: str, number: str) -> Response:
-    check_grant(hub, request, f"part {oid} {number}")
-    name = hub.parts.put(request.body.chunks())
-    return Response(200, {"ETag": f'"{name}"'})
-
-
-@ROUTES.on("POST", "/cdn/complete/{oid}/{size}")
-def complete(hub: HubServer, request: Request, *, oid: str, size: str) -> Response:
-    check_grant(hub, request, f"put {oid} {size}")
-    parts = sorted(request.json().get("parts", []), key=lambda item: item["partNumber"])
-    names = [str(item["etag"]).strip('"') for item in parts]
-    if not all(re.fullmatch("[0-9a-f]{64}", name) and hub.parts.has(name) for name in names):
-        raise HubError(400, "InvalidPart")
-    try:
-        hub.repos.objects.put((hub.parts.read(name) for name in names), oid, size=int(size))
-    except WrongDigestError as error:
-        raise HubError(400, str(error)) from None
-    return Response.json({})
 
 
 @ROUTES.on("POST", "/cdn/verify/{oid}")

@@ -17,7 +17,6 @@ from .accounts import OTHER_TOKEN, READ_TOKEN, WRITE_TOKEN, Accounts, Signer
 from .connection import POLL, Server
 from .faults import Fault, Faults
 from .log import Entry, Log
-from .objects import Objects
 from .repos import Repo, Repos
 from .wire import Handler, HubError, Request, Response, Routes
 
@@ -35,7 +34,6 @@ class HubServer:
         overlap_409: Whether a commit during another one is a 409, as on the real Hub, rather than waiting for it.
         commit_seconds: How long a commit takes, at least.
         tree_page: Entries on a page of a tree; 0 for the Hub's own.
-        multipart_above, part_size: In bytes; when git LFS uploads go in parts.
     """
 
     def __init__(self, folder: Path | str, port: int = 0) -> None:
@@ -43,7 +41,6 @@ class HubServer:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.repos = Repos(folder)
-        self.parts = Objects(folder / "parts")
         self.cas = xet.Cas(folder / "xet")
         self.buckets = buckets.Buckets(folder / "buckets")
         self.log = Log(folder / "requests.ndjson")
@@ -57,8 +54,6 @@ class HubServer:
         self.overlap_409 = False
         self.commit_seconds = 0.0
         self.tree_page = 0
-        self.multipart_above = 32 << 20
-        self.part_size = 8 << 20
         self.token, self.read_token, self.other_token = WRITE_TOKEN, READ_TOKEN, OTHER_TOKEN
         self.stopping = threading.Event()
         self._http = Server(("127.0.0.1", port), self)
