@@ -20,7 +20,7 @@ from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.compilers.prepare import Prepared
-    from cachekit.remotes.near import Near
+    from cachekit.remotes.nearest import Near
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.warm import WarmRun
 

@@ -31,7 +31,7 @@ def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
     storage = Broken(make(), failing)
     bob = Watched(tmp_path / "bob", shared=[(storage, "rw")])
     done = train(bob.session, bob.prepare(recipe(4)), output_dir=tmp_path / "out")
-    assert done.result.steps
+    assert done.steps
     assert plan(bob.prepare(recipe(4)), bob.store).hit
     hit = warm(bob.session, bob.prepare())
     assert hit.record.key == bob.prepare().key

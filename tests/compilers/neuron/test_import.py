@@ -32,7 +32,7 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     imported = import_cache(store, cache)
     assert added(imported) == WHOLE
     assert tree(cache) == before
-    assert {(item.name.rpartition("_")[2][:19], item.state) for item in imported.left} == {
+    assert {(item.module.rpartition("_")[2][:19], item.state) for item in imported.left} == {
         (str(10**18 + seed), state)
         for seed, state in [*enumerate(STATES), (12, "refused"), (13, "locked")]
         if state != "success"
@@ -126,7 +126,9 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     imported = import_cache(store, tmp_path / "cache")
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
-    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
+    assert [(one.path, one.reason) for one in imported.strangers] == [
+        (beside / "secret.txt", "in a module's folder, and none of its files")
+    ]
     assert [item.path for item in imported.left] == [linked]
     assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
 
