@@ -253,8 +253,8 @@ class Cache:
         from cachekit.compilers.prepare import prepare
 
         loaded = self._load(recipe, overrides, tiny=tiny)
-        where = self._elsewhere()
-        instance = where.machine(loaded, guess=guess) if where else None
+        there = self.toolchain or self.target or self.instance
+        instance = self._elsewhere().machine(loaded, guess=guess) if there else None
         with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
             yield opened, prepare(loaded, opened.compiler, self._source(recipe, overrides, tiny=tiny, machine=machine))
 

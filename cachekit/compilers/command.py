@@ -27,6 +27,7 @@ from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
 from cachekit.recipe.ingredients import Shapes, flat
 from cachekit.recipe.schema import Model
+from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
 from cachekit.text import hide_tokens, names_secret
 
@@ -127,7 +128,15 @@ def prepare_command(
     architecture = Architecture({"model_type": COMMAND}, "the command")
     made = Ingredients(hard, beside)
     return Prepared(
-        recipe, source or command.name, Shapes(), architecture, fingerprint, made, compiler.foreign, compiler.growth
+        recipe,
+        source or command.name,
+        Shapes(),
+        architecture,
+        fingerprint,
+        made,
+        Place(fingerprint.directory, COMMAND, made.key),
+        compiler.foreign,
+        compiler.growth,
     )
 
 

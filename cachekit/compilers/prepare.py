@@ -8,9 +8,10 @@ from cachekit.compilers import Compiler
 from cachekit.data.shapes import shapes_of
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Growth
-from cachekit.recipe import Recipe, architecture, ingredients, tasks
+from cachekit.recipe import Recipe, architecture, ingredients
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.ingredients import Fingerprint, Shapes
+from cachekit.store.layout import Place
 
 
 class Prepared(Struct, frozen=True):
@@ -19,6 +20,7 @@ class Prepared(Struct, frozen=True):
     Attributes:
         source: The recipe as the user named it, for messages.
         shapes: What the rows add to its graphs: classes and choices.
+        place: Where its record lies, here and on remotes.
         foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
         growth: How the compiler's seconds grow.
     """
@@ -29,6 +31,7 @@ class Prepared(Struct, frozen=True):
     architecture: Architecture
     fingerprint: Fingerprint
     ingredients: Ingredients
+    place: Place
     foreign: tuple[str, ...]
     growth: Growth
 
@@ -40,12 +43,12 @@ class Prepared(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The recipe's key."""
-        return self.ingredients.key
+        return self.place.key
 
     @property
     def model_type(self) -> str:
         """Transformers' name for the architecture's family."""
-        return self.architecture.model_type
+        return self.place.model_type
 
 
 def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
@@ -56,16 +59,14 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
             `data.shapes` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
-    architecture.check_task(recipe, found)
-    read = tasks.fields(recipe).training
-    for name in ("max_seq_length", "max_target_length"):
-        if name in read:
-            architecture.check_length(found, getattr(recipe.training, name), name)
-    architecture.check_heads(found)
+    architecture.check(recipe, found)
     shapes = shapes_of(recipe)
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe))
-    return Prepared(recipe, source or recipe.name, shapes, found, fingerprint, made, compiler.foreign, compiler.growth)
+    place = Place(fingerprint.directory, found.model_type, made.key)
+    return Prepared(
+        recipe, source or recipe.name, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth
+    )
 
 
 def again(prepared: Prepared, compiler: Compiler) -> Prepared:
@@ -78,5 +79,10 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     fingerprint = compiler.fingerprint(recipe)
     made = ingredients.build(recipe, found, prepared.shapes, fingerprint, compiler.ingredients(recipe))
     return structs.replace(
-        prepared, fingerprint=fingerprint, ingredients=made, foreign=compiler.foreign, growth=compiler.growth
+        prepared,
+        fingerprint=fingerprint,
+        ingredients=made,
+        place=Place(fingerprint.directory, found.model_type, made.key),
+        foreign=compiler.foreign,
+        growth=compiler.growth,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import Recipe, aliases, hub, model_config, model_folder, zoo
+from cachekit.recipe import Recipe, aliases, model_config, model_folder, tasks, zoo
 
 # Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
 IRRELEVANT = {
@@ -76,7 +77,7 @@ GENERIC_DEFAULTS: dict[str, Any] = {
 }
 
 
-class Architecture(Struct, frozen=True):
+class Architecture(Struct, frozen=True, dict=True):
     """A model's config, and where it was found.
 
     Attributes:
@@ -91,6 +92,16 @@ class Architecture(Struct, frozen=True):
     def model_type(self) -> str:
         """Transformers' name of the architecture's family, `bert`."""
         return str(self.config["model_type"])
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What its type's configs mean where they say nothing; empty for a type that the registry does not have."""
+        return zoo.architecture_defaults(self.model_type)
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """The config with the type's defaults where it says nothing."""
+        return {**self.defaults, **self.config}
 
 
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +149,8 @@ def resolve(recipe: Recipe) -> Architecture:
     if model.package or model.id is None:
         unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
         raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
+    from cachekit.recipe import hub
+
     cached = hub.cached_config(model.id, model.revision)
     if cached is not None:
         return _with_overrides(recipe, model_config.read(cached), "Hub cache")
@@ -168,13 +181,27 @@ def positions(found: Architecture, field: str = "max_seq_length") -> int | None:
         found: The model's.
         field: Of `training`: what it calls a target is the decoder's.
     """
-    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    merged = found.whole
     half = "decoder" if field == "max_target_length" else "encoder"
     usual = merged.get("max_position_embeddings") or merged.get("n_positions")
     number = merged.get(f"max_{half}_position_embeddings", usual)
     # RoBERTa counts positions from padding_idx + 1, so two of them are never used.
     offset = 2 if found.model_type in {"roberta", "xlm-roberta", "camembert"} else 0
     return number - offset if isinstance(number, int) else None
+
+
+def check(recipe: Recipe, found: Architecture) -> None:
+    """Refuse, before anything is loaded, what the model cannot do: its task, a length, or a width of its heads.
+
+    Raises:
+        RecipeError: The model cannot do it.
+    """
+    check_task(recipe, found)
+    read = tasks.fields(recipe).training
+    for name in ("max_seq_length", "max_target_length"):
+        if name in read:
+            check_length(found, getattr(recipe.training, name), name)
+    check_heads(found)
 
 
 def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:
@@ -203,7 +230,7 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
     Raises:
         RecipeError: The model cannot do the task.
     """
-    known = zoo.architecture_defaults(found.model_type)
+    known = found.defaults
     if not known:
         return
     why, sees = "", "num_channels" in known and "vocab_size" not in known
@@ -211,7 +238,7 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
     elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
         why = f"a {found.model_type} model has no decoder beside its encoder"
-    merged = {**known, **found.config}
+    merged = found.whole
     if not why and recipe.task == "text-classification" and merged.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",
@@ -233,7 +260,7 @@ def check_heads(found: Architecture) -> None:
     Raises:
         RecipeError: It does not divide.
     """
-    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
+    merged = found.whole
     width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in merged), "")
     heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in merged), "")
     shared = merged.get("num_key_value_heads")

@@ -113,8 +113,8 @@ class Shapes(Struct, frozen=True):
 
 def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:
     """`model.config.*`: each field that may reach a graph, defaults filled in."""
-    defaults = zoo.architecture_defaults(architecture.model_type)
-    return {f"model.config.{name}": value for name, value in graph_fields(architecture.config, defaults).items()}
+    fields = graph_fields(architecture.config, architecture.defaults)
+    return {f"model.config.{name}": value for name, value in fields.items()}
 
 
 def precision(recipe: Recipe, bf16: bool) -> str:

@@ -108,7 +108,7 @@ def small(recipe: Recipe) -> Recipe:
         CachekitError: The model's architecture is not known; see `architecture.resolve`.
     """
     found = architecture.resolve(recipe)
-    known = {**zoo.architecture_defaults(found.model_type), **found.config}
+    known = found.whole
     config = {name: value for name, value in SIZES.items() if known.get(name) is not None}
     config |= OF_TYPE.get(found.model_type, {})
     config |= {name: SPECIAL.index(word) for name, word in WORDS.items() if isinstance(known.get(name), int)}

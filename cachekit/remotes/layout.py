@@ -11,7 +11,6 @@ cachekit/v1/leases/<key>.json                               who compiles a key n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,14 +26,6 @@ LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 
 
-class RecordPlace(NamedTuple):
-    """Where a key's record lies: its compiler's directory, its model type, and the key."""
-
-    directory: str
-    model_type: str
-    key: str
-
-
 def record_path(directory: str, model_type: str, key: str) -> str:
     """The path of a key's record."""
     return f"{RECORDS}/{directory}/{model_type}/{key}.json"
@@ -42,7 +33,7 @@ def record_path(directory: str, model_type: str, key: str) -> str:
 
 def path_of(record: Record) -> str:
     """The path of this record."""
-    return record_path(record.directory, record.model_type, record.key)
+    return record_path(*record.place)
 
 
 def lease_path(key: str) -> str:

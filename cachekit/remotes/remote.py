@@ -18,9 +18,9 @@ from cachekit.remotes import document, layout, trust
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Storage
+from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 ABSENT_SECONDS = 15.0
@@ -178,7 +178,7 @@ class Remote:
             return None
         return Found(self, shared, revision)
 
-    def find_all(self, places: Sequence[RecordPlace], *, anew: bool = False) -> FoundAll:
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> FoundAll:
         """The records of many keys: one question which of them exist, however many they are, then each of those.
 
         Args:
@@ -198,7 +198,7 @@ class Remote:
             anew = True
         answer = FoundAll()
 
-        def one(place: RecordPlace) -> Found | DamagedRecordError | RemoteError | AuthError | None:
+        def one(place: Place) -> Found | DamagedRecordError | RemoteError | AuthError | None:
             try:
                 return self.find(*place, anew=anew)
             except (DamagedRecordError, RemoteError, AuthError) as error:

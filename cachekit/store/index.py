@@ -27,7 +27,6 @@ from cachekit.store.index_file import IndexFile, LostIndexError
 from cachekit.store.index_rows import (
     IndexRow,
     Listed,
-    Place,
     WholeBlob,
     drop,
     job_of,
@@ -36,7 +35,7 @@ from cachekit.store.index_rows import (
     read_file,
     state_of,
 )
-from cachekit.store.layout import Layout
+from cachekit.store.layout import Layout, Place
 from cachekit.store.nearest import Folder, Nearest, NearRecord
 
 if TYPE_CHECKING:
@@ -307,7 +306,7 @@ class Index:
             for number, (one, name) in enumerate(fresh[start : start + BATCH], start):
                 if number % TOLD == 0:
                     tell(number, len(fresh))
-                place = (one.directory, one.model_type, name.removesuffix(".json"))
+                place = Place(one.directory, one.model_type, name.removesuffix(".json"))
                 with suppress(FileNotFoundError):  # gone since it was listed
                     part.append((place, read_file(place, Path(one.path, name))))
             self._file.change(partial(put_all, found=part))

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cachekit.files import opened
 from cachekit.key.canonical import canonical_json, key_of
+from cachekit.store.layout import Place
 from cachekit.store.nearest import group_of
 from cachekit.store.record import DamagedRecordError, Record, decode
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
-
-Place = tuple[str, str, str]  # of a record: compiler's directory, model type, key
 
 
 class IndexRow(Struct, frozen=True, gc=False):
@@ -65,7 +64,7 @@ class IndexRow(Struct, frozen=True, gc=False):
     @property
     def place(self) -> Place:
         """Where the record lies."""
-        return self.directory, self.model_type, self.key
+        return Place(self.directory, self.model_type, self.key)
 
 
 class Listed(Struct, frozen=True, gc=False):

@@ -26,9 +26,18 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 VERSION = "v1"
 LOCAL = "local"  # the store's name in the list of remotes, and in answers
+
+
+class Place(NamedTuple):
+    """Where a record lies, here and on remotes: its compiler's folder, its model type, and its key."""
+
+    directory: str
+    model_type: str
+    key: str
 
 
 class Layout:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.key.canonical import canonical_json, key_of
+from cachekit.store.layout import Place
 from cachekit.values import by_value
 
 SCHEMA = 1
@@ -117,6 +118,11 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     reused: Reuse | UnsetType = UNSET
 
     __hash__ = by_value
+
+    @property
+    def place(self) -> Place:
+        """Where it lies, here and on remotes."""
+        return Place(self.directory, self.model_type, self.key)
 
     @property
     def cold_seconds(self) -> float:

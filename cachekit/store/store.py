@@ -17,8 +17,8 @@ from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.in_use import InUse
 from cachekit.store.index import Index
 from cachekit.store.index_file import LostIndexError
-from cachekit.store.index_rows import IndexRow, Listed, Place
-from cachekit.store.layout import LOCAL, Layout
+from cachekit.store.index_rows import IndexRow, Listed
+from cachekit.store.layout import LOCAL, Layout, Place
 from cachekit.store.nearest import NearRecord
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
@@ -345,9 +345,8 @@ class Store:
             if reason:
                 raise self._quarantine.refuse(file, reason)
         self._compare(record)
-        place = (record.directory, record.model_type, record.key)
-        self._write(encode(record), self.layout.record(*place))
-        self.index.published(place, whole)
+        self._write(encode(record), self.layout.record(*record.place))
+        self.index.published(record.place, whole)
 
     def _compare(self, record: Record) -> None:
         """Tell where a record takes the place of another build of its key."""

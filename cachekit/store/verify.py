@@ -17,7 +17,8 @@ from cachekit.errors import IntegrityError
 from cachekit.store.blobs import Depth
 from cachekit.store.garbage import garbage, quarantined
 from cachekit.store.gc import scanned
-from cachekit.store.index_rows import IndexRow, Place, judged, state_of
+from cachekit.store.index_rows import IndexRow, judged, state_of
+from cachekit.store.layout import Place
 from cachekit.store.record import File, Module, Record, file_path
 
 if TYPE_CHECKING:

@@ -94,8 +94,8 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     A remote that cannot be asked is told, and noted.
     """
     notes: list[str] = []
-    place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    own = session.store.read(*place[:2], prepared.key)
+    place = prepared.place
+    own = session.store.read(*place)
     shared = [found for remote in session.remotes.readable if (found := _ask(session, remote, place, notes))]
     attempt = attempt_of(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]

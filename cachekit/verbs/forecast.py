@@ -15,7 +15,7 @@ from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
 from cachekit.values import Answer
-from cachekit.verbs.plan import place_of, plans
+from cachekit.verbs.plan import plans
 from cachekit.verbs.planned import Planned, planned, shortened, together
 
 
@@ -167,7 +167,7 @@ def forecast(requests: Iterable[Request], store: Store, remotes: Remotes | None 
     for name, plan, others, price in zip(names, found.plans, former, prices, strict=True):
         key, before = plan.prepared.key, None
         if not plan.hit:
-            records = (found.beside.get(place_of(one)) for one in others)
+            records = (found.beside.get(one.place) for one in others)
             before = next((record for record in records if record), None) or _former(store, plan.prepared)
         row = Row(
             **structs.asdict(planned(plan, price(plan.prepared.fingerprint.instance))),

@@ -14,11 +14,10 @@ from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
-from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
-from cachekit.store.layout import LOCAL
+from cachekit.store.layout import LOCAL, Place
 from cachekit.store.record import File, Record
 from cachekit.values import by_value
 from cachekit.verbs.planned import planned
@@ -143,7 +142,7 @@ class Plans(Struct, frozen=True):
     """
 
     plans: tuple[Plan, ...]
-    beside: Mapping[RecordPlace, Record]
+    beside: Mapping[Place, Record]
 
 
 def plans(
@@ -165,12 +164,13 @@ def plans(
         beside: Only looked up, in the same questions.
         searching: Where nearest records are sought.
     """
-    here = {place: store.lookup(place.key, *place[:2]) for place in map(place_of, [*wanted, *beside])}
+    places = [one.place for one in (*wanted, *beside)]
+    here = {place: store.lookup(place.key, place.directory, place.model_type) for place in places}
     absent = [place for place, record in here.items() if record is None]
     found = remotes.find_all(absent, anew=anew) if remotes and absent else {}
     planned = []
     for one in wanted:
-        record = here[place_of(one)]
+        record = here[one.place]
         if record is not None:
             planned.append(Plan(one, record))
         elif one.key in found:
@@ -181,15 +181,15 @@ def plans(
             planned.append(_miss(one, store, remotes, searching, others))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
-    looked_up = {place: somewhere[place] for place in map(place_of, beside) if place in somewhere}
+    looked_up = {one.place: somewhere[one.place] for one in beside if one.place in somewhere}
     return Plans(tuple(planned), looked_up)
 
 
 def _miss(
     prepared: Prepared, store: Store, remotes: Remotes | None, searching: Searching, others: Sequence[Known]
 ) -> Plan:
-    place, hard = prepared.fingerprint, prepared.ingredients.hard
-    wanted = Wanted(prepared.key, place.directory, prepared.model_type, hard, prepared.foreign, searching.reuse_bytes)
+    place, hard = prepared.place, prepared.ingredients.hard
+    wanted = Wanted(place.key, place.directory, place.model_type, hard, prepared.foreign, searching.reuse_bytes)
     found = search(wanted, store, remotes if searching.remotes else None)
     there = [found.near.known] if found.near and found.near.remote else []
     return Plan(
@@ -197,7 +197,7 @@ def _miss(
         None,
         near=found.near,
         reuse=found.reuse,
-        flaw=store.flaw(prepared.key),
+        flaw=store.flaw(place.key),
         expected=_expected(prepared, wanted, store, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
@@ -207,20 +207,20 @@ def _miss(
 
 def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence[Known]) -> Expected | None:
     """How long compiling takes: by the store's records, then by others, then by the registry."""
-    place, hard = prepared.fingerprint, prepared.ingredients.hard
-    same, near = store.same_job(hard), store.nearest(hard, compiler=place.compiler)
+    compiler, hard = prepared.fingerprint.compiler, prepared.ingredients.hard
+    same, near = store.same_job(hard), store.nearest(hard, compiler=compiler)
     here = (
         Timed(one.row.key, one.row.recipe, one.row.directory, one.row.model_type, one.hard, one.row.cold_seconds)
         for one in itertools.chain(same, itertools.islice(near, ASKED))
-        if one.row.compiler == place.compiler and wanted.comparable(one.row.model_type)
+        if one.row.compiler == compiler and wanted.comparable(one.row.model_type)
     )
     there = (
         Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
         for one in others
-        if one.compiler == place.compiler and wanted.comparable(one.model_type)
+        if one.compiler == compiler and wanted.comparable(one.model_type)
     )
     known = itertools.chain(here, there)
-    if found := expected(place.directory, prepared.model_type, hard, known, prepared.growth):
+    if found := expected(wanted.directory, wanted.model_type, hard, known, prepared.growth):
         return found
     measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
     return figure(measured.seconds, measured.source) if measured else None
@@ -236,11 +236,6 @@ def as_miss(planned: Plan, store: Store, remotes: Remotes | None, searching: Sea
         searching: Where the nearest record is sought.
     """
     return _miss(planned.prepared, store, remotes, searching, ())
-
-
-def place_of(prepared: Prepared) -> RecordPlace:
-    """Where the record of a recipe lies, here and on remotes."""
-    return RecordPlace(prepared.fingerprint.directory, prepared.model_type, prepared.key)
 
 
 def miss_error(plan: Plan) -> MissError:

@@ -111,7 +111,7 @@ def _row(session: Session, name: str) -> IndexRow:
         if len(flawed) != 1:
             raise
         return flawed[0]
-    row = index.row((record.directory, record.model_type, record.key))
+    row = index.row(record.place)
     if row is None:
         raise UnknownNameError(f"no records begin with {name!r}", cause="it went a moment ago")
     return row

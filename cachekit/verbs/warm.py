@@ -36,7 +36,6 @@ from cachekit.verbs.plan import (
     as_miss,
     fetch_planned,
     miss_error,
-    place_of,
     plan,
     tell,
     unshared,
@@ -111,7 +110,7 @@ def warm(
         raise miss_error(planned)
     check_package(prepared.recipe)
     try:
-        session.store.check_writable(place_of(prepared))
+        session.store.check_writable(prepared.place)
     except StoreError as error:
         bypass(session.journal, "store-not-writable", error.cause or error.message)
         raise
@@ -129,7 +128,8 @@ def warm(
     with compile_lock.lead(session.config.wait_seconds, waiting) as waited:
         if waited > 0:
             # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
-            meanwhile = session.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
+            place = prepared.place
+            meanwhile = session.store.lookup(place.key, place.directory, place.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
         with nullcontext(Lease[Found]()) if recache else _lease(session, prepared, planned) as mine:
@@ -146,7 +146,7 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
     return fleet_lease(
         session.remotes,
         session.journal,
-        place_of(prepared),
+        prepared.place,
         prepared.recipe.name,
         wait=session.config.wait_seconds,
         seconds=session.config.lease_seconds,

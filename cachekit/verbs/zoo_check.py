@@ -14,7 +14,7 @@ from msgspec import Struct
 from cachekit import recipe
 from cachekit.data import shapes
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, tasks, zoo
+from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.text import count
 from cachekit.values import Answer
@@ -134,16 +134,12 @@ def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
                       "a key of it needs the Hub, or the package", note=not name)  # fmt: skip
         return
     found = architecture.resolve(loaded)
-    architecture.check_task(loaded, found)
+    architecture.check(loaded, found)
     if entry is not None and loaded.task not in entry.tasks:
         # Of somebody's own it is no mistake: Transformers has more than what the registry says people use.
         able = ", ".join(entry.tasks)
         problem = f"the registry does not name {loaded.task} among what model.id {loaded.model.id} is for"
         yield ZooFinding(where, problem, f"it names {able}", note=not name)
-    for field in ("max_seq_length", "max_target_length"):
-        if field in tasks.fields(loaded).training:
-            architecture.check_length(found, getattr(loaded.training, field), field)
-    architecture.check_heads(found)
     yield from _layout(loaded, found, where)
     _ = ingredients.build(loaded, found, shapes.shapes_of(loaded), NO_COMPILER, {}).key
 
@@ -152,9 +148,8 @@ def _layout(loaded: Recipe, found: architecture.Architecture, where: str) -> Ite
     size = loaded.parallel.tensor_parallel_size
     if size == 1:
         return
-    merged = {**zoo.architecture_defaults(found.model_type), **found.config}
     for field in ("num_attention_heads", "num_key_value_heads"):
-        heads = merged.get(field)
+        heads = found.whole.get(field)
         if isinstance(heads, int) and heads % size:
             yield ZooFinding(
                 where,

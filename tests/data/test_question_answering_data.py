@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 
 from cachekit.data import rows, shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import load_text
+from cachekit.recipe.schema import Data
 from tests.training.squad_questions import TASK, questions
 from tests.training.task_jobs import Watched, job_of
 
@@ -16,48 +18,31 @@ pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 NONE = {"text": [], "answer_start": []}
 
 
+def in_squads_form(row):
+    answers = [{"text": text, "answer_start": start} for text, start in zip(*row["answers"].values(), strict=True)]
+    question = {"id": "1", "question": row["question"], "is_impossible": not answers, "answers": answers}
+    return {"context": row["context"], "qas": [question]}
+
+
 def test_data_in_squads_own_form(tmp_path):
     flat = questions(5)
-    paragraphs = [
-        {
-            "context": row["context"],
-            "qas": [
-                {
-                    "id": str(number),
-                    "question": row["question"],
-                    "is_impossible": not row["answers"]["text"],
-                    "answers": [
-                        {"text": text, "answer_start": start}
-                        for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-                    ],
-                }
-            ],
-        }
-        for number, row in enumerate(flat)
-    ]
+    paragraphs = [in_squads_form(row) for row in flat]
     nested = {"version": "v2.0", "data": [{"title": "A", "paragraphs": paragraphs[:2]}, {"paragraphs": paragraphs[2:]}]}
-    for name, text in (("own", json.dumps(nested)), ("flat", json.dumps(flat))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train.json").write_text(text)
     found = {}
-    for name in ("own", "flat"):
-        job = job_of(tmp_path / f"job-{name}", TASK, {}, data={"validation_fraction": 0.2})
-        recipe = job.recipe.__class__(
-            **{field: getattr(job.recipe, field) for field in job.recipe.__struct_fields__ if field != "data"},
-            data=type(job.recipe.data)(path=str(tmp_path / name), validation_fraction=0.2),
-        )
+    for name, document in (("own", nested), ("flat", flat)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.json").write_text(json.dumps(document))
+        job = job_of(tmp_path / f"job-{name}", TASK, {})
+        data = Data(path=str(tmp_path / name), validation_fraction=0.2)
+        recipe = structs.replace(job.recipe, data=data)
         shapes.check_data(recipe)
-        splits = read(job.__class__(**{**as_fields(job), "recipe": recipe}))
+        splits = read(structs.replace(job, recipe=recipe))
         found[name] = {split: list(splits[split]) for split in splits}
     assert found["own"] == found["flat"]
     nested["data"][1]["paragraphs"][0] = {"context": "no questions"}
     (tmp_path / "own" / "train.json").write_text(json.dumps(nested))
     with pytest.raises(DataError, match="article 2, paragraph 1: no questions"):
         list(rows.read(tmp_path / "own" / "train.json", {"question": "question_column"}))
-
-
-def as_fields(struct):
-    return {field: getattr(struct, field) for field in struct.__struct_fields__}
 
 
 def read(job, tell=lambda _: None):

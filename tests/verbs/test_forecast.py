@@ -11,7 +11,7 @@ from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
 from cachekit.remotes.push import push
-from cachekit.remotes.remote import RecordPlace
+from cachekit.store.layout import Place
 from cachekit.verbs.forecast import Request, forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned
@@ -145,8 +145,8 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
         push(ann.store, ann.session.remotes, records)
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
-        places = [RecordPlace("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
-        places[100:100] = [RecordPlace(record.directory, record.model_type, record.key) for record in records]
+        places = [Place("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
+        places[100:100] = [Place(record.directory, record.model_type, record.key) for record in records]
         found = bob.session.remotes.find_all(places)
         assert {key: one.shared.record for key, one in found.items()} == {record.key: record for record in records}
         assert (storage.calls.count("stat"), storage.calls.count("read")) == (1, 3)
@@ -164,7 +164,7 @@ def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_t
         push(ann.store, ann.session.remotes, [first])
         push(ann.store, ann.session.remotes, [second], ann.session.remotes.writable[1:])
         bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
-        places = [RecordPlace(one.directory, one.model_type, one.key) for one in (first, second)]
+        places = [Place(one.directory, one.model_type, one.key) for one in (first, second)]
         found = bob.session.remotes.find_all(places)
         assert [found[place.key].remote for place in places] == list(bob.session.remotes.readable)
 

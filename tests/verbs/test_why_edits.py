@@ -23,6 +23,7 @@ from cachekit.recipe import load, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
 from cachekit.recipe.ingredients import SOFT_TRAINING, build
 from cachekit.recipe.schema import Lora
+from cachekit.store.layout import Place
 from cachekit.values import builtins
 from cachekit.verbs.why import Why, why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
@@ -44,7 +45,9 @@ def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     recipe = load(path, overrides)
     architecture, shapes = resolve(recipe), shapes_of(recipe)
     made = build(recipe, architecture, shapes, fingerprint, compiler)
-    return Prepared(recipe, recipe.name, shapes, architecture, fingerprint, made, (), Growth(3.0, 0.0, 0.0, ""))
+    place = Place(fingerprint.directory, architecture.model_type, made.key)
+    growth = Growth(3.0, 0.0, 0.0, "")
+    return Prepared(recipe, recipe.name, shapes, architecture, fingerprint, made, place, (), growth)
 
 
 def stored(watched, one):

@@ -133,7 +133,7 @@ def _check_model(recipe: Recipe) -> None:
         raise RecipeError(
             f"{said}, but a {kind} model trains as a whole copy on each core", cause=able, hint=f"--set {_plain(field)}"
         )
-    config = {**zoo.architecture_defaults(kind), **found.config}
+    config = found.whole
     stages, layers = recipe.parallel.pipeline_parallel_size, config.get("num_hidden_layers")
     if stages > 1 and not facts.SPLIT_MODELS[kind]:
         raise RecipeError(

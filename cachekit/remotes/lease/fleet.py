@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from cachekit.errors import AuthError, RemoteError
 from cachekit.events import Journal
-from cachekit.remotes.layout import RecordPlace
 from cachekit.remotes.lease.claim import Claim
 from cachekit.remotes.lease.lease import Lease, lease
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
+from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 LEASE = 60.0  # seconds; a holder that lives says so every third of it
@@ -24,7 +24,7 @@ SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other 
 def fleet_lease(
     remotes: Remotes,
     journal: Journal,
-    place: RecordPlace,
+    place: Place,
     what: str,
     *,
     wait: float,
