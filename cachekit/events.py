@@ -2,7 +2,7 @@
 
 A journal never makes a run fail: on a full disk or a read-only store it goes on in memory and says so once.
 
-Why a run went without the cache, or without a part of it, is one table of reasons, counted by name. Each time is an
+Why a run bypassed the cache, or a part of it, is one table of reasons, counted by name. Each time is an
 event, `cache.bypass`, with `reason` (a name of the table) and `detail`. It is not the place where people are told: what
 they must know is told as it happens, by the event that belongs to it.
 """
@@ -139,7 +139,7 @@ class Journal:
 
 
 def bypass(journal: Journal, reason: str, detail: str = "") -> None:
-    """Note that this run goes without the cache, or a part of it.
+    """Note that this run bypasses the cache, or a part of it.
 
     Args:
         journal: The run's; it counts.

@@ -283,7 +283,7 @@ def test_every_reason_is_explained_in_the_docs():
 
 def test_a_summary_for_people_names_the_reasons():
     assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "remote-failed": 2}}) == [
-        "  went without the cache: push-failed, remote-failed (2 times)"
+        "  bypassed the cache: push-failed, remote-failed (2 times)"
     ]
     assert bypassed_text({"bypassed": {}}) == []
 
