@@ -237,7 +237,7 @@ def test_all_archives_of_a_compiler_come_without_a_record_if_they_are_whole(tmp_
     (dry,) = pull_modules(taker.session, (), FOLDER, dry_run=True)
     assert ({*dry.modules}, [*taker.store.records()]) == ({good.modules[0].name, bad.modules[0].name, misnamed}, [])
     (done,) = pull_modules(taker.session, (), FOLDER)
-    assert (done.state, done.modules, {*done.left}) == (
+    assert (done.state, done.modules, {one.module for one in done.left}) == (
         "fetched", (good.modules[0].name,), {bad.modules[0].name, misnamed}
     )  # fmt: skip
     (record,) = taker.store.records()
