@@ -108,10 +108,10 @@ def _read(store: Store, reader: Reader, taken: _Taken) -> int:
             path = taken.workspace / member.sha256
             sha256, taken.pieces[member.sha256] = _received(path, chunks)
             if sha256 != member.sha256:
-                raise reader.damaged(f"{member.path}: its digest does not fit")
+                raise reader.damaged(f"{member.path}: its digest does not match")
             taken.finished[sha256] = path
         elif _digest(chunks) != member.sha256:
-            raise reader.damaged(f"{member.path}: its digest does not fit")
+            raise reader.damaged(f"{member.path}: its digest does not match")
         if number == len(documents) - 1:
             _compare(reader, documents, taken.shared)
             size = _decide(store, taken)
@@ -122,10 +122,10 @@ def _read(store: Store, reader: Reader, taken: _Taken) -> int:
 
 def _document(reader: Reader, member: Member, chunks: Iterator[bytes]) -> Shared:
     if member.size > RECORD_LIMIT:
-        raise reader.damaged(f"{member.path}: {member.size:,} bytes are no record")
+        raise reader.damaged(f"{member.path}: {member.size:,} bytes are too many for a record")
     raw = b"".join(chunks)
     if hashlib.sha256(raw).hexdigest() != member.sha256:
-        raise reader.damaged(f"{member.path}: its digest does not fit")
+        raise reader.damaged(f"{member.path}: its digest does not match")
     try:
         shared = document.read(raw)
     except DamagedRecordError as error:

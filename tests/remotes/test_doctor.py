@@ -142,8 +142,8 @@ def test_a_lock_file_after_a_merge(command, machine, home, work):
     text = (work / "cachekit.lock").read_text()
     (work / "cachekit.lock").write_text(f"<<<<<<< HEAD\n{text}")
     found = the_problem("lock-file")
-    assert "cachekit.lock is no lock file" in found["said"]
-    assert "lock anew" in found["mend"]
+    assert "cachekit.lock is not a lock file" in found["said"]
+    assert "store lock` again" in found["mend"]
 
 
 @pytest.mark.feature("U1")

@@ -231,14 +231,3 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
     assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]
     for pair in made[1:]:
         assert served(watched.store, pair[0]) == expected(pair)
-
-
-def test_a_pipe_in_a_files_place_is_a_miss(home):
-    watched = Watched(home)
-    made = [make_record(number, (f"own {number}",)) for number in range(2)]
-    filled(watched, *made)
-    places = record_path(watched.store, made[0][0]), watched.store.layout.blob(made[1][0].files[0].sha256)
-    for path in places:
-        path.unlink()
-        os.mkfifo(path)
-    assert [find(Watched(home).store, record) for record, _ in made] == [None, None]
