@@ -6,7 +6,6 @@ bytes (another build of the same module, or what somebody damaged) goes to a pla
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from msgspec import Struct, structs
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write
+from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.store import divergent
 from cachekit.store.record import DamagedRecordError, File, Record
 
@@ -233,8 +232,5 @@ class Comparison:
     def _in_use(self, entry: Entry, file: File) -> bool | None:
         holds = entry.holds(file.size, file.sha256)
         if holds is None and self._read:
-            digest = hashlib.sha256()
-            for chunk in self._storage.chunks(entry.path, ""):
-                digest.update(chunk)
-            holds = digest.hexdigest() == file.sha256
+            holds = reads_as(self._storage, entry.path, file.sha256)
         return holds

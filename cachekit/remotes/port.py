@@ -252,3 +252,11 @@ class Storage(Protocol):
 
         Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
         """
+
+
+def reads_as(storage: Storage, path: str, sha256: str) -> bool:
+    """Whether a file's bytes, read now, have this digest."""
+    digest = hashlib.sha256()
+    for chunk in storage.chunks(path, ""):
+        digest.update(chunk)
+    return digest.hexdigest() == sha256

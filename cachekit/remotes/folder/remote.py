@@ -42,7 +42,7 @@ from cachekit.remotes.folder.confined import (
     write_all,
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
-from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload
+from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload, reads_as
 
 T = TypeVar("T")
 
@@ -243,10 +243,7 @@ class FolderStorage:
         there = self._do(size)
         if there != file.size:
             return None if there is None else False
-        digest = hashlib.sha256()
-        for piece in self.chunks(file.path, ""):
-            digest.update(piece)
-        return digest.hexdigest() == file.sha256
+        return reads_as(self, file.path, file.sha256)
 
     def _put(self, file: Upload, steps: tuple[str, ...], tell: Tell) -> bool:
         """Write a file; False where somebody else was faster."""

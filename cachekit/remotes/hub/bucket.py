@@ -13,7 +13,6 @@ is one request, carried out in its order, but no transaction. So:
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from urllib.parse import quote
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.layout import check, is_good
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write, reads_as
 from cachekit.text import redact
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
@@ -227,15 +226,9 @@ class BucketStorage:
             hashes = _xet_hashes(paths)
         for number, file in enumerate(files):
             known = there[file.path][1]
-            same = hashes[number] == known if hashes and known else self._reads_as(file)
+            same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
             if file.size and not same:
                 raise ConflictError(f"{self.name}: other bytes are at {file.path}")
-
-    def _reads_as(self, file: Upload) -> bool:
-        digest = hashlib.sha256()
-        for chunk in self.chunks(file.path, ""):
-            digest.update(chunk)
-        return digest.hexdigest() == file.sha256
 
     def _is_there(self, writes: Sequence[Write]) -> bool:
         """Whether all these documents are as they were to be written."""

@@ -33,7 +33,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
-from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Tell, Upload, Write
+from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -102,10 +102,7 @@ class ObjectStorage(ObjectReader):
             head = self._head(file.path)
             same = head.entry.holds(file.size, file.sha256) if head else False
         if same is None:
-            digest = hashlib.sha256()
-            for chunk in self.chunks(file.path, ""):
-                digest.update(chunk)
-            same = digest.hexdigest() == file.sha256
+            same = reads_as(self, file.path, file.sha256)
         if not same:
             raise ConflictError(f"{self.name}: other bytes are at {file.path}")
 
