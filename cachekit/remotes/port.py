@@ -124,7 +124,7 @@ class Write(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """What becomes visible together, as far as the remote can do that; else in this order.
+    """Files and documents that become visible together, or in this order where the remote has no transactions.
 
     Attributes:
         title: One line for people, with an id that no other change has: by it a commit whose answer was lost is found.

@@ -129,7 +129,7 @@ class FolderStorage:
         return None if document is None else Entry(path, len(document.data))
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
-        """All files below a folder; links, and what is cachekit's own business, are left out."""
+        """All files below a folder, without links and cachekit's own files."""
         waiting = [steps_of(folder) if folder else ()]
         self.revision()
         while waiting:
@@ -225,7 +225,7 @@ class FolderStorage:
             os.fsync(folder)
 
     def _in_use(self, file: Upload, steps: tuple[str, ...]) -> bool | None:
-        """Whether these bytes lie at the path, and not others; None where nothing does."""
+        """Whether exactly these bytes lie at the path; None where nothing does."""
 
         def size() -> int | None:
             try:

@@ -185,7 +185,7 @@ class BucketStorage:
         self._client.send(lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call)
 
     def _look(self, paths: Sequence[str]) -> dict[str, tuple[Entry, str]]:
-        """What exists, and its Xet hash."""
+        """The files that exist, with their Xet hashes."""
         check(paths)
         wanted = [self._below + path for path in dict.fromkeys(paths)]
         found: dict[str, tuple[Entry, str]] = {}
@@ -208,7 +208,7 @@ class BucketStorage:
         return Entry(info.path.removeprefix(self._below), info.size)
 
     def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
-        """Nothing, if all these files lie at their paths.
+        """Raise where other bytes than these lie at one of the paths.
 
         Raises:
             ConflictError: Other bytes do.
@@ -260,7 +260,7 @@ def _check_client(name: str) -> None:
 
 
 def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
-    """What the Hub would call the contents of these files; None where the client cannot tell."""
+    """The Xet hashes of these files; None where the client cannot compute them."""
     import hf_xet
 
     if not hasattr(hf_xet, "hash_files"):

@@ -104,7 +104,7 @@ class ObjectReader:
         return found
 
     def _listing(self, folder: str) -> Callable[[str], Sequence[Any]]:
-        """What gives the next page of a listing: from a name on, or as the server goes on where it cannot do that."""
+        """A function that gives the next page of a listing: from a name on, or in the server's own order."""
         import obstore
 
         if not self._kind.resumes_lists:

@@ -61,7 +61,7 @@ class ObjectStorage(ObjectReader):
         return ""
 
     def stranger(self, memory: Path | None = None) -> str:
-        """Nobody but the account knows who may write; who comes without credentials is no user of the account."""
+        """Only the account knows who may write; without credentials this user is not a user of the account."""
         variable = self._kind.unsigned
         if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
             return ""
@@ -90,7 +90,7 @@ class ObjectStorage(ObjectReader):
         return ""
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
-        """Nothing, if these are the file's bytes; in the cheapest way that tells.
+        """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
 
         Raises:
             ConflictError: They are not.
@@ -172,7 +172,7 @@ class ObjectStorage(ObjectReader):
             self._settle(write, data, self._translated(error, "write"), status_of(error)[0])
 
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
-        """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
+        """Return if a write whose answer was lost has landed; else raise the error that says what is known."""
         if type(error) is not RemoteError or error.cause == UNREACHED or 400 <= status < 500:  # noqa: PLR2004
             raise error from None
         try:
