@@ -57,12 +57,12 @@ class Scene:
             done = warm(watched.session, prepared, **options)
         except CachekitError:
             return bypassed(watched.journal)
-        assert done.as_dict()["bypassed"] == bypassed(watched.journal)
+        assert done.bypassed == bypassed(watched.journal)
         return bypassed(watched.journal)
 
     def train(self, watched, **options):
         done = train(watched.session, watched.prepare(), output_dir=self.folder / "out", **options)
-        assert done.as_dict()["bypassed"] == bypassed(watched.journal)
+        assert done.bypassed == bypassed(watched.journal)
         return bypassed(watched.journal)
 
 
@@ -283,7 +283,7 @@ def test_every_reason_is_explained_in_the_docs():
 
 def test_a_summary_for_people_names_the_reasons():
     assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "remote-failed": 2}}) == [
-        "  went without the cache: push-failed, remote-failed (2 times)"
+        "  bypassed the cache: push-failed, remote-failed (2 times)"
     ]
     assert bypassed_text({"bypassed": {}}) == []
 
