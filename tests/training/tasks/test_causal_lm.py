@@ -10,7 +10,7 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import architecture
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, lm_job, tokenizer_folder
 
