@@ -56,7 +56,8 @@ class Step(Struct, frozen=True):
             words = "; ".join(str(error[part]) for part in ("message", "cause") if error.get(part))
             return f"exit code {self.code}: {words}"
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        words = next((line for line in reversed(lines) if line.startswith("error[")), lines[-1] if lines else "")
+        errors = [line.partition(": ")[2] for line in lines if line.startswith("error[")]
+        words = (errors or lines or [""])[-1]
         return f"exit code {self.code}{f': {words[:200]}' if words and self.code else ''}"
 
 
