@@ -41,14 +41,7 @@ class Garbage(Struct, frozen=True):
 
 
 def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
-    """What nobody will use again, in the order of paths.
-
-    Args:
-        layout: The store's paths.
-        live: Where compiler cache dirs are made.
-        keys: Of the records.
-        now: Seconds since the epoch.
-    """
+    """What nobody will use again, in the order of paths."""
     now = time.time() if now is None else now
     found: list[Garbage] = []
     for base in dict.fromkeys((layout.tmp, layout.live, live)):

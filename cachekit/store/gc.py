@@ -112,12 +112,6 @@ class Collected(Struct, frozen=True):
 def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
     """Remove what nobody needs, while others go on.
 
-    Args:
-        store: The store.
-        live: Where compiler cache dirs are made.
-        keep: What may stay.
-        dry_run: Only say what would go.
-
     Raises:
         StoreError: The store cannot be written, or not all of its records be read.
         WaitedTooLongError: Others publish all the time.

@@ -62,9 +62,6 @@ class IndexFile:
 
     Each opens the file and closes it again: a connection must not be carried into a forked process. Numbers of rows
     have a meaning only in one file: where another one lies there than when `begin` was called, that is an error.
-
-    Args:
-        layout: The store's paths.
     """
 
     def __init__(self, layout: Layout) -> None:

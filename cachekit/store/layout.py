@@ -43,9 +43,6 @@ class Place(NamedTuple):
 class Layout:
     """The paths of a store at `home`, of which the text above says what lies where.
 
-    Args:
-        home: The store's folder.
-
     Attributes:
         live: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
         remotes: What is remembered of remotes between runs: outages, absent and near records, pending pushes.

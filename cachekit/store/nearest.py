@@ -54,9 +54,6 @@ class Nearest:
     Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
     change where the wanted set lacks its name, takes one away where it is equal, and else leaves the sum as it is: the
     sum over the wanted set's own names.
-
-    Args:
-        wanted: Hard ingredients.
     """
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:

@@ -104,12 +104,7 @@ class Going:
 
 
 class Remover:
-    """Removes from one store.
-
-    Args:
-        store: The store.
-        tell: Told how many files went so far.
-    """
+    """Removes from one store."""
 
     def __init__(self, store: Store, *, tell: Callable[[int], object] = lambda _: None) -> None:
         self._store = store

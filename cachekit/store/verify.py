@@ -199,11 +199,7 @@ class _Look:
         self.seen = self.size = 0
 
     def at_all(self, count: int) -> tuple[list[Problem], list[str]]:
-        """What is wrong with the records of the store, and what is odd.
-
-        Args:
-            count: How many there are.
-        """
+        """What is wrong with the records of the store, and what is odd."""
         problems = self._flaws(self._index.flawed())
         self.seen, self.size = self._index.named_total()
         broken: set[int] = set()
