@@ -78,7 +78,7 @@ class Index:
         return {key for (key,) in self._file.ask("SELECT key FROM record")}
 
     def count_later(self) -> int:
-        """How many records are a later cachekit's, of which nothing can be said."""
+        """How many records were made by a newer cachekit, and cannot be read by this one."""
         ((count,),) = self._file.ask("SELECT count(*) FROM record WHERE NOT usable AND flaw = ''")
         return int(count)
 

@@ -1,4 +1,4 @@
-"""The records by their distance from what is wanted, of which only those are looked at that may be among the nearest.
+"""The records by their distance from what is wanted; only those that may be among the nearest are looked at.
 
 A folder holds the records of one compiler and one model type, and all of them have some ingredients in common. Those
 tell how near the nearest of the folder can be at best: the folder is opened when its turn comes.
@@ -91,7 +91,7 @@ class Nearest:
             heapq.heapify(queue)
 
     def _at_best(self, folder: Folder) -> int:
-        """The distance of a record that has what all of the folder have, and whatever is wanted beside."""
+        """The least distance that a record of the folder can have: what all its records share differs in any case."""
         return sum(
             self._worth.get(name) or _worth(name)
             for name, text in folder.common.items()

@@ -71,7 +71,7 @@ class Store:
         return record
 
     def flaw(self, key: str) -> str:
-        """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
+        """What the last `lookup` of a key found wrong with its record; empty if the record is missing or whole."""
         return self._flaws.get(key, "")
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
@@ -144,7 +144,7 @@ class Store:
         return [NearRecord(row, index.hard(row)) for row in index.same_job(hard)]
 
     def holding(self) -> AbstractContextManager[None]:
-        """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
+        """Records looked up, published or held inside of the block stay until its end, whatever others remove."""
         return self._in_use.scope()
 
     def hold(self, files: Iterable[File]) -> None:
