@@ -1,6 +1,7 @@
 """Journals: one JSON line an event, whatever the disk does."""
 
 import errno
+import json
 import os
 import re
 import subprocess
@@ -19,12 +20,28 @@ def journal(tmp_path):
     made.close()
 
 
-def test_what_is_written_is_read_back(journal):
-    emitted = [journal.emit("a", n=1), journal.emit("b", n=[2, {"c": "é"}])]
-    start, *found = read(journal.path)
+def lines(journal):
+    return journal.path.read_text(encoding="utf-8").split("\n")
+
+
+def test_each_event_is_a_line(journal):
+    journal.emit("warm.start", key="abc", seconds=1.5, tags=["a"], note=None)
+    journal.emit("warm.end")
+    first, second, third, rest = lines(journal)
+    assert rest == ""
+    start = json.loads(first)
     assert (start["event"], start["verb"], start["run"], start["pid"]) == ("run", "warm", journal.run, os.getpid())
-    assert found == emitted
-    assert {"event": "b", "run": journal.run, "n": [2, {"c": "é"}]}.items() <= found[1].items()
+    event = json.loads(second)
+    assert event.pop("time") >= start["time"] > 1.7e9
+    assert event == {
+        "event": "warm.start",
+        "run": journal.run,
+        "key": "abc",
+        "seconds": 1.5,
+        "tags": ["a"],
+        "note": None,
+    }
+    assert json.loads(third)["event"] == "warm.end"
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\u2028b", "a\x85b", "a\x0bb", "a\x1eb", '"', "\\", "😀", "\x00"])
@@ -50,19 +67,33 @@ def test_a_killed_run_leaves_its_events(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "torn",
+    "tail",
     [b'{"event": "b", "ti', b'{"event": "b"', b"{", b"\xc3", b'"a"', b"5", b"\0\0\0", b"[" * 100_000],
-    ids=lambda torn: ascii(torn[:20]),
+    ids=lambda tail: ascii(tail[:20]),
 )
-def test_a_torn_line_is_left_out_and_what_comes_after_is_kept(journal, torn):
+def test_a_torn_last_line_is_left_out(journal, tail):
     emitted = journal.emit("a")
     path = journal.path
     journal.close()
+    with path.open("ab") as file:
+        file.write(tail)
+    assert read(path)[1:-1] == [emitted]
+
+
+def test_what_comes_after_a_torn_line_is_kept(journal):
+    first = journal.emit("a")
+    path = journal.path
+    journal.close()
     raw = path.read_bytes()
-    path.write_bytes(raw + torn + b"\n" + raw + torn)
+    path.write_bytes(raw + b'{"torn": \n' + raw)
     found = read(path)
     assert [event["event"] for event in found] == ["run", "a", "run.end"] * 2
-    assert found[1] == found[4] == emitted
+    assert found[1] == found[4] == first
+
+
+def test_a_missing_journal_is_an_error(tmp_path):
+    with pytest.raises(OSError, match=r"no\.jsonl"):
+        read(tmp_path / "no.jsonl")
 
 
 def test_runs_have_names_of_their_own_that_sort_by_time(tmp_path):
@@ -198,4 +229,11 @@ def test_old_files_are_removed(tmp_path):
     assert prune(tmp_path, 30, now) == 2
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"new.jsonl", "last.jsonl"}
     assert prune(tmp_path, 30, now) == 0
+
+
+def test_there_may_be_nothing_to_remove(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
     assert prune(tmp_path / "no", 30) == 0
+    assert prune(tmp_path / "file", 0) == 0
+    assert prune(tmp_path, 30) == 0
+    assert (tmp_path / "file").exists()
