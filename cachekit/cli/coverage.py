@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -24,7 +25,7 @@ Recipes = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="CoverageOfAll")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -48,7 +49,8 @@ def command(
             "recipes are named, and --all says every one" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
-    found = cache.coverage_all(recipes or (), overrides or (), tiny=tiny)
+    names = api.names("recipes") if everything else recipes or ()
+    found = cache.coverage_all(options.variants(names, overrides, tiny=tiny), skip=everything)
     missed = found.miss() if require_warm else None
     return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]), error=missed)
 

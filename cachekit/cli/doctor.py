@@ -20,7 +20,7 @@ Contract = Annotated[
 ]
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="Diagnosis, Contract")
 def command(cache: Cache, contract: Contract = False) -> Shown:
     """Show this machine, what is wrong with its set-up, and what mends it.
 

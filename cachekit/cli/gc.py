@@ -32,7 +32,7 @@ OfCompiler = Annotated[
 ]
 
 
-@verb("home")
+@verb("home", answers="Collected")
 def command(
     cache: Cache,
     max_size: MaxSize = None,

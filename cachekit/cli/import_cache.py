@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 
@@ -24,7 +25,7 @@ Source = Annotated[
 ]
 
 
-@verb("home", "trust")
+@verb("home", "trust", answers="Unbundled, Imported")
 def command(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Shown:
     """Take a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
 
@@ -41,9 +42,10 @@ def command(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Sh
 
     Example:  cachekit store import /tmp/neff_cache
     """
-    done = cache.import_(source, dry_run=dry_run)
-    if "bundle" in out.document(done):
-        return Shown(done, bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    if source == "-" or api.is_file(source):
+        bundle = cache.import_bundle(None if source == "-" else source, dry_run=dry_run)
+        return Shown(bundle, bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    done = cache.import_neuron_cache(source, dry_run=dry_run)
     return Shown(done, human, lambda found: str(found["added"]))
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+if TYPE_CHECKING:
+    from cachekit.api import Variant
+
+
+def variants(names: Sequence[str] | None, overrides: Sequence[str] | None, *, tiny: bool) -> list[Variant]:
+    """Recipes as they are named, with `--set` and `--tiny`; a key has no changes."""
+    from cachekit.api import Variant
+
+    return [Variant(name, tuple(overrides or ()), tiny) for name in names or ()]
 
 
 def _names(kind: str, incomplete: str) -> list[str]:

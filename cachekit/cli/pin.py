@@ -26,7 +26,7 @@ Names = Annotated[
 List = Annotated[bool, typer.Option("--list", "-l", help="Only list what is pinned.")]
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="list[Pinned]")
 def command(
     cache: Cache,
     names: Names = None,
@@ -49,7 +49,7 @@ def command(
         raise UsageError("--list pins nothing", hint="leave it out, or the names")
     if listing:
         return Shown(cache.pins(), listed, keys)
-    return Shown(cache.pin(*(names or ()), overrides=overrides or (), tiny=tiny), human, keys)
+    return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), human, keys)
 
 
 def keys(found: list[dict[str, Any]]) -> str:

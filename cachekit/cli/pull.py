@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import CachekitError, MissError, UsageError
@@ -44,7 +45,7 @@ LockFile = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Pulls")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -76,7 +77,7 @@ def command(
     if not (names or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
     guess = len(names) > 1  # as `plan` does
-    done = [cache.pull(name, overrides or (), tiny=tiny, dry_run=dry_run, guess=guess) for name in names]
+    done = [cache.pull(Variant(name, overrides or (), tiny), dry_run=dry_run, guess=guess) for name in names]
     asked = [*names]
     if module or all_of:
         modules = cache.pull_modules(module or (), all_of=all_of or "", dry_run=dry_run)
@@ -96,7 +97,9 @@ def command(
 
 
 def _shown(done: list[Outcome], error: CachekitError | None = None) -> Shown:
-    return Shown({"pulled": done}, human, lambda said: "\n".join(one["key"] for one in said["pulled"]), error=error)
+    from cachekit import Pulls
+
+    return Shown(Pulls(tuple(done)), human, lambda said: "\n".join(one["key"] for one in said["pulled"]), error=error)
 
 
 def human(document: dict[str, Any]) -> list[str]:

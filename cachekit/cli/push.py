@@ -28,7 +28,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace other records 
 Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is there, and push again what is damaged.")]
 
 
-@verb("home", "compiler", "cache")
+@verb("home", "compiler", "cache", answers="Pushes")
 def command(
     cache: Cache,
     names: Names = None,
@@ -48,9 +48,7 @@ def command(
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
     done = cache.push(
-        names or (),
-        overrides or (),
-        tiny=tiny,
+        options.variants(names, overrides, tiny=tiny),
         pending=pending,
         public=public,
         replace=replace,
@@ -58,10 +56,9 @@ def command(
         dry_run=dry_run,
     )
     return Shown(
-        {"dry_run": dry_run, "pushed": done},
+        done,
         human,
         lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]),
-        error=next((one.error for one in done if one.error), None),
     )
 
 

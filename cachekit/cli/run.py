@@ -41,7 +41,7 @@ Report = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", aside=lambda given: not given["dry_run"])
+@verb("home", "compiler", "cache", "trust", answers="Ran, Planned", aside=lambda given: not given["dry_run"])
 def command(
     cache: Cache,
     words: Words = None,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit import api
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -47,10 +46,9 @@ Trace = Annotated[
     Optional[Path],
     typer.Option("--trace", metavar="FILE", help="Write when --run did what, as a Chrome trace for ui.perfetto.dev."),
 ]
-Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the answer.")]
 
 
-@verb("home")
+@verb("home", answers="Stats")
 def command(
     cache: Cache,
     run: RunName = "",
@@ -61,8 +59,7 @@ def command(
     price: OwnPrice = None,
     html: Html = None,
     trace: Trace = None,
-    schema: Schema = False,
-) -> Shown | int:
+) -> Shown:
     """Say what the cache did and saved, in all runs and in the last one.
 
     Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
@@ -78,9 +75,6 @@ def command(
 
     Example:  cachekit stats --run last --trace trace.json
     """
-    if schema:
-        out.text(json.dumps(api.stats_schema(), indent=2))
-        return 0
     if trace and not run:
         raise UsageError("--trace is of one run", hint="--run last, or the beginning of a run's name")
     priced = replace(cache, instance=instance or None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cachekit.api import Cache
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="list[Pinned]")
 def command(
     cache: Cache,
     names: options.RecipesOrKeys,
@@ -23,7 +23,7 @@ def command(
 
     Example:  cachekit store unpin bert
     """
-    return Shown(cache.unpin(*names, overrides=overrides or (), tiny=tiny), human, keys)
+    return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny)), human, keys)
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:
