@@ -16,18 +16,8 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    StandIn,
-    Watched,
-    compiles,
-    make_record,
-    memory_folder,
-    module_files,
-    overwrite,
-    recipe,
-    runs,
-    tree,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, compiles, make_record, module_files, overwrite, recipe, runs, tree
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -40,7 +30,7 @@ class Telling(StandIn):
         needed = module_files(self.prepared, self)
         watch = Watch({"STANDIN_ROOT": str(run.cache_dir)})
         before = self.contents(run.cache_dir)
-        watch.used = lambda: frozenset(needed) & before
+        watch.observed = lambda told: structs.replace(told, used=frozenset(needed) & before)
         return watch
 
 
