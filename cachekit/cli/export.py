@@ -82,12 +82,11 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     files = out.count(len(document["files"]) - len(document["records"]), "file")
     what = f"{out.count(len(document['records']), 'record')}, {files}, {out.size(document['bytes'])}"
     lines = [f"{document['bundle']}: {what}; {would}"]
-    lines += [
+    records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}, {record['directory']}"
-        for record in document["records"][:SHOWN]
+        for record in document["records"]
     ]
-    if len(document["records"]) > SHOWN:
-        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
+    lines += out.some(records, SHOWN)
     if document["sha256"]:
         name = document["bundle"].rpartition("/")[2]
         lines += [f"  sha256 {document['sha256']}", f"  there: cachekit store import {name} --trust-all"]
@@ -104,7 +103,4 @@ def human(document: dict[str, Any]) -> list[str]:
     told = [
         f"{item['module']}: {item['outcome']}, {item['reason']}" for item in document["modules"] if item["reason"]
     ] + [f"{item['module']}: damaged in the store, {item['reason']}" for item in document["damaged"]]
-    lines += [f"  {line}" for line in told[:SHOWN]]
-    if len(told) > SHOWN:
-        lines.append(f"  ... and {len(told) - SHOWN} more (--format json)")
-    return lines
+    return [*lines, *out.some([f"  {line}" for line in told], SHOWN)]

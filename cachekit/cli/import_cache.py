@@ -61,13 +61,11 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     took = "" if document["dry_run"] else f" in {out.duration(document['seconds'])}"
     what = f"{out.count(len(document['records']), 'record')}, {out.size(document['size'])}, whole"
     lines = [f"{document['bundle']}: {what}; {out.size(document['bytes'])} {would}stored{took}"]
-    lines += [
+    records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}: {words[record['state']]}"
-        for record in document["records"][:SHOWN]
+        for record in document["records"]
     ]
-    if len(document["records"]) > SHOWN:
-        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
-    return [*lines, f"  sha256 {document['sha256']}"]
+    return [*lines, *out.some(records, SHOWN), f"  sha256 {document['sha256']}"]
 
 
 def human(document: dict[str, Any]) -> list[str]:
@@ -86,7 +84,4 @@ def human(document: dict[str, Any]) -> list[str]:
 
 
 def _some(title: str, lines: list[str]) -> list[str]:
-    if not lines:
-        return []
-    more = [f"    ... and {len(lines) - SHOWN} more (--format json)"] if len(lines) > SHOWN else []
-    return [f"  {title}:", *(f"    {line}" for line in lines[:SHOWN]), *more]
+    return [f"  {title}:", *out.some([f"    {line}" for line in lines], SHOWN, 4)] if lines else []

@@ -90,9 +90,7 @@ def check_human(document: dict[str, Any]) -> list[str]:
             lines.append(f"{_name(one)}: fits  key {one['key'][:16]}")
             continue
         lines.append(f"{_name(one)}: changed  key {one['key'][:16]} → {one['key_now'][:16]}")
-        lines += [f"  {change_text(change)}" for change in one["changes"][:SHOWN]]
-        if len(one["changes"]) > SHOWN:
-            lines.append(f"  ... and {len(one['changes']) - SHOWN} more (--format json)")
+        lines += out.some([f"  {change_text(change)}" for change in one["changes"]], SHOWN)
     return lines
 
 

@@ -116,7 +116,5 @@ def human(document: dict[str, Any]) -> list[str]:
         }[one["state"]]
         key = f"  key {one['key'][:16]}" if one["key"] else ""
         lines.append(f"{one['name']}: {words}{key}")
-        lines += [f"  left {item['module']}: {item['reason']}" for item in one["left"][:SHOWN]]
-        if len(one["left"]) > SHOWN:
-            lines.append(f"  … and {len(one['left']) - SHOWN} more (--format json)")
+        lines += out.some([f"  left {item['module']}: {item['reason']}" for item in one["left"]], SHOWN)
     return lines

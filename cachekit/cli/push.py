@@ -75,11 +75,7 @@ def human(document: dict[str, Any]) -> list[str]:
         lines.append(f"{one['remote']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
         if document["dry_run"]:
             lines += [f"  tells: {leak}" for leak in one["leaks"]]
-            lines += [f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"][:SHOWN]]
-            if len(one["files"]) > SHOWN:
-                lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")
-            lines += [f"     record  {path}" for path in one["records"][:SHOWN]]
-            if len(one["records"]) > SHOWN:
-                lines.append(f"  ... and {len(one['records']) - SHOWN} more (--format json)")
+            lines += out.some([f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"]], SHOWN)
+            lines += out.some([f"     record  {path}" for path in one["records"]], SHOWN)
             lines += [f"       card  {one['card']}"] if one["card"] else []
     return lines

@@ -185,7 +185,7 @@ def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
     rows.append(["saved", *(out.duration(found["saved_seconds"]) for _, found in columns)])
     if columns[0][1]["saved_dollars"] is not None:
         rows.append(["saved money", *(dollars(found["saved_dollars"]) for _, found in columns)])
-    return _aligned(rows, ["", *(name for name, _ in columns)])
+    return out.table(rows, ["", *(name for name, _ in columns)], right=range(1, len(columns) + 1))
 
 
 def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
@@ -206,19 +206,9 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     if money:
         columns.append(("money", lambda f: dollars(f["saved_dollars"])))
     rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
-    lines = _aligned(rows, [heading, *(name for name, _ in columns)])
+    lines = out.table(rows, [heading, *(name for name, _ in columns)], right=range(1, len(columns) + 1))
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
-
-
-def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
-    """A table whose columns are numbers, but for the first."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-
-    def padded(row: list[str]) -> list[str]:
-        return [row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-
-    return out.table([padded(row) for row in rows], padded(header))
 
 
 def _name(heading: str, name: str) -> str:

@@ -14,10 +14,17 @@ from typer.core import TyperGroup
 
 
 class Verb(NamedTuple):
-    """A verb: the module of `cachekit.cli` that has it, and the first sentence of what it says about itself."""
+    """A verb.
+
+    Attributes:
+        module: Of `cachekit.cli`.
+        says: The first sentence of what it says about itself.
+        function: Of the module.
+    """
 
     module: str
     says: str
+    function: str = "command"
 
 
 # A module that is not called as its verb is keeps its name apart from a word of Python.
@@ -55,7 +62,7 @@ STORE = {
     "verify": Verb("verify", "Check every record and every file of the store."),
     "gc": Verb("gc", "Remove what nobody needs from the store."),
     "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit store gc` has."),
-    "unpin": Verb("unpin", "Let `cachekit store gc` remove a pinned record again."),
+    "unpin": Verb("pin", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
     "rm": Verb("rm", "Remove records from the store, with the files that only they name."),
     "export": Verb("export", "Write records as one file for a machine without a network, or as a Neuron cache."),
     "import": Verb("import_cache", "Take a bundle, or the finished modules of a Neuron cache."),
@@ -79,7 +86,8 @@ class Commands(Mapping[str, Any]):
             verb = getattr(module, "app", None)  # a verb with verbs of its own
             if verb is None:
                 verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(module.command)
+                function = getattr(module, self._verbs[name].function)
+                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(function)
             self._made[name] = typer.main.get_command(verb)
         return self._made[name]
 

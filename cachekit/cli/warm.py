@@ -93,9 +93,7 @@ def human_checked(document: dict[str, Any]) -> list[str]:
         f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}",
         f"  compiled {graphs} anew; {same}, {len(differ)} {'differs' if len(differ) == 1 else 'differ'}",
     ]
-    lines += [f"    differs  {name}" for name in differ[:SHOWN]]
-    if len(differ) > SHOWN:
-        lines.append(f"    ... and {len(differ) - SHOWN} more (--format json)")
+    lines += out.some([f"    differs  {name}" for name in differ], SHOWN, 4)
     if gone := document["not_rebuilt"]:
         lines.append(f"  {out.count(len(gone), 'part')} of the record were not made anew, and not compared")
     if new := document["not_in_record"]:
