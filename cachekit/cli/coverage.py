@@ -34,11 +34,11 @@ def command(
     everything: Everything = False,
     require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 if anything is not cached.")] = False,
 ) -> Shown:
-    """Say which modules of a recipe are cached, failed or missing.
+    """Show which modules of a recipe are cached, failed or missing.
 
     Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
-    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with other
-    bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
+    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
+    different bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
 
     Example:  cachekit coverage bert
 

@@ -22,7 +22,7 @@ app = typer.Typer(
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repo.", show_default=False)]
 Dataset = Annotated[bool, typer.Option("--dataset", help="A dataset repo instead of a model repo.")]
 Public = Annotated[bool, typer.Option("--public", help="Let anybody read the repo.")]
-ReadOnly = Annotated[bool, typer.Option("--read-only", help="Take hits from the repo, and put nothing there.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Read from the repo, and never write to it.")]
 
 
 @app.command("create")

@@ -61,7 +61,7 @@ def command(
     require_warm: options.RequireWarm = False,
     price: HourPrice = None,
 ) -> Shown:
-    """Say what will be found and what must compile; run nothing.
+    """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
     on a miss. The compile time of a miss is estimated from records of the same compiler, and its cost from the price of

@@ -57,7 +57,7 @@ def command(
     lock_file: LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Fetch what recipes need, so that they run without the network. Exits 3 if no cache has it.
+    """Fetch what recipes need, so that they run without the network. Exits 3 if no remote has a record.
 
     With --locked, fetches the recipes of cachekit.lock, or those that you name.
 

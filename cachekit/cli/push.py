@@ -40,10 +40,10 @@ def command(
     recheck: Recheck = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Put what is new in the store on the remotes.
+    """Send new records of the store to the remotes.
 
-    Pushes to the remotes that may be written. One that anybody can read needs --public, and what it would tell about
-    this machine is shown first.
+    Pushes to every writable remote. A remote that anybody can read needs --public; what the records reveal about this
+    machine is shown first.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """

@@ -34,7 +34,9 @@ Ingredients = Annotated[
 ]
 SoftArguments = Annotated[
     Optional[list[str]],
-    typer.Option("--soft-arg", metavar="NAME", help="An argument that reaches no graph: --output_dir. Repeatable."),
+    typer.Option(
+        "--soft-arg", metavar="NAME", help="An argument that does not affect the graphs: --output_dir. Repeatable."
+    ),
 ]
 Report = Annotated[
     Optional[Path], typer.Option("--report", metavar="FILE", help="Write the outcome to this file, as JSON.")

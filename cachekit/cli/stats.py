@@ -60,7 +60,7 @@ def command(
     html: Html = None,
     trace: Trace = None,
 ) -> Shown:
-    """Say what the cache did and saved, in all runs and in the last one.
+    """Show what the cache did and saved, in all runs and in the last one.
 
     Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
     negative, the cache cost time. A run counts for the UTC day on which it began.

@@ -39,7 +39,7 @@ Second = Annotated[
 RunName = Annotated[
     Optional[str],
     typer.Option(
-        "--run", metavar="last|RUN", help="Say why a run compiled: the last one, or one by its name in the journal."
+        "--run", metavar="last|RUN", help="Show why a run compiled: the last one, or one by its name in the journal."
     ),
 ]
 
@@ -53,7 +53,7 @@ def command(
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
 ) -> Shown:
-    """Say what differs from the nearest record, here or on a remote.
+    """Show what differs from the nearest record, here or on a remote.
 
     On a hit, says so. For a key, says what differs from the nearest other record. For two recipes or records, says what
     differs between them; --set and the like change the second.
