@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
+
 from cachekit import files
 
 SECOND = 10**9  # ns
@@ -177,17 +179,25 @@ def prune(folder: Path, days: int, now: float | None = None) -> int:
 
 
 def read(path: Path) -> list[Event]:
-    """Read a journal back, leaving out a torn last line.
+    """The events of a journal, without what is none: the torn last line of a killed run, for one.
 
     Raises:
         OSError: The file cannot be read.
     """
+    return parse(files.read(path))
+
+
+def parse(raw: bytes) -> list[Event]:
+    """The events in a journal's bytes; see `read`."""
     events = []
-    for text in files.read(path).decode(errors="replace").split("\n"):
+    for line in filter(None, raw.split(b"\n")):
         try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            continue  # the line that a killed run was writing
+            event = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            try:  # what json writes and msgspec does not read: NaN, halves of surrogate pairs
+                event = json.loads(line.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                continue
         if isinstance(event, dict):
             events.append(event)
     return events

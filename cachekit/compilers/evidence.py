@@ -1,8 +1,8 @@
-"""What is assumed of a compiler that nobody can read, and what one experiment shows of it.
+"""What is assumed of a compiler that nobody can read, and what one experiment shows.
 
-`experiment` makes it: a warm, trainings, and commands, each a child process of the command line. An
-adapter has a table of assumptions, each with a look at what the experiment left. What could not be looked at is
-unknown, never ok.
+`experiment` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An adapter
+has a table of assumptions, each with a look at what the experiment left. What could not be looked at is unknown, never
+ok.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ class UnknownError(Exception):
 
 
 class Step(Struct, frozen=True):
-    """A part of the experiment: one or several commands, of which the last one counts.
+    """A part of the experiment: one or several commands; the last one counts.
 
     Attributes:
         code: Its exit code, negative for a signal; None where it did not end in time.
@@ -33,7 +34,7 @@ class Step(Struct, frozen=True):
         answer: What it answered as JSON.
         log: What its training worker printed.
         cache: The compiler cache dir.
-        left: A copy of that folder as the command left it, or the one that was killed; None where none was made.
+        left: A copy of that folder as the command, or the one that was killed, left it; None if none was made.
         new: Finished graphs that the command added to the folder.
     """
 
@@ -55,15 +56,17 @@ class Step(Struct, frozen=True):
             words = "; ".join(str(error[part]) for part in ("message", "cause") if error.get(part))
             return f"exit code {self.code}: {words}"
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        return f"exit code {self.code}{f': {lines[-1][:200]}' if lines and self.code else ''}"
+        errors = [line.partition(": ")[2] for line in lines if line.startswith("error[")]
+        words = (errors or lines or [""])[-1]
+        return f"exit code {self.code}{f': {words[:200]}' if words and self.code else ''}"
 
 
 class Evidence(Struct, frozen=True):
     """What the experiment left, by the names of its steps.
 
     Attributes:
-        steps: Those that were made.
-        lacking: Why the others were not.
+        steps: The steps that were made.
+        lacking: Why the others were not made.
     """
 
     steps: dict[str, Step] = field(default_factory=dict)
@@ -73,7 +76,7 @@ class Evidence(Struct, frozen=True):
         """A step that was made.
 
         Raises:
-            UnknownError: It was not.
+            UnknownError: The step was not made.
         """
         if name not in self.steps:
             raise UnknownError(self.lacking.get(name, f"the step {name} was not made"))
@@ -83,7 +86,7 @@ class Evidence(Struct, frozen=True):
         """A step that ended well.
 
         Raises:
-            UnknownError: It failed, or was not made.
+            UnknownError: The step failed, or was not made.
         """
         found = self.step(name)
         if found.code:
@@ -98,21 +101,24 @@ class Observation(Struct, frozen=True):
     words: str
 
 
+Look = Callable[[Evidence], Observation]
+
+
 class Assumption(Struct, frozen=True):
     """One thing that is assumed of a compiler.
 
     Attributes:
         name: For people and programs.
         text: In words; `{NAME}` stands for the value of a fact.
-        where: What to correct where it is wrong: names of facts, or `module.name` beside them.
-        look: Looks at the evidence; raises `UnknownError` where that does not tell. None where no experiment proves it.
-        unproven: Why none does.
+        where: What to correct if the assumption is wrong: names of facts, or `module.name` beside them.
+        look: Looks at the evidence; raises `UnknownError` if that shows nothing. None if no experiment proves it.
+        unproven: Why no experiment does.
     """
 
     name: str
     text: str
     where: tuple[str, ...]
-    look: Callable[[Evidence], Observation] | None = None
+    look: Look | None = None
     unproven: str = ""
 
 
@@ -120,11 +126,10 @@ class Verdict(Struct, frozen=True):
     """What came of one promise or assumption.
 
     Attributes:
-        name: Its name.
-        state: `ok`, `differs`, or `unknown` where it could not be looked at.
+        state: `ok`, `differs`, or `unknown` if nobody could look.
         assumed: In words.
         seen: What was seen, or why nothing was.
-        edit: What to correct where it differs; empty where no fact would mend it.
+        edit: What to correct if it differs; empty if no fact would mend it.
     """
 
     name: str
@@ -143,7 +148,7 @@ class Subject(Struct, frozen=True):
         refused: Changes to a recipe, as `--set` takes them, that the compiler must refuse.
         another: Variables with which the probe's graph must be compiled anew.
         cleared: Variables of the user's own that would change the experiment.
-        place: The variables that have the compiler, without cachekit, keep its graphs in a folder.
+        place: The variables that make the compiler, without cachekit, keep its graphs in a folder.
         contents: The finished graphs in such a folder.
         compiling: Whether something compiles below a process.
         rows: What is assumed of it.
@@ -166,22 +171,8 @@ class Subject(Struct, frozen=True):
     def check(self, seen: Evidence) -> Iterator[Verdict]:
         """Compare each assumption with the evidence, whatever happens in a look."""
         for row in self.rows:
-            yield self._outcome(row, seen)
-
-    def _outcome(self, row: Assumption, seen: Evidence) -> Verdict:
-        state: State = "unknown"
-        try:
-            if row.look is None:
-                words = f"assumed, and not proven: {row.unproven}"
-            else:
-                found = row.look(seen)
-                state, words = "ok" if found.fits else "differs", found.words
-        except UnknownError as error:
-            words = str(error)
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-            _log.exception("the look at %s failed", row.name)
-            words = f"this look failed itself: {type(error).__name__}: {error}"
-        return Verdict(row.name, state, row.text.format_map(self.facts), one_line(words), self._edit(row.where))
+            text, edit = row.text.format_map(self.facts), self._edit(row.where)
+            yield judged(row.name, text, row.look or partial(_unproven, row.unproven), seen, edit)
 
     def _edit(self, where: tuple[str, ...]) -> str:
         own = [name for name in where if "." not in name]
@@ -194,12 +185,27 @@ class Subject(Struct, frozen=True):
         return "; ".join(places)
 
 
+def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> Verdict:
+    """What a look at the evidence says, whatever happens in it."""
+    state: State = "unknown"
+    try:
+        found = look(seen)
+        state, words = "ok" if found.fits else "differs", found.words
+    except UnknownError as error:
+        words = str(error)
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
+        _log.exception("the look at %s failed", name)
+        words = f"the look itself failed: {type(error).__name__}: {error}"
+    # Tools of others printed the words: what a terminal would take for a command is left out.
+    plain = "".join(char if char.isprintable() else " " for char in words)
+    return Verdict(name, state, text, " ".join(plain.split()), edit)
+
+
+def _unproven(reason: str, seen: Evidence) -> Observation:  # noqa: ARG001 - a look's
+    raise UnknownError(f"assumed, and not proven: {reason}")
+
+
 def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:
     """How many outcomes there are of each state."""
     counts = Counter(outcome.state for outcome in outcomes)
     return {state: counts[state] for state in STATES}
-
-
-def one_line(words: str) -> str:
-    """A text on one line, without what a terminal would take for a command: tools of others printed it."""
-    return " ".join("".join(char if char.isprintable() else " " for char in words).split())

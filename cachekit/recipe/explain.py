@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, get_args, get_type_hints
 
@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.schema import Recipe
-from cachekit.recipe.synonyms import SYNONYMS, Path
+from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.recipe.yaml_text import Path, dotted
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
@@ -43,19 +44,8 @@ class Places(Struct, frozen=True):
         return self.source
 
 
-def dotted(path: Iterable[str | int]) -> str:
-    """A path as people write it: `training.max_steps`."""
-    return ".".join(str(part) for part in path)
-
-
 def explained(message: str, document: dict[str, Any], places: Places) -> RecipeError:
-    """Turn msgspec's sentence into file, line, field, what was expected, and the nearest valid name.
-
-    Args:
-        message: What msgspec said of the document.
-        document: What did not fit the schema.
-        places: Where its fields were said.
-    """
+    """Turn msgspec's sentence into file, line, field, what was expected, and the nearest valid name."""
     what, _, at = message.partition(" - at `")
     path = _path_of(at)
     if match := _UNKNOWN.match(what):

@@ -15,20 +15,8 @@ from cachekit.store.compile_lock import CompileLock
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    RECIPE_YAML,
-    RUN_WARM,
-    StandIn,
-    Watched,
-    alive,
-    compiles,
-    ended,
-    leftovers_of,
-    recipe,
-    runs,
-    side_by_side,
-    until,
-)
+from tests.support.processes import alive, ended, side_by_side, until
+from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, leftovers_of, recipe, runs
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 
@@ -105,7 +93,7 @@ def test_trainings_that_start_together_compile_once(home, log, tmp_path):
     def work(number):
         watched = Watched(home, inline=False)
         done = train(watched.session, watched.prepare(), output_dir=tmp_path / f"run {number}")
-        return [done.compiled, done.result.counters["found"]]
+        return [done.compiled, done.counters["found"]]
 
     assert side_by_side(6, work) == [[0, 3]] * 6
     assert len(compiles(log)) == 1
@@ -227,10 +215,15 @@ def test_a_stale_or_torn_note_of_a_holder_locks_nothing(home, log):
 
 
 def test_a_lock_that_is_held_by_nobody_known_is_reported_as_that(home):
-    locks = Watched(home).store.layout.locks
-    with CompileLock(locks, "k", "toy").lead(0, lambda *_: None):
+    store = Watched(home).store
+    locks = store.layout.locks
+
+    def lead():
+        return CompileLock(locks, "k", "toy", store.rwlock).lead(0, lambda *_: None)
+
+    with lead():
         (locks / "k.json").write_text("torn")
-        with pytest.raises(WaitedTooLongError) as caught, CompileLock(locks, "k", "toy").lead(0, lambda *_: None):
+        with pytest.raises(WaitedTooLongError) as caught, lead():
             pass
     assert "an unknown process" in caught.value.cause
 

@@ -18,12 +18,11 @@ from cachekit.verbs.warm import warm
 from tests.store.crash.server import calls
 from tests.store.crash_cases import NEW, OLD, OLDER, OTHER, assert_whole
 from tests.store.crash_session import crashes  # noqa: F401 - a fixture
+from tests.support.processes import alive, ended, until
 from tests.support.standins import (
     RUN_WARM,
     StandIn,
     Watched,
-    alive,
-    ended,
     expected,
     find,
     leftovers_of,
@@ -35,7 +34,6 @@ from tests.support.standins import (
     runs,
     served,
     tree,
-    until,
 )
 
 SOME_OR_ALL = pytest.mark.parametrize(
@@ -255,7 +253,9 @@ def campaign(tmp_path, moments, seed):
             assert find(watched.store, listed) == listed
         assert watched.damage() == []
         prepared = watched.prepare(recipe(batch))
-        with CompileLock(watched.store.layout.locks, prepared.key, "test").lead(0, lambda *_: None):
+        with CompileLock(watched.store.layout.locks, prepared.key, "test", watched.store.rwlock).lead(
+            0, lambda *_: None
+        ):
             pass
         found = watched.lookup(prepared)
         done = warm(watched.session, prepared, recache=True)
@@ -272,7 +272,7 @@ def campaign(tmp_path, moments, seed):
 
 @pytest.mark.feature("S2", "C3")
 def test_a_warm_killed_at_random_moments(tmp_path):
-    campaign(tmp_path, 6, seed=12)
+    campaign(tmp_path, 4, seed=12)
 
 
 @pytest.mark.slow

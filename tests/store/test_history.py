@@ -22,7 +22,7 @@ from cachekit.store.layout import Layout
 from cachekit.verbs.stats import stats
 from cachekit.verbs.trace import trace
 from cachekit.verbs.why_run import why_run
-from tests.support.standins import side_by_side
+from tests.support.processes import side_by_side
 from tests.verbs.report_store import NOW, Written, train, warm
 
 DAYS = 30
@@ -86,7 +86,7 @@ def test_what_was_counted_is_not_read_again_until_it_changes(layout, monkeypatch
     expected = said(layout)
     counted = []
     count = module.count
-    monkeypatch.setattr(module, "count", lambda raw: counted.append(1) or count(raw))
+    monkeypatch.setattr(module, "count", lambda events: counted.append(1) or count(events))
     assert (said(layout), len(counted)) == (expected, 1), "the run that has not ended"
     grown = next(iter(sorted(layout.journal.rglob("*.jsonl"))))
     with grown.open("a") as stream:

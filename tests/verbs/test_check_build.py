@@ -16,7 +16,8 @@ from cachekit.errors import IntegrityError, MissError
 from cachekit.verbs.check_build import check_build
 from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_files import make_neff
-from tests.support.standins import Watched, compiles, memory_folder, recipe, tree
+from tests.support.processes import memory_folder
+from tests.support.standins import Watched, compiles, recipe, tree
 
 ROOTS = ("/home/ann/.cache/cachekit/v1/live/246f295a3c7bbb5c-1365-50c3584d9184/root", "/x/246f-9-0123456789ab/root")
 
@@ -53,9 +54,9 @@ def test_a_tampered_entry_is_found_and_named_with_its_builder(tmp_path, monkeypa
         warm(watched.session, prepared)
     done = check_build(watched.session, prepared)
     error = done.error()
-    assert (error.exit_code, len(done.compared.differ)) == (5, 3)
-    assert done.compared.differ[0] in error.cause
-    assert done.record.provenance.user in error.cause
+    assert (error.exit_code, len(done.differ)) == (5, 3)
+    assert done.differ[0] in error.cause
+    assert done.by["by"].partition("@")[0] in error.cause
     assert "--recache" in error.hint
     assert watched.told("build.checked")[0]["status"] == "differs"
 

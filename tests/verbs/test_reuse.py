@@ -13,20 +13,11 @@ from cachekit.errors import CompileError, DataError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import Reuse, decode, encode
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    StandIn,
-    Watched,
-    compiles,
-    make_record,
-    memory_folder,
-    module_files,
-    overwrite,
-    recipe,
-    runs,
-    tree,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, compiles, make_record, module_files, overwrite, recipe, runs, tree
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -39,7 +30,7 @@ class Telling(StandIn):
         needed = module_files(self.prepared, self)
         watch = Watch({"STANDIN_ROOT": str(run.cache_dir)})
         before = self.contents(run.cache_dir)
-        watch.used = lambda: frozenset(needed) & before
+        watch.observed = lambda told: structs.replace(told, used=frozenset(needed) & before)
         return watch
 
 
@@ -79,7 +70,7 @@ def assert_whole(home, wanted, record, output, compiler=None):
     alone(home, record)
     after = Watched(home, compiler=compiler)
     done = train(after.session, after.prepare(wanted), output_dir=output, require_warm=True)
-    assert (done.compiled, done.built, done.result.counters["found"]) == (0, 0, 3)
+    assert (done.compiled, done.built, done.counters["found"]) == (0, 0, 3)
 
 
 def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
@@ -90,8 +81,8 @@ def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
     assert [run["found"] for run in runs(log)] == [0, 3]
     (told,) = watched.told("reuse.end")
     assert (told["key"], told["graphs"], told["of"]) == (first.record.key, 3, 3)
-    assert told["differs"] == ["training.per_device_eval_batch_size"]
-    document = second.as_dict()
+    assert told["differs"] == ("training.per_device_eval_batch_size",)
+    document = answer(second).as_dict()
     assert json.loads(json.dumps(document)) == document
     assert (document["status"], document["compiled"], document["reused"]["graphs"]) == ("compiled", 0, 3)
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output")
@@ -118,7 +109,7 @@ def test_a_near_record_of_which_nothing_is_used_leaves_no_trace(home, log):
     watched, second = warmed(home, recipe(16))
     assert (len(watched.told("reuse.restored")), second.reused) == (1, None)
     assert (second.compiled, len(second.record.modules), second.record.reused) == (3, 3, UNSET)
-    assert second.as_dict()["reused"] is None
+    assert second.reused is None
 
 
 def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tmp_path):
@@ -132,7 +123,7 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     watched = Watched(home)
     prepared = watched.prepare(recipe(**NEAR))
     done = train(watched.session, prepared, output_dir=tmp_path / "output")
-    assert done.saved_seconds == plan(prepared, watched.store).as_dict()["saved_seconds"] == 20.0, "without a cache"
+    assert done.saved_seconds == plan(prepared, watched.store).expected_seconds == 20.0, "without a cache"
     guess = plan(watched.prepare(recipe(per_device_eval_batch_size=32)), watched.store)
     assert guess.near.record == record
     assert guess.expected_seconds == 20.0, "not the 10 s that were left to do"
@@ -285,7 +276,7 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     first = warm(ann.session, ann.prepare(recipe()))
     second = warm(bob.session, bob.prepare(recipe(**NEAR)))
     assert (second.compiled, second.reused.graphs) == (0, 3)
-    assert second.as_dict()["reused"]["remote"] == bob.session.remotes.readable[0].name
+    assert second.reused.remote == bob.session.remotes.readable[0].name
     assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
 
@@ -304,7 +295,7 @@ def test_of_two_records_the_nearer_one_is_reused_wherever_it_is(tmp_path, log):
     alone = Watched(tmp_path / "bob")
     warm(alone.session, alone.prepare(recipe(4)))
     done = warm(bob.session, bob.prepare(recipe(8, **NEAR, gradient_accumulation_steps=2)))
-    assert (done.compiled, done.reused.near.place) == (0, bob.session.remotes.readable[0].name)
+    assert (done.compiled, done.reused.remote) == (0, bob.session.remotes.readable[0].name)
 
 
 def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):

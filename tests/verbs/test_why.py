@@ -132,7 +132,7 @@ def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_pa
     near = made_from(wanted, **{"training.optim": "sgd"})
     fill(FolderStorage(tmp_path / "shared"), [*others(wanted, 99), near])
     found = why(me.session, wanted)
-    assert [told.change.name for told in found.changes] == ["training.optim"]
+    assert [told.name for told in found.changes] == ["training.optim"]
     lines = why_text.of_recipe(found.as_dict())
     assert [line for line in lines[-3:] if "training." in line] == ["  training.optim: sgd → adamw_torch"]
 
@@ -159,7 +159,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
     found = why(me.session, wanted)
     assert len(found.changes) == 2
-    assert [bool(one.problem) for one in found.plan.looked] == [True]
+    assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())

@@ -19,7 +19,7 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
     """Cores of a machine for a recipe's run: all of them, or those that its variables or this shell's name.
 
     Raises:
-        UsageError: One of the variables cannot be read, or names cores that the machine does not have.
+        UsageError: See `allowed`.
     """
     # With fewer physical cores in one there are more of them than are listed.
     smaller = max(facts.DEFAULT_LNC.get(machine.target, 1) // max(machine.lnc, 1), 1)
@@ -27,11 +27,7 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
 
 
 def left_by(machine: NeuronHost, recipe: Recipe) -> str:
-    """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none.
-
-    Raises:
-        UsageError: See `of_run`.
-    """
+    """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none."""
     said = _said(machine, recipe)
     if of_run(machine, recipe) == machine.cores:
         return ""
@@ -45,28 +41,24 @@ def _said(machine: NeuronHost, recipe: Recipe | None) -> dict[str, str]:
 
 
 def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str = "") -> int:
-    """How many of some cores these variables leave.
+    """How many of a machine's cores (0 where that is not known) these variables leave; a list wins over a number.
 
-    Args:
-        cores: The machine's, as a framework sees them; 0 where that is not known.
-        environ: A list of cores wins over a number of them.
-        there: How many may be named; as many as there are, by default.
-        name: The machine's type, for people.
+    `there` is how many may be named, as many as there are by default; `name` is the machine's type, for people.
 
     Raises:
         UsageError: One of them cannot be read, or names cores that are not there: the runtime would refuse it.
     """
     there = max(cores, there)
-    if said := environ.get(facts.VISIBLE_CORES, "").strip():
-        found = _listed(said)
+    if found := _visible(environ):
         if cores and (beyond := [number for number in found if number >= there]):
+            said = environ[facts.VISIBLE_CORES].strip()
             raise _absent(facts.VISIBLE_CORES, said, f"there is no core {beyond[0]}", there, name)
         return min(cores, len(found))
     if said := environ.get(facts.NUM_CORES, "").strip():
         if not said.isdecimal():
             raise _unreadable(facts.NUM_CORES, said, "a number")
         if cores and int(said) > there:
-            raise _absent(facts.NUM_CORES, said, "there are not so many cores", there, name)
+            raise _absent(facts.NUM_CORES, said, "that many cores do not exist", there, name)
         return min(cores, int(said)) if int(said) else cores
     return cores
 
@@ -74,34 +66,25 @@ def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str
 def named(workers: int, recipe: Recipe) -> dict[str, str]:
     """What the list of cores must be for so many workers, where there is one: as many, each of them once.
 
-    torch-xla gives each worker one of the list's, in its order, and refuses any other number of workers
-    (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
-
-    Raises:
-        UsageError: It cannot be read.
+    torch-xla refuses any other number (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
     """
-    said = {**os.environ, **worker_variables(recipe)}.get(facts.VISIBLE_CORES, "").strip()
-    found = _listed(said) if said else ()
+    found = _visible({**os.environ, **worker_variables(recipe)})
     return {facts.VISIBLE_CORES: ",".join(map(str, found[:workers]))} if len(found) >= workers else {}
 
 
 def of_worker(environ: Mapping[str, str]) -> str:
     """The core of one of several workers of torch's launcher, of the list that all of them got; empty for none.
 
-    TorchNeuron gives a worker the core of its number where nobody names any, and takes no more than one
-    (`facts.VISIBLE_CORES`).
-
-    Raises:
-        UsageError: The list cannot be read.
+    TorchNeuron takes no more than one, and that of the worker's number where nobody names any (`facts.VISIBLE_CORES`).
     """
-    said, rank = environ.get(facts.VISIBLE_CORES, "").strip(), environ.get("LOCAL_RANK", "")
-    found = _listed(said) if said else ()
+    found, rank = _visible(environ), environ.get("LOCAL_RANK", "")
     return str(found[int(rank)]) if rank.isdecimal() and int(rank) < len(found) else ""
 
 
-def _listed(said: str) -> tuple[int, ...]:
-    found: dict[int, None] = {}
-    for part in said.split(","):
+def _visible(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """The cores that a list names, each once; empty where there is no list."""
+    said, found = environ.get(facts.VISIBLE_CORES, "").strip(), dict[int, None]()
+    for part in said.split(",") if said else ():
         match = _PART.fullmatch(part)
         if match is None or int(match["last"] or match["first"]) < int(match["first"]):
             raise _unreadable(facts.VISIBLE_CORES, said, "cores as in 0-3, or 0,2")
@@ -110,7 +93,7 @@ def _listed(said: str) -> tuple[int, ...]:
 
 
 def _unreadable(name: str, said: str, wanted: str) -> UsageError:
-    return UsageError(f"{name}={said} cannot be read", cause=f"it is to be {wanted}", hint=f"change or unset {name}")
+    return UsageError(f"{name}={said} cannot be read", cause=f"it must be {wanted}", hint=f"change or unset {name}")
 
 
 def _absent(variable: str, said: str, why: str, there: int, name: str) -> UsageError:

@@ -78,52 +78,41 @@ def _is_neff(name: str) -> bool:
 
 
 def judge(packed: Path, folder: str) -> Judged:
-    """Whether the graphs of an archive are whole, and of the compiler that its folder names. Nothing is unpacked.
+    """Whether the graphs of an archive are whole, and of the compiler of its module's folder. Nothing is unpacked.
 
     An archive whose bytes are those of its record can be bad all the same: it may have been packed from damaged files,
     by another program, or to do harm. Memory does not grow with it, and time not faster than its bytes.
-
-    Args:
-        packed: The archive.
-        folder: The one of its module: `torchneuron-<version>`.
 
     Raises:
         OSError: It cannot be read.
     """
     seen: set[PurePosixPath] = set()
-    harm, odd = _Flaws(), _Flaws()
+    harm, odd = list[str](), list[str]()
     try:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is no NEFF'}")
+                harm.append(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:
                 found = read(packed, leaks=False, limits=LIMITS, part=Slice(stored.offset, stored.size))
             except NeffError as error:
-                (harm if error.damaged else odd).add(f"{stored.name}: {error.reason}")
+                (harm if error.damaged else odd).append(f"{stored.name}: {error.reason}")
             else:
                 if reason := misfit(found, Claimed(compiler=folder.removeprefix(PREFIX))):
-                    harm.add(f"{stored.name}: {reason}")
+                    harm.append(f"{stored.name}: {reason}")
     except UnsafeArchiveError as error:
-        harm.add(str(error))
-    if not seen and not harm.count:
-        harm.add(f"it holds no {facts.NATIVE_SUFFIX} file")
-    return Judged(len(seen), harm.words(len(seen)), odd.words(len(seen)))
+        harm.append(str(error))
+    if not seen and not harm:
+        harm.append(f"it holds no {facts.NATIVE_SUFFIX} file")
+    return Judged(len(seen), _first(harm, len(seen)), _first(odd, len(seen)))
 
 
-class _Flaws:
-    """What is wrong with graphs of an archive: the first in words, and how many."""
-
-    def __init__(self) -> None:
-        self._first, self.count = "", 0
-
-    def add(self, reason: str) -> None:
-        self._first, self.count = self._first or reason, self.count + 1
-
-    def words(self, graphs: int) -> str:
-        return self._first + (f" (and {self.count - 1} more of {graphs} graphs)" if self.count > 1 else "")
+def _first(flaws: list[str], graphs: int) -> str:
+    """The first of what is wrong with graphs of an archive, and how many more there are."""
+    more = f" (and {len(flaws) - 1} more of {graphs} graphs)" if len(flaws) > 1 else ""
+    return flaws[0] + more if flaws else ""
 
 
 def restore(
@@ -135,16 +124,10 @@ def restore(
     check: Check | None = None,
     read: Callable[[archive.Sink], None] | None = None,
 ) -> int:
-    """Put the NEFFs of an archive into a compiler cache dir; those that are there stay. Returns bytes written.
+    """Put the NEFFs of an archive into the folder of one compiler version; those that are there stay.
 
-    Args:
-        module: The module.
-        packed: Its archive.
-        cache_dir: The folder of one compiler version; made if need be.
-        version: The compiler's.
-        check: Judges each NEFF.
-        read: Gives all bytes of the archive and checks them, as `archive.unpack` has it; they are checked here where
-            it is left out.
+    `check` judges each NEFF. `read` gives all bytes of the archive and checks them, as `archive.unpack` has it; they
+    are checked here where it is left out. Gives the bytes that were written.
 
     Raises:
         UnsafeArchiveError: It is no such archive, is of another compiler version, or holds something else than NEFFs.
@@ -162,7 +145,7 @@ def restore(
         names = sorted(_files(tree))
         for name in names:
             if not is_graph(name):
-                raise UnsafeArchiveError(f"{module.name}: {name!r} is no NEFF")
+                raise UnsafeArchiveError(f"{module.name}: {name!r} is not a NEFF")
             if check is not None and (reason := check(tree / name, Claimed(compiler=version))):
                 raise IntegrityError(f"{name} of {module.name} is damaged", cause=reason)
         return sum(_move(tree / name, cache_dir / name, cache_dir) for name in names)
