@@ -1,4 +1,4 @@
-"""Take out of the store what nobody needs: what no record names, and records beyond a size, an age or a compiler.
+"""Remove from the store what is not needed: blobs of no record, and records beyond a size, an age or a compiler.
 
 Which records go first is decided by their last use. Pinned ones stay, and those that somebody uses at this moment.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, structs
 
 from cachekit.store import uses
 from cachekit.store.garbage import Garbage, garbage, quarantined, unfinished
@@ -23,6 +23,7 @@ from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
+from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -73,7 +74,7 @@ class Stayed(Struct, frozen=True):
     why: str
 
 
-class Collected(Struct, frozen=True):
+class Collected(Answer, frozen=True):
     """What went, or would go.
 
     Attributes:
@@ -104,19 +105,9 @@ class Collected(Struct, frozen=True):
     used_bytes: int
     seconds: float = 0.0
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return dict(to_builtins(self))
-
 
 def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
-    """Remove what nobody needs, while others go on.
-
-    Args:
-        store: The store.
-        live: Where compiler cache dirs are made.
-        keep: What may stay.
-        dry_run: Only say what would go.
+    """Remove what is not needed, while other processes use the store.
 
     Raises:
         StoreError: The store cannot be written, or not all of its records be read.
@@ -274,7 +265,7 @@ def fits(directory: str, pattern: str) -> bool:
 
 
 class ScannedBlobs(Struct, frozen=True):
-    """What lies in a folder of blobs, with sizes: blobs, those that no record names, and by path what is none."""
+    """What lies in a folder of blobs, with sizes: the blobs, those that no record names, and other files by path."""
 
     blobs: dict[str, int]
     orphans: dict[str, int]

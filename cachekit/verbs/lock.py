@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,15 +13,15 @@ from msgspec import Struct, structs
 from cachekit.compilers import registry
 from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
-from cachekit.errors import IntegrityError, MissError, UsageError
+from cachekit.errors import IntegrityError, MissError
 from cachekit.key.canonical import difference
 from cachekit.key.words import Told
+from cachekit.recipe.variant import Variant
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
 from cachekit.values import Answer
-from cachekit.verbs.entry import load_recipe
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.planned import explained
 from cachekit.verbs.pull import Outcome, fetched
@@ -146,9 +146,7 @@ class CheckedLock(Answer, frozen=True):
 class ToLock:
     """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
 
-    recipe: str
-    overrides: tuple[str, ...]
-    tiny: bool
+    variant: Variant
     toolchain: str
     target: str
     instance: str
@@ -157,10 +155,8 @@ class ToLock:
 def lock_recipes(
     opening: Opening,
     path: Path,
-    recipes: Sequence[str],
-    overrides: Sequence[str] = (),
+    recipes: Sequence[Variant],
     *,
-    tiny: bool = False,
     dry_run: bool = False,
     compiler: str = "auto",
     toolchain: str = "",
@@ -173,8 +169,6 @@ def lock_recipes(
         opening: Opens a session.
         path: The file; made if need be.
         recipes: As they are named here; none means all that are in the file.
-        overrides: Fields of theirs that are changed.
-        tiny: They are locked in small.
         dry_run: Write nothing.
         compiler: What the settings say.
         toolchain: A release of Neuron's SDK, for a machine that is not this one.
@@ -183,24 +177,19 @@ def lock_recipes(
 
     Raises:
         MissError: A recipe is not warm. Nothing was written.
-        UsageError: The file cannot be read or written, or locks nothing yet; overrides without a recipe.
+        UsageError: The file cannot be read or written, or locks nothing yet.
         RemoteError, AuthError: A remote could not be asked.
     """
     held = lock_file.read(path) if path.exists() else []
     if recipes:
-        names = (in_file(name, path) for name in recipes)
-        wanted = [
-            ToLock(name, tuple(overrides), tiny, toolchain, target, instance) for name in dict.fromkeys(names)
-        ]  # fmt: skip
-    elif overrides or tiny:
-        option = "--set" if overrides else "--tiny"
-        raise UsageError(
-            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
-        )
+        variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
+        wanted = [ToLock(one, toolchain, target, instance) for one in dict.fromkeys(variants)]
     else:
         wanted = [
             ToLock(
-                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target),
+                Variant(entry.recipe, entry.overrides, entry.tiny),
+                toolchain or entry.toolchain,
+                target,
                 instance or ("" if target else entry.instance),
             )
             for entry in chosen(held, [], path)
@@ -208,14 +197,7 @@ def lock_recipes(
     fresh = []
     for one in wanted:
         with _opened(opening, path, one, compiler) as (session, prepared, machine):
-            fresh.append(
-                lock(
-                    *(session, prepared, one.recipe, one.overrides),
-                    tiny=one.tiny,
-                    toolchain=one.toolchain,
-                    instance=machine,
-                )
-            )
+            fresh.append(lock(session, prepared, one.variant, toolchain=one.toolchain, instance=machine))
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
@@ -234,7 +216,8 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
     held = lock_file.read(path) if path.exists() else []
     checked = []
     for entry in chosen(held, recipes, path):
-        one = ToLock(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
+        variant = Variant(entry.recipe, entry.overrides, entry.tiny)
+        one = ToLock(variant, entry.toolchain, "", entry.instance)
         with _opened(opening, path, one, compiler) as (_, prepared, _):
             checked.append(check(entry, prepared))
     return CheckedLock(path, tuple(checked))
@@ -268,12 +251,11 @@ def pull_lock(
 @contextmanager
 def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
     """With the type of another machine, as it goes into the file."""
-    recipe = from_here(one.recipe, path)
-    loaded, _ = load_recipe(recipe, one.overrides, tiny=one.tiny)
+    variant = replace(one.variant, recipe=from_here(one.variant.name, path))
+    loaded = variant.load()
     machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
     with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
-        source = lock_file.words(recipe, one.overrides, tiny=one.tiny)
-        yield session, prepare(loaded, session.compiler, source), machine
+        yield session, prepare(loaded, session.compiler, variant.typed({})), machine
 
 
 # One recipe
@@ -283,10 +265,8 @@ def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterato
 def lock(
     session: Session,
     prepared: Prepared,
-    recipe: str,
-    overrides: tuple[str, ...] = (),
+    variant: Variant,
     *,
-    tiny: bool = False,
     toolchain: str = "",
     instance: str = "",
 ) -> Locked:
@@ -298,9 +278,7 @@ def lock(
     Args:
         session: Collaborators.
         prepared: The recipe.
-        recipe: As it was named.
-        overrides: Fields that were changed.
-        tiny: It is the recipe in small.
+        variant: The recipe as it was named.
         toolchain: The release that it was planned for.
         instance: Likewise the machine type.
 
@@ -318,13 +296,13 @@ def lock(
     found = planned.found or holder(session.remotes, record)
     place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
-        recipe,
-        overrides,
+        variant.name,
+        tuple(variant.words),
         digest_of(record),
         anonymous(record),
         remote=place,
         revision=revision,
-        tiny=tiny,
+        tiny=variant.tiny,
         toolchain=toolchain,
         instance=instance,
     )

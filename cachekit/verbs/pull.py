@@ -21,7 +21,8 @@ from cachekit.compilers.imported import known_modules, record_of
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes.fetch import Pulled, fetch
-from cachekit.remotes.module_files import Brought, ModuleFiles, RefusedError, vouched
+from cachekit.remotes.fetch_files import Fetched
+from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
 from cachekit.store.archive import UnsafeArchiveError
@@ -68,6 +69,12 @@ class Outcome(Answer, frozen=True):
     seconds: float = 0.0
     modules: tuple[str, ...] = ()
     left: tuple[LeftModule, ...] = ()
+
+
+class Pulls(Answer, frozen=True):
+    """What became of all that was to be pulled."""
+
+    pulled: tuple[Outcome, ...]
 
 
 @holding
@@ -269,7 +276,7 @@ def _fetch(
     """Fetch modules and publish them; what became of each, and why others are refused."""
     start = time.monotonic()
     store = session.store
-    taken: dict[str, Mapping[str, Brought]] = {}
+    taken: dict[str, Mapping[str, Fetched]] = {}
     refused: dict[str, str] = {}
     keys: dict[str, str] = {}
     graphs: dict[str, int] = {}
@@ -329,7 +336,7 @@ def _fetch(
     return done, refused
 
 
-def _judged(name: str, brought: Mapping[str, Brought]) -> tuple[Module, int]:
+def _judged(name: str, brought: Mapping[str, Fetched]) -> tuple[Module, int]:
     """The module of files that were fetched, and how many graphs are in it; refused where an import would refuse it."""
     module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
     try:

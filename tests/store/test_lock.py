@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import IntegrityError, MissError, RemoteError, UsageError
+from cachekit.recipe.variant import Variant
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.locked import covers
@@ -27,11 +28,14 @@ from tests.support.standins import StandIn, Watched, expected, find, make_record
 pytest_plugins = ["tests.support.cli_session"]
 
 
-@pytest.fixture(params=["folder", "hub"])
+@pytest.fixture
 def make(request, tmp_path):
-    """Opens the same cache anew, as another machine would; without revisions, and with them."""
-    with serve(request.param, tmp_path / "server") as opened:
+    """Opens the same cache anew, as another machine would."""
+    with serve(getattr(request, "param", "folder"), tmp_path / "server") as opened:
         yield opened
+
+
+WITH_AND_WITHOUT_REVISIONS = pytest.mark.parametrize("make", ["folder", "hub"], indirect=True)
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ def member(tmp_path, make):
 
 
 def locked_of(watched):
-    return lock(watched.session, watched.prepare(), "toy")
+    return lock(watched.session, watched.prepare(), Variant("toy"))
 
 
 def live(watched, record):
@@ -51,6 +55,7 @@ def live(watched, record):
 
 
 @pytest.mark.feature("F5")
+@WITH_AND_WITHOUT_REVISIONS
 def test_what_is_locked_is_what_comes(member):
     ann, bob = member("ann"), member("bob")
     made = warm(ann.session, ann.prepare()).record
@@ -65,6 +70,7 @@ def test_what_is_locked_is_what_comes(member):
 
 
 @pytest.mark.feature("F5")
+@WITH_AND_WITHOUT_REVISIONS
 def test_after_the_cache_was_given_another_build_the_old_bytes_come(member):
     """The record there names other files now; the old ones lie where they lay, or in the history."""
     ann, eve, bob = member("ann"), member("eve", compiler=StandIn(salt="other")), member("bob")
@@ -171,7 +177,7 @@ def test_a_cache_that_is_away_is_no_damage(tmp_path, shared):
 def test_nothing_to_lock_is_a_miss(tmp_path):
     watched = Watched(tmp_path / "home")
     with pytest.raises(MissError):
-        lock(watched.session, watched.prepare(recipe()), "toy")
+        lock(watched.session, watched.prepare(recipe()), Variant("toy"))
 
 
 def test_what_only_the_store_has_is_locked_and_said_so(tmp_path):
