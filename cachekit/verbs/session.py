@@ -81,6 +81,8 @@ class Session(Struct, frozen=True):
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""
+        if not (self.remotes.writable or self.remotes.offline):
+            return
         from cachekit.remotes.push import push
 
         push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
