@@ -26,7 +26,7 @@ def of(recipe: Recipe) -> dict[str, Path]:
     if any(e.is_file() and e.suffix in rows.SUFFIXES and e.stem.lower() in rows.SPLIT_NAMES["train"] for e in entries):
         return {}  # a file that names the images, perhaps of these folders
     folders = [folder for folder in entries if folder.is_dir()]
-    found = saved_rows.by_split(path, folders)
+    found = rows.by_split(path, folders, "folder")
     return found if "train" in found else {}
 
 

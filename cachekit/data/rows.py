@@ -11,12 +11,12 @@ import csv
 import io
 import json
 import re
-import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cachekit import files
 from cachekit.errors import DataError
 
 DELIMITED = {".csv", ".tsv", ".txt"}
@@ -46,23 +46,38 @@ def split_files(folder: Path) -> dict[str, Path]:
     """
     if not folder.is_dir():
         raise DataError(f"data.path {folder} is not a folder", hint="for one file, use data.train_file")
-    found: dict[str, Path] = {}
-    for split, stems in SPLIT_NAMES.items():
-        files = sorted(p for p in folder.iterdir() if p.stem.lower() in stems and p.suffix.lower() in SUFFIXES)
-        if len(files) > 1:
-            raise DataError(
-                f"{folder} has more than one {split} file",
-                cause=", ".join(p.name for p in files),
-                hint="keep one, or name files with data.train_file and its like in place of data.path",
-            )
-        if files:
-            found[split] = files[0]
+    found = by_split(folder, sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES), "file")
     if "train" not in found:
         raise DataError(
             f"{folder} has no training file",
             cause=f"looked for train.{{{','.join(s[1:] for s in SUFFIXES)}}}",
             hint="name it with data.train_file",
         )
+    return found
+
+
+def by_split(place: Path | str, entries: Sequence[Path], kind: str) -> dict[str, Path]:
+    """Those of some files or folders that are called as a split is.
+
+    Args:
+        place: Where they lie, for words.
+        entries: The files or folders.
+        kind: What they are: `file` or `folder`.
+
+    Raises:
+        DataError: Two are called as one split is.
+    """
+    found: dict[str, Path] = {}
+    for split, names in SPLIT_NAMES.items():
+        called = [path for path in entries if (path.stem if kind == "file" else path.name).lower() in names]
+        if len(called) > 1:
+            raise DataError(
+                f"{place} has more than one {split} {kind}",
+                cause=", ".join(path.name for path in called),
+                hint="keep one, or name files with data.train_file and its like in place of data.path",
+            )
+        if called:
+            found[split] = called[0]
     return found
 
 
@@ -212,14 +227,12 @@ def _is_integer(text: str) -> bool:
 
 def _text(path: Path, encoding: str) -> str:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever, a device may never end
-            raise DataError(f"{path} cannot be read", cause="it is no regular file", hint="write the rows to a file")
-        raw = path.read_bytes()
+        raw = files.read(path)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist", hint="check data.path, or data.train_file and its like") from error
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", "") or str(error)
-        raise DataError(f"{str(path)[:200]} cannot be read", cause=cause) from error
+        raise DataError(f"{str(path)[:200]} cannot be read", cause=cause, hint="write the rows to a file") from error
     try:
         if codecs.lookup(encoding).name in {"utf-8", "utf-8-sig"}:
             raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -266,28 +279,22 @@ def _delimited(
         raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
     require(path, header, columns)
 
-    def rows() -> Iterator[Row]:
-        try:
-            for values in reader:
-                if not values:
-                    continue
-                if len(values) < len(header):
-                    raise DataError(
-                        f"{path}, line {reader.line_num}: {len(values)} of {len(header)} columns",
-                        cause=f"delimiter {delimiter!r}, columns {', '.join(header)}",
-                        hint="quote texts that hold the delimiter, or say data.delimiter",
-                    )
-                if len(values) > len(header):
-                    raise DataError(
-                        f"{path}, line {reader.line_num}: {len(values)} columns, the header names {len(header)}",
-                        cause=f"delimiter {delimiter!r} stands inside a text, perhaps",
-                        hint="quote texts that hold the delimiter, or say data.delimiter",
-                    )
-                yield dict(zip(header, values, strict=True))
-        except csv.Error as error:
-            raise DataError(f"{path}, line {reader.line_num}: not delimited text", cause=str(error)) from error
+    return _fields(path, reader, header, delimiter)
 
-    return rows()
+
+def _fields(path: Path, reader: Any, header: list[str], delimiter: str) -> Iterator[Row]:
+    """The rows below the header of a reader of csv."""
+    try:
+        for values in filter(None, reader):
+            if len(values) != len(header):
+                raise DataError(
+                    f"{path}, line {reader.line_num}: {len(values)} instead of {len(header)} columns",
+                    cause=f"the delimiter is {delimiter!r}, the columns are {', '.join(header)}",
+                    hint="quote texts that hold the delimiter, or say data.delimiter",
+                )
+            yield dict(zip(header, values, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not delimited text", cause=str(error)) from error
 
 
 def _lines(path: Path, text: str, columns: Mapping[str, str]) -> Iterator[Row]:

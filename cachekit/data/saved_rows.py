@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,37 +38,13 @@ def of(path: str | None) -> dict[str, Path]:
         raise DataError(
             f"data.path {path} cannot be read", cause=error.strerror or str(error), hint="may this user read it?"
         ) from error
-    found = by_split(path, folders)
+    found = rows.by_split(path, folders, "folder")
     if folders and "train" not in found:
         raise DataError(
             f"data.path {path} is a saved data set without training rows",
             cause=f"its splits are {', '.join(folder.name for folder in folders)}",
             hint="name the folder of one of them with data.path, or save it with a split called train",
         )
-    return found
-
-
-def by_split(path: str, folders: Sequence[Path]) -> dict[str, Path]:
-    """Those of some folders that are called as a split is.
-
-    Args:
-        path: Where they lie, for words.
-        folders: The folders.
-
-    Raises:
-        DataError: Two are called as one split is.
-    """
-    found: dict[str, Path] = {}
-    for split, names in rows.SPLIT_NAMES.items():
-        named = [folder for folder in folders if folder.name.lower() in names]
-        if len(named) > 1:
-            raise DataError(
-                f"{path} has more than one {split} folder",
-                cause=", ".join(folder.name for folder in named),
-                hint="keep one of them",
-            )
-        if named:
-            found[split] = named[0]
     return found
 
 

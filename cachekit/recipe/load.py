@@ -13,10 +13,10 @@ from msgspec import NODEFAULT, Struct, structs
 from cachekit import files
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text
-from cachekit.recipe.checks import check_task, check_together
+from cachekit.recipe.checks import check
 from cachekit.recipe.explain import Places, dotted, explained
 from cachekit.recipe.schema import Recipe
-from cachekit.recipe.synonyms import SYNONYMS, normalise
+from cachekit.recipe.synonyms import canonical, normalise
 
 LARGEST = 1 << 20  # bytes; a recipe is a page of text
 
@@ -77,20 +77,17 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
             cause=f"this is {_kind(document)}",
             hint="compare with a recipe of `cachekit zoo`",
         )
-    document = normalise(document, lines.get, source)
+    document = normalise(document, lines, source)
     _anchor(document, base or Path.cwd(), source)
-    overridden = set()
-    for override in overrides:
-        overridden.add(_apply(document, override))
-    document = normalise(document, lambda _: None, "--set")
+    overridden = {_apply(document, override) for override in overrides}
+    document = normalise(document, {}, "--set")
     _anchor(document, Path.cwd(), "--set")
-    places = Places(source, lines, overridden)
+    places = Places(source, {canonical(path): line for path, line in lines.items()}, overridden)
     try:
         recipe = msgspec.convert(document, Recipe)
     except msgspec.ValidationError as error:
         raise explained(str(error), document, places) from error
-    check_together(recipe, places)
-    check_task(recipe, document, places)
+    check(recipe, document, places)
     return recipe
 
 
@@ -120,6 +117,10 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
             fields[name] = str(base / place)
 
 
+# Names below these are somebody else's and may have dots in them: Inductor's cpp.threads.
+_FLAT = (("compiler", "options"), ("environment",))
+
+
 def said_by(override: str) -> tuple[tuple[str, ...], Any]:
     """The field that an override sets, synonyms resolved, and its value.
 
@@ -134,7 +135,10 @@ def said_by(override: str) -> tuple[tuple[str, ...], Any]:
             f"--set {override}: not of the form section.field=value",
             hint="for example --set training.max_seq_length=128",
         )
-    path = _canonical_path(path)
+    path = tuple(map(str, canonical(path)))
+    for flat in _FLAT:
+        if path[: len(flat)] == flat and len(path) > len(flat):
+            path = (*flat, dotted(path[len(flat) :]))
     return path, yaml_text.scalar(text, f"--set {dotted(path)}")
 
 
@@ -150,17 +154,6 @@ def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:
         place = inner
     place[path[-1]] = value
     return path
-
-
-def _canonical_path(path: tuple[str, ...]) -> tuple[str, ...]:
-    top = SYNONYMS[""].get(path[0], path[0])
-    if len(path) == 1:
-        return (top,)
-    # Names that somebody else gave may have dots in them: Inductor's cpp.threads.
-    for flat in (("compiler", "options"), ("environment",)):
-        if (top, *path[1:])[: len(flat)] == flat and len(path) > len(flat):
-            return (*flat, ".".join(path[len(flat) :]))
-    return (top, SYNONYMS.get(top, {}).get(path[1], path[1]), *path[2:])
 
 
 def _kind(value: Any) -> str:

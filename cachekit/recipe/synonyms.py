@@ -6,9 +6,12 @@ samples): whoever brings one over should find that it reads. Every synonym maps 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cachekit.errors import RecipeError
+
+Path = tuple[str | int, ...]
 
 SYNONYMS: dict[str, dict[str, str]] = {
     "": {
@@ -82,38 +85,45 @@ SYNONYMS: dict[str, dict[str, str]] = {
 }
 
 
-def normalise(document: dict[str, Any], line_of: Any, source: str) -> dict[str, Any]:
+def canonical(path: Path) -> Path:
+    """A field's path by the names that we use."""
+    if not path:
+        return path
+    top = SYNONYMS[""].get(str(path[0]), path[0])
+    names = SYNONYMS.get(str(top), {})
+    return (top, *(names.get(str(name), name) for name in path[1:2]), *path[2:])
+
+
+def normalise(document: dict[str, Any], lines: Mapping[Path, int], source: str) -> dict[str, Any]:
     """Rename synonyms, at the top and one level down; other values are kept as they are.
 
     Args:
         document: The recipe as plain values.
-        line_of: Path to line number, for errors.
+        lines: The line of each field by its path, for errors.
         source: What to call the recipe in errors.
 
     Raises:
         RecipeError: A field is given under two names.
     """
-    renamed = _rename(document, "", line_of, source)
+    renamed = _rename(document, (), lines, source)
     for section, value in renamed.items():
         if section in SYNONYMS and isinstance(value, dict):
-            renamed[section] = _rename(value, section, line_of, source)
+            renamed[section] = _rename(value, (section,), lines, source)
     return renamed
 
 
-def _rename(mapping: dict[str, Any], section: str, line_of: Any, source: str) -> dict[str, Any]:
-    names = SYNONYMS[section]
+def _rename(mapping: dict[str, Any], around: Path, lines: Mapping[Path, int], source: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for given, value in mapping.items():
-        name = names.get(given, given)
-        first = spelled.setdefault(name, given)
+        *_, name = canonical((*around, given))
+        first = spelled.setdefault(str(name), given)
         if name in result:
-            prefix = f"{section}." if section else ""
-            path = (section, given) if section else (given,)
-            line = line_of(path)
+            prefix = "".join(f"{section}." for section in around)
+            line = lines.get((*around, given))
             raise RecipeError(
                 f"{source}{f', line {line}' if line else ''}: {prefix}{first} and {prefix}{given} are the same field",
                 hint=f"keep {prefix}{name}",
             )
-        result[name] = value
+        result[str(name)] = value
     return result

@@ -1,39 +1,56 @@
-"""The port of a training library: it loads a model, and trains it. Which one it is, the compiler's adapter decides."""
+"""How a job is trained: on whole copies of its model, by Transformers' Trainer. `split` is the other way.
+
+Which one it is, the compiler's adapter decides: it names the module in the job's settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
+from msgspec import Struct
+
+from cachekit.recipe.ingredients import eval_batch
+from cachekit.training import model
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
-from cachekit.training.tasks.port import Task, Work
+from cachekit.training.tasks.port import Feature, Resized, Task, Work
+from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of
 
-SETTING = "backend"  # of a job's settings: the module of the backend
-DEFAULT = "cachekit.training.whole"
+SETTING = "backend"  # of a job's settings: a module with a class `Backend`
+DEFAULT = __name__
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingOutcome:
+class TrainingOutcome(Struct, frozen=True):
     """What a training reached; see `job.Result`."""
 
     metrics: dict[str, dict[str, float | int]]
     graph_seconds: float
     steps: int
-    resumed_from: str = ""
 
 
-class Backend(Protocol):
-    """One training by one library. A backend is a module with a class `Backend`.
+class Backend:
+    """Each worker trains a copy of the whole model.
+
+    Args:
+        job: What to do.
+        runtime: The compiler, seen from the worker; see `compilers.port.Runtime`.
+        events: Told what happens.
+        workers: Processes that train together.
+        output_dir: Where checkpoints and the model go; a trial's folder is removed afterwards.
 
     Attributes:
         evaluates: It can judge a model; else only the rows to train on are made ready.
         copies: Copies of the model that train together: each takes batches of its own.
     """
 
-    evaluates: bool
-    copies: int
+    evaluates = True
+
+    def __init__(self, job: Job, runtime: Any, events: Events, workers: int, output_dir: str) -> None:
+        self.job, self.runtime, self.events = job, runtime, events
+        self.workers, self.output_dir = workers, output_dir
+        self.trial = job.mode == "trial"
+        self.copies = workers
 
     def load(self, task: Task) -> tuple[Any, Any]:
         """The processor (tokenizer or image processor) and the model.
@@ -41,35 +58,52 @@ class Backend(Protocol):
         Raises:
             CachekitError: See `model.load`.
         """
-        ...
+        return model.load(self.job, task, self.runtime.model_options(self.job.settings))
 
-    def run(self, work: Work, watch: CounterWatch) -> TrainingOutcome:
-        """Train, evaluate, save; called once, after `load`."""
-        ...
+    def run(self, processor: Any, net: Any, work: Work, watch: CounterWatch) -> TrainingOutcome:
+        """Train, evaluate every split that is not trained on, save."""
+        job, runtime, events = self.job, self.runtime, self.events
+        runtime.compile_model(model.compiled_part(net), job.settings)
+        progress = ProgressCallback(events, watch, work.begin)
+        rest = {name: self._padded(features, work) for name, features in work.features.items() if name != "train"}
+        train = work.features["train"]
+        trainer = FixedShapeTrainer(
+            events,
+            self.workers,
+            work,
+            model=net,
+            args=arguments(job, self.output_dir, work.labels, runtime.arguments(job.settings)),
+            train_dataset=Resized(train, len(train)),
+            eval_dataset=rest["validation"],
+            data_collator=work.collate,
+            compute_metrics=lambda _: {},  # asks the Trainer to keep predictions; it makes the figures of them itself
+            preprocess_logits_for_metrics=work.reduce,
+            trial=self.trial,
+            callbacks=[progress],
+        )
+        runtime.adapt(trainer)
+        if job.resume:
+            events.emit("resume", checkpoint=job.resume)
+        with events.timed("train"):
+            state = trainer.train(resume_from_checkpoint=job.resume or None)
+        found: dict[str, dict[str, float | int]] = {}
+        last = progress.evaluated(state.global_step)  # before any other split is evaluated
+        for name, features in rest.items():
+            figures = last if name == "validation" else {}
+            if not figures:
+                events.emit("evaluating", split=name)
+                with events.timed("evaluate"):
+                    figures = trainer.evaluate(features)
+                    watch.look()
+            found[name] = figures_of(figures)
+        if not self.trial:
+            with events.timed("save"):
+                trainer.save_model(self.output_dir)
+                if trainer.args.should_save:  # one worker of many
+                    processor.save_pretrained(self.output_dir)
+        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step)
 
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a backend is made with.
-
-    Attributes:
-        job: What to do.
-        runtime: The compiler, seen from here; see `compilers.port.Runtime`.
-        events: Where to tell it.
-        workers: Processes that train together.
-        output_dir: Where checkpoints and the model go; of a trial a folder that nobody keeps.
-    """
-
-    job: Job
-    runtime: Any
-    events: Events
-    workers: int
-    output_dir: str
-
-    @property
-    def trial(self) -> bool:
-        """A few steps that reach every graph, and leave nothing behind."""
-        return self.job.mode == "trial"
-
-
-Make = Callable[[Surroundings], Backend]
+    def _padded(self, features: Sequence[Feature], work: Work) -> Resized:
+        """Features for whole rounds, in which each worker takes a batch: what is left of one would be dropped."""
+        rows = eval_batch(self.job.recipe) * self.workers
+        return Resized(features, -(-len(features) // rows) * rows, work.filler)

@@ -21,7 +21,6 @@ STATE = "trainer_state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
 # Or an index of several files, under the same name. PEFT writes adapters alone [peft: save_pretrained].
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
-_LARGEST_HEADER = 100_000_000  # bytes; the format's own limit [safetensors: format]
 
 
 def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
@@ -99,11 +98,7 @@ def weight_names(checkpoint: Path) -> set[str]:
     if index is not None:
         return set(index.get("weight_map") or {})
     file = checkpoint / _WEIGHTS[0]
-    if not file.is_file():
-        return set()
-    with file.open("rb") as stream:
-        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    return set(header) - {"__metadata__"}
+    return _tensors(file) if file.is_file() else set()
 
 
 def _flaws(checkpoint: Path) -> Iterator[str]:
@@ -113,12 +108,15 @@ def _flaws(checkpoint: Path) -> Iterator[str]:
     elif not isinstance(state.get("global_step"), int):
         yield f"{STATE} is cut off"
     yield from _weights(checkpoint)
-    # One of each, or one a rank with the rank in its name.
+    # One of each, or one a rank with the rank in its name. What `torch.save` writes is a zip archive, whose table
+    # stands at its end.
     for what, pattern in (("optimizer.pt", "*optimizer*"), ("scheduler.pt", "scheduler*"), ("rng_state", "rng_state*")):
         files = sorted(checkpoint.glob(pattern))
         if not files:
             yield f"it has no {what}"
-        yield from (f"{file.name} is cut off" for file in files if file.suffix in {".pt", ".pth"} and not _saved(file))
+        for file in files:
+            if file.suffix in {".pt", ".pth"} and not zipfile.is_zipfile(file):
+                yield f"{file.name} is cut off"
 
 
 def _weights(checkpoint: Path) -> Iterator[str]:
@@ -137,7 +135,7 @@ def _weights(checkpoint: Path) -> Iterator[str]:
             file = checkpoint / shard
             if not file.is_file():
                 yield f"it has no {shard}"
-            elif not (_safetensors(file) if file.suffix == ".safetensors" else _saved(file)):
+            elif not (_tensors(file) if file.suffix == ".safetensors" else zipfile.is_zipfile(file)):
                 yield f"{shard} is cut off"
         return
     yield "it has no weights"
@@ -154,21 +152,12 @@ def _json(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else {}
 
 
-def _saved(file: Path) -> bool:
-    """Whether a file of `torch.save`, a zip archive since torch 1.6, is there to its end, where its table stands."""
-    return zipfile.is_zipfile(file)
+def _tensors(file: Path) -> set[str]:
+    """The names of the tensors in a safetensors file; none where it is cut off."""
+    from safetensors import SafetensorError, safe_open
 
-
-def _safetensors(file: Path) -> bool:
-    """Whether a file has a header, and all the bytes that the header tells of."""
-    with file.open("rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        raw = stream.read(size) if size <= _LARGEST_HEADER else b""
-    if len(raw) != size:
-        return False
     try:
-        tensors = json.loads(raw)
-        ends = [one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"]
-        return file.stat().st_size == 8 + size + max(ends, default=0)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        return False
+        with safe_open(file, framework="np") as opened:
+            return set(opened.keys())
+    except SafetensorError:
+        return set()

@@ -25,9 +25,9 @@ class Split(Sequence[Mapping[str, Any]]):
     """Rows of one split, as the task reads them.
 
     Attributes:
-        table: Anything with a length and items that are mappings: a list, or a `datasets.Dataset` mapped from disk.
-        indices: Which rows of it, in which order.
-        read: Makes the task's row of the table's; the second argument says which one it is, for errors.
+        table: Mappings: a list of them, or a `datasets.Dataset` mapped from disk.
+        indices: Which rows of the table, in which order.
+        read: Makes the task's row of the table's; the second argument names the row in errors.
     """
 
     table: Sequence[Any]
@@ -77,11 +77,7 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
 
 
 def _check_order(recipe: Recipe, table: Any) -> None:
-    """Refuse the classes of a data set in another order than its own: each would be called another's name.
-
-    Raises:
-        DataError: They are.
-    """
+    """Raise DataError for a data set's classes in another order than its own: each would have another's name."""
     labels, column = recipe.data.labels, tasks.columns(recipe).get("label_column")
     if labels is None or column is None or not hasattr(table, "features"):
         return

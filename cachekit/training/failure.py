@@ -45,13 +45,7 @@ def full_disk(folders: Iterable[Path]) -> Path | None:
 
 
 def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> Failure:
-    """Name an exception of torch, Transformers or the system as one of our errors.
-
-    Args:
-        error: What was raised.
-        phase: What was going on then.
-        folders: Where the run writes.
-    """
+    """Name an exception as one of our errors: it was raised in a phase of a run that writes into these folders."""
     chain = list(_chain(error))
     texts = [str(one) for one in chain]
     lines = [line.strip() for line in texts[0].splitlines() if line.strip()]
@@ -64,9 +58,8 @@ def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> F
     if any(map(_says_full, chain)) or full_disk(folders) is not None:
         words = next((match[0] for text in texts if (match := _NO_SPACE.search(text))), said)
         return Failure("training-failed", *_disk(full_disk(folders), f"in: {phase}; {words}"))
-    if any(isinstance(one, MemoryError) for one in chain) or "torch.OutOfMemoryError" in names:
-        return Failure("training-failed", "out of memory", cause, "lower the batch size or training.max_seq_length")
-    if any("can't allocate memory" in text for text in texts):
+    no_memory = {"builtins.MemoryError", "torch.OutOfMemoryError"} & names
+    if no_memory or any("can't allocate memory" in text for text in texts):
         return Failure("training-failed", "out of memory", cause, "lower the batch size or training.max_seq_length")
     if "CppCompileError" in " ".join([*names, *texts]):
         told = next((match[0] for text in texts if (match := _COMPILER_ERROR.search(text))), "")
@@ -82,8 +75,8 @@ def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> Cac
 
     Args:
         code: Its exit code; negative for a signal.
-        log: What it printed.
-        printed: Bytes of the log that were there before.
+        log: What it printed, after `printed` bytes of other runs.
+        printed: Their number.
         folders: Where it wrote.
     """
     place = full_disk([*folders, log.parent])

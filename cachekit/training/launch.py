@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
 
 import msgspec
 
@@ -25,29 +24,8 @@ from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
 TICK = 1.0  # seconds between two signs that a run goes on, for whoever shows the time
+_BLOCK = 1 << 20
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
-
-
-class Launcher(Protocol):
-    """Runs a job somewhere."""
-
-    def run(
-        self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
-    ) -> Result:
-        """Run the job to its end.
-
-        Args:
-            job: What to do; `job.events` and `job.result` name files in an existing folder.
-            environment: Changes to this process's environment; None unsets.
-            log: Where the worker's output goes.
-            sink: Called with each event.
-            watch: Looks after the run; may end it.
-
-        Raises:
-            CachekitError: The worker failed, by its own word; or `watch` stopped it.
-            TrainingError: It died without a word.
-            InterruptedRunError: Ctrl-C; the worker has ended.
-        """
 
 
 class ProcessLauncher:
@@ -63,7 +41,20 @@ class ProcessLauncher:
     def run(
         self, job: Job, environment: Mapping[str, str | None], log: Path, sink: Sink, watch: Watch | None = None
     ) -> Result:
-        """See `Launcher`."""
+        """Run a job to its end.
+
+        Args:
+            job: What to do; `job.events` and `job.result` name files in an existing folder.
+            environment: Changes to this process's environment; None unsets.
+            log: Where the worker's output goes.
+            sink: Called with each event.
+            watch: Looks after the run; may end it.
+
+        Raises:
+            CachekitError: The worker failed, by its own word; or `watch` stopped it.
+            TrainingError: The worker died without a word, or could not be started.
+            InterruptedRunError: Ctrl-C; the worker has ended.
+        """
         watch = watch or Watch({})
         job_path = Path(job.events).with_name("job.json")
         try:
@@ -77,9 +68,18 @@ class ProcessLauncher:
                 hint="free some space, or set CACHEKIT_HOME and CACHEKIT_COMPILER_CACHE_DIR to other disks",
             ) from error
         with output:
-            printed = log.stat().st_size  # what stands there already is another run's
+            printed = log.stat().st_size  # the bytes before are another run's
             try:
-                child = self._start([*watch.prefix, *self._command, str(job_path)], output, environment)
+                child = subprocess.Popen(
+                    [*watch.prefix, *self._command, str(job_path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=merged(environment),
+                    # A group of its own: Ctrl-C reaches us first, and the compilers that it started end with it.
+                    start_new_session=True,
+                    preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
+                )
             except FileNotFoundError as error:
                 raise TrainingError(
                     "the training worker cannot be started",
@@ -88,7 +88,7 @@ class ProcessLauncher:
                 ) from error
             ended_by_us = False
             try:
-                ended_by_us = _follow(child, _Tail(log, printed, watch), Path(job.events), sink)
+                ended_by_us = _follow(child, _Tail(log, printed), _Tail(Path(job.events)), sink, watch)
             except KeyboardInterrupt as error:
                 raise InterruptedRunError(
                     "stopped",
@@ -106,20 +106,6 @@ class ProcessLauncher:
             raise of_death(code, log, printed, folders)
         return result
 
-    def _start(
-        self, command: list[str], output: IO[bytes], environment: Mapping[str, str | None]
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=merged(environment),
-            # A group of its own, so that Ctrl-C reaches us first and the compilers it started end with it.
-            start_new_session=True,
-            preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
-        )
-
 
 def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
     """This process's environment with changes; None unsets."""
@@ -134,55 +120,49 @@ def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Tail:
-    """What a run prints, as it comes: `position` bytes of the log are read, or were there before."""
+    """A file that grows: what comes after `position`."""
 
-    log: Path
-    position: int
-    watch: Watch
+    path: Path
+    position: int = 0
 
-    def read(self, sink: Sink) -> None:
-        with self.log.open("rb") as stream:
+    def read(self) -> bytes:
+        """What is new; nothing while there is no file."""
+        with suppress(FileNotFoundError), self.path.open("rb") as stream:
             stream.seek(self.position)
-            while block := stream.read(1 << 20):
-                self.position += len(block)
-                for event in self.watch.output(block):
-                    sink(dict(event))
+            block = stream.read(_BLOCK)
+            self.position += len(block)
+            return block
+        return b""
 
-    def look(self, pid: int, sink: Sink) -> None:
-        for event in self.watch.look(pid):
-            sink(dict(event))
+    def lines(self) -> list[bytes]:
+        """Whole lines that are new."""
+        whole, _, rest = self.read().rpartition(b"\n")
+        self.position -= len(rest)
+        return whole.splitlines()
 
 
-def _follow(child: subprocess.Popen[bytes], tail: _Tail, events: Path, sink: Sink) -> bool:
+def _follow(child: subprocess.Popen[bytes], log: _Tail, events: _Tail, sink: Sink, watch: Watch) -> bool:
     """Pass on what the run tells and prints until it ends; returns whether it has to be ended."""
-    position, ticked = 0, time.monotonic()
+    ticked = time.monotonic()
     while True:
         running = child.poll() is None
-        tail.read(sink)  # first: a compile is told before the step that it belongs to ends
-        position = _read_events(events, position, sink)
+        while block := log.read():  # first: a compile is told before the step that it belongs to ends
+            for event in watch.output(block):
+                sink(dict(event))
+        while lines := events.lines():
+            for line in lines:
+                with suppress(ValueError):
+                    sink(json.loads(line))
         if not running:
             return False
-        if tail.watch.finished():
+        if watch.finished():
             return True
-        tail.look(child.pid, sink)
+        for event in watch.look(child.pid):
+            sink(dict(event))
         if time.monotonic() - ticked >= TICK:
             ticked = time.monotonic()
             sink({"event": "tick"})
         time.sleep(POLL)
-
-
-def _read_events(path: Path, position: int, sink: Sink) -> int:
-    try:
-        with path.open("rb") as stream:
-            stream.seek(position)
-            block = stream.read()
-    except FileNotFoundError:
-        return position
-    whole, newline, _ = block.rpartition(b"\n")
-    for line in whole.splitlines():
-        with suppress(ValueError):
-            sink(json.loads(line))
-    return position + len(whole) + len(newline)
 
 
 def end(child: subprocess.Popen[bytes], *, alone: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,53 +17,60 @@ ALL_LINEAR = "all-linear"  # PEFT's word for every linear layer but the head's
 _MANY = 12  # names that a sentence lists
 
 
-def apply(model: Any, lora: Lora, training: Training) -> Any:
+def apply(model: Any, training: Training) -> Any:
     """The model with adapters, and everything else frozen.
-
-    Args:
-        model: Loaded.
-        lora: What the recipe says.
-        training: Its seed is that of the adapters' first values: the same whatever was drawn before.
 
     Raises:
         RecipeError: The model has no such layers, or PEFT knows none for it.
         CompilerUnavailableError: PEFT is not installed.
     """
-    names = lora.target_modules
-    if names and ALL_LINEAR in names and len(names) > 1:
-        raise RecipeError(f"{FIELD}: {ALL_LINEAR} means all of them", hint=f"name it alone: {FIELD}: [{ALL_LINEAR}]")
-    settings = config(lora)
-    if names and names != (ALL_LINEAR,):
-        check_names(model, names)
+    assert training.lora is not None
+    settings = config(training.lora)
     from peft import get_peft_model
 
     # Frozen embeddings give no gradient to what follows. The library makes one up, with a hook on them that cuts the
     # graph in pieces (transformers 5.23, torch 2.13). Only reentrant checkpoints need it; ours are not: `arguments`.
-    model.enable_input_require_grads = _nothing
+    model.enable_input_require_grads = lambda: None
+    return adapted(model, settings, training, named=model, attach=get_peft_model, library="PEFT")
+
+
+def adapted(
+    model: Any, settings: Any, training: Training, *, named: Any, attach: Callable[[Any, Any], Any], library: str
+) -> Any:
+    """The model with adapters of a library.
+
+    Args:
+        model: Loaded.
+        settings: From `config`.
+        training: Its seed is that of the adapters' first values: the same whatever was drawn before.
+        named: A model whose layers have the names that the recipe may use.
+        attach: Puts the adapters on.
+        library: Whose that is.
+
+    Raises:
+        RecipeError: The model has no such layers, or the library knows none for it.
+    """
+    names = training.lora.target_modules if training.lora else None
+    if names and ALL_LINEAR in names and len(names) > 1:
+        raise RecipeError(f"{FIELD}: {ALL_LINEAR} means all of them", hint=f"name it alone: {FIELD}: [{ALL_LINEAR}]")
+    if names and names != (ALL_LINEAR,):
+        _check_names(named, names)
     set_seed(training.seed)
     try:
-        adapted = get_peft_model(model, settings)
+        found = attach(model, settings)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise RecipeError(
-            f"PEFT puts no adapter into this {model.config.model_type} model",
+            f"{library} puts no adapter into this {named.config.model_type} model",
             cause=first_line(error),
-            hint=_hint(model),
+            hint=_hint(named),
         ) from error
-    return asking_nobody(adapted)
-
-
-def asking_nobody(adapted: Any) -> Any:
-    """The model, which by itself asks the Hub at each checkpoint whether the vocabulary grew: here it never does."""
-    adapted.save_pretrained = partial(adapted.save_pretrained, save_embedding_layers=False)
-    return adapted
+    # By itself it asks the Hub at each checkpoint whether the vocabulary grew.
+    found.save_pretrained = partial(found.save_pretrained, save_embedding_layers=False)
+    return found
 
 
 def config(lora: Lora) -> Any:
-    """PEFT's config of what the recipe says.
-
-    Raises:
-        CompilerUnavailableError: PEFT is not installed.
-    """
+    """PEFT's config of what the recipe says; CompilerUnavailableError where PEFT is not installed."""
     try:
         from peft import LoraConfig, TaskType
     except ImportError as error:
@@ -85,16 +93,8 @@ def arguments(training: Training) -> dict[str, Any]:
     return {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
 
 
-def _nothing() -> None:
-    """In the place of a method that would do something."""
-
-
-def check_names(model: Any, names: tuple[str, ...]) -> None:
-    """Each of the names must mean a layer: PEFT is content with one of them that does.
-
-    Raises:
-        RecipeError: One means none.
-    """
+def _check_names(model: Any, names: tuple[str, ...]) -> None:
+    """Raise RecipeError for a name that means no layer: PEFT is content with one of them that does."""
     modules = [name for name, _ in model.named_modules()]
     for wanted in names:
         if not any(name == wanted or name.endswith(f".{wanted}") for name in modules):

@@ -26,12 +26,7 @@ def compiled_part(model: Any) -> Any:
 
 
 def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The processor (tokenizer or image processor) and the model.
-
-    Args:
-        job: What to load.
-        task: What for.
-        options: Keywords of the compiler for loading a model.
+    """The processor (tokenizer or image processor) and the model, loaded with the compiler's own `options`.
 
     Raises:
         RecipeError: The weights do not fit the architecture, Transformers does not know it, or LoRA finds no layer.
@@ -46,16 +41,12 @@ def load(job: Job, task: Task, options: Mapping[str, Any]) -> tuple[Any, Any]:
         model.loss_function = model.loss_function
     training = job.recipe.training
     if training.lora is not None:
-        model = lora.apply(model, training.lora, training)
+        model = lora.apply(model, training)
     return loaded, model
 
 
 def processor(job: Job, task: Task) -> Any:
-    """The tokenizer or the image processor.
-
-    Raises:
-        UnknownNameError: Its files are neither here nor on the Hub.
-    """
+    """The tokenizer or the image processor; UnknownNameError where its files are neither here nor on the Hub."""
     is_image = task.processor == "image"
     auto, what = (AutoImageProcessor, "image processor") if is_image else (AutoTokenizer, "tokenizer")
     try:
@@ -71,11 +62,7 @@ def processor(job: Job, task: Task) -> Any:
 
 
 def config_of(job: Job, task: Task) -> Any:
-    """The model's config, with what the task decides of it.
-
-    Raises:
-        RecipeError: Transformers makes none of it.
-    """
+    """The model's config with the task's own fields; RecipeError where Transformers cannot make one."""
     # What is in no key must not act by a back door: Transformers still takes gradient_checkpointing from a config.
     left_out = {"model_type", *NO_EFFECT}
     fields = {name: value for name, value in job.config.items() if name not in left_out}

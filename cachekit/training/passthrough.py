@@ -45,12 +45,7 @@ class Passthrough:
         self._asked: list[int] = []
 
     def run(self, command: Sequence[str], changes: Mapping[str, str | None], cwd: Path | None = None) -> int:
-        """Run a command to its end.
-
-        Args:
-            command: Program and arguments.
-            changes: Changes to the environment; None unsets.
-            cwd: Its working directory; this process's by default.
+        """Run a command to its end, in `cwd` or here, with changes to the environment; None unsets a variable.
 
         Returns:
             Its exit code; 128 and the signal's number where one ended it, as shells have it.
@@ -60,7 +55,7 @@ class Passthrough:
             CachekitError: What `look` or `hear` raised; the command was ended.
         """
         # At a terminal the command must be in the group that may read from it.
-        alone = not any(_is_terminal(number) for number in (0, 1, 2))
+        alone = not any(os.isatty(number) for number in (0, 1, 2))
         with ExitStack() as stack:
             mask = stack.enter_context(self._signals())
             outputs, threads = self._outputs(stack)
@@ -137,7 +132,7 @@ class Passthrough:
         outputs: dict[str, int] = {}
         threads = []
         for name, target in (("stdout", 1), ("stderr", 2)):
-            if name == "stderr" and _same(1, 2):  # one place: one pipe, so that nothing changes its order
+            if name == "stderr" and _one_place():  # one pipe, so that nothing changes its order
                 outputs[name] = os.dup(outputs["stdout"])
                 continue
             ours, theirs = _pair(target)
@@ -174,22 +169,16 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _is_terminal(number: int) -> bool:
+def _one_place() -> bool:
+    """Our two outputs go to one place; a closed one goes nowhere."""
     with suppress(OSError):
-        return os.isatty(number)
-    return False
-
-
-def _same(one: int, other: int) -> bool:
-    with suppress(OSError):
-        first, second = os.fstat(one), os.fstat(other)
-        return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+        return os.path.sameopenfile(1, 2)
     return False
 
 
 def _pair(target: int) -> tuple[int, int]:
     """Two ends: what we read, and what the command writes to; a terminal where ours is one."""
-    if not _is_terminal(target):
+    if not os.isatty(target):
         return os.pipe()
     import fcntl
     import termios

@@ -17,8 +17,7 @@ from cachekit.events import bypass
 from cachekit.recipe import ingredients, model_folder
 from cachekit.store import Store
 from cachekit.store.notes import note_attempt
-from cachekit.training import Job, Result
-from cachekit.training.launch import Launcher
+from cachekit.training import Job, ProcessLauncher, Result
 
 # Events that come many times a second; shown, not written down.
 FREQUENT = {"step", "graphs", "at", "tick"}
@@ -27,7 +26,7 @@ LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADD
 
 
 def run_job(
-    launcher: Launcher,
+    launcher: ProcessLauncher,
     compiler: Compiler,
     prepared: Prepared,
     live: CacheDir,
@@ -44,10 +43,10 @@ def run_job(
 
     Args:
         launcher: Starts the worker.
-        compiler: Is watched.
+        compiler: The recipe's.
         prepared: The recipe.
         live: The compiler cache dir.
-        mode: Trial or training.
+        mode: Of the job.
         store: Its journal is told, and a trial that fails is noted there.
         log: The file that the worker prints to.
         output_dir: Of a training.

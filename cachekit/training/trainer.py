@@ -26,11 +26,10 @@ from cachekit.training.tasks.port import FILLER, Feature, Work
 TRIAL_STEPS = 3
 TRIAL_SAVE = 2
 
-# Of the figures of an evaluation: what the Trainer adds about its speed, and what is a number of things.
+# Of the figures of an evaluation, those that the Trainer adds about its speed.
 TIMES = frozenset(
     {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 )
-COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})
 
 
 def shared_arguments(training: Training, *, precision: str, output_dir: str, trial: bool) -> dict[str, Any]:
@@ -126,7 +125,8 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         warns, and goes on with the weights that the run began with (measured: 5.23).
         """
         target = self.model if model is None else model
-        if renamed(Path(resume_from_checkpoint), target):
+        stored_names = weight_names(Path(resume_from_checkpoint))
+        if isinstance(target, PreTrainedModel) and not stored_names <= target.state_dict().keys():
             kind = type(target)
             stored = kind.from_pretrained(resume_from_checkpoint, config=target.config, dtype=target.dtype)
             target.load_state_dict(stored.state_dict())
@@ -134,14 +134,12 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """One forward and backward pass, timed."""
         start = time.perf_counter()
         result = super().training_step(*args, **kwargs)
         self.step_seconds["training"].append(time.perf_counter() - start)
         return result
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """One evaluation batch, timed."""
         start = time.perf_counter()
         loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
         if self._work.generate is not None:
@@ -178,12 +176,12 @@ class FixedShapeTrainer(Trainer):  # type: ignore[misc, unused-ignore]
         return output
 
     def graph_seconds(self) -> float:
-        """What the first step of each kind took beyond the later ones: compiling, or loading what is compiled."""
-        total = 0.0
-        for seconds in self.step_seconds.values():
-            if len(seconds) > 1:
-                total += max(0.0, seconds[0] - statistics.median(seconds[1:]))
-        return round(total, 3)
+        return graph_seconds(*self.step_seconds.values())
+
+
+def graph_seconds(*kinds: Sequence[float]) -> float:
+    """What the first step of each kind took beyond the later ones: compiling, or loading what is compiled."""
+    return round(sum(max(0.0, kind[0] - statistics.median(kind[1:])) for kind in kinds if len(kind) > 1), 3)
 
 
 def _parts(arrays: Any) -> tuple[Any, ...]:
@@ -202,43 +200,42 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._events = events
         self._watch = watch
         self._begin = begin
+        self.began: list[float] = []  # when each optimizer step did, and when the last one was done
         self._steps = 0
         self._since_step = ""
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A pass over the rows; the one that a checkpoint was made in goes on."""
         if self._begin is not None:
-            self._begin(int(state.epoch or 0))
+            self._begin(int(state.epoch or 0))  # the pass that a checkpoint was made in goes on
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A new optimizer step."""
+        self.began.append(time.perf_counter())
         self._watch.look()
         self._events.phase = ("training step" if self._steps else "first training step") + self._since_step
         self._since_step = ""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An optimizer step is done."""
         self._watch.look()
         self._steps += 1
         self._events.emit("step", step=state.global_step, of=state.max_steps)
         self._events.phase = "end of a step"
 
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.began.append(time.perf_counter())
+
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """The Trainer has figures."""
         figures = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
         self._events.emit("log", step=state.global_step, **figures)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: dict[str, float] | None = None, **kwargs: Any
     ) -> None:
-        """An evaluation is done."""
         self._watch.look()
         self._evaluated = (state.global_step, dict(metrics or {}))
         self._events.phase, self._since_step = "end of an evaluation", " after an evaluation"
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A checkpoint was written."""
         self._watch.look()
         self._events.phase, self._since_step = "end of a checkpoint", " after a checkpoint"
         self._events.emit("checkpoint", step=state.global_step)
@@ -251,45 +248,29 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         return self._evaluated[1] if self._evaluated[0] == step else {}
 
 
-def renamed(checkpoint: Path, model: Any) -> bool:
-    """Whether a checkpoint has weights under names that are none of the model's own."""
-    return isinstance(model, PreTrainedModel) and not weight_names(checkpoint) <= model.state_dict().keys()
-
-
 def rows_of_a_step(training: Training | TrainingArguments, workers: int) -> int:
     """Rows that one optimizer step takes, over all workers."""
     return training.per_device_train_batch_size * training.gradient_accumulation_steps * workers
 
 
 def check_rows(training: Training, rows: int, workers: int, unit: str = "rows") -> None:
-    """Refuse fewer rows, or whatever else a feature is, than a step takes: a trial repeats rows and would not notice.
-
-    Raises:
-        DataError: There are fewer.
-    """
+    """Raise DataError where the rows, or whatever else a feature is, do not fill a step: a trial would not notice."""
     needed = rows_of_a_step(training, workers)
     if rows < needed:
         batch, accumulated = training.per_device_train_batch_size, training.gradient_accumulation_steps
-        factors = {
-            f"training.per_device_train_batch_size {batch}": True,
-            f"training.gradient_accumulation_steps {accumulated}": accumulated > 1,
-            f"{workers} workers": workers > 1,
-        }
         lower = "gradient_accumulation_steps" if accumulated > 1 else "per_device_train_batch_size"
         raise DataError(
             f"{rows} training {unit} do not fill a step",
-            cause=f"it takes {needed} {unit}: {' x '.join(name for name, told in factors.items() if told)}",
+            cause=f"a step takes {needed} {unit}: a batch of {batch}, {accumulated} accumulated, on {workers} workers",
             hint=f"lower training.{lower}",
         )
 
 
 def figures_of(found: Mapping[str, float]) -> dict[str, float | int]:
     """The task's figures of an evaluation, without what the Trainer says of its speed."""
-    figures: dict[str, float | int] = {
-        name.removeprefix("eval_"): round(float(value), 6) for name, value in found.items() if name.startswith("eval_")
+    named = {name.removeprefix("eval_"): value for name, value in found.items() if name.startswith("eval_")}
+    return {
+        name: value if isinstance(value, int) else round(float(value), 6)
+        for name, value in named.items()
+        if name not in TIMES
     }
-    for name in TIMES & figures.keys():
-        del figures[name]
-    for name in COUNTS & figures.keys():
-        figures[name] = int(figures[name])
-    return figures

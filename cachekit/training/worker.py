@@ -76,11 +76,11 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
 
         from cachekit.training import backend, tasks, trainer
-        from cachekit.training.tasks.port import Cycled
+        from cachekit.training.tasks.port import Resized
 
         runtime.prepare(job.settings)
-        make: backend.Make = importlib.import_module(job.settings.get(backend.SETTING, backend.DEFAULT)).Backend
-        used = make(backend.Surroundings(job, runtime, events, workers, output_dir))
+        made = importlib.import_module(job.settings.get(backend.SETTING, backend.DEFAULT))
+        used: backend.Backend = made.Backend(job, runtime, events, workers, output_dir)
     training = job.recipe.training
     task = tasks.select(job.recipe.task)
     with events.timed("data"):
@@ -104,9 +104,9 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         trainer.check_rows(training, len(work.features["train"]), used.copies, work.unit)
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
-            work = replace(work, features={name: Cycled(work.features[name], count) for name, count in most.items()})
+            work = replace(work, features={name: Resized(work.features[name], count) for name, count in most.items()})
     with CounterWatch(events, runtime.counters) as watch:
-        outcome = used.run(work, watch)
+        outcome = used.run(processor, net, work, watch)
     runtime.finish()
     return Result(
         metrics=outcome.metrics,
@@ -116,7 +116,7 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         rows=counts,
         surprises=() if job.compiles_expected else tuple(dict.fromkeys(watch.compiled_in)),
         output_dir="" if trial else job.output_dir,
-        resumed_from=outcome.resumed_from,
+        resumed_from=job.resume,
     )
 
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from cachekit.remotes.lease import Lease
     from cachekit.remotes.remote import Found
     from cachekit.store.record import Record
-    from cachekit.training import Launcher
+    from cachekit.training import ProcessLauncher
 
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
 
 
-def process_launcher() -> Launcher:
+def process_launcher() -> ProcessLauncher:
     """Runs workers as child processes of this one."""
     from cachekit.training import ProcessLauncher
 
@@ -64,7 +64,7 @@ class Session(Struct, frozen=True):
     store: Store
     compiler: Compiler
     remotes: Remotes = field(default_factory=Remotes)
-    launcher: Callable[[], Launcher] = process_launcher
+    launcher: Callable[[], ProcessLauncher] = process_launcher
 
     __hash__ = by_value
 

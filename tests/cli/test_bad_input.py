@@ -145,11 +145,11 @@ BAD_INPUT = {
         "train tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
     ),
     "no variable's name": (
-        "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' is no variable's name", "", "letters",
+        "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' cannot name a variable", "", "letters",
     ),
     "no variable's value": (
         'plan tiny.yaml --set environment.FOO="a\\u0000b"', 2, "bad-recipe", "environment.FOO is 'a\\x00b'",
-        "", "value",
+        "", "characters",
     ),
     "a home that is too long": (
         f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "is no store", "File name too long", "--home",

@@ -6,8 +6,8 @@ import pytest
 
 from cachekit.errors import DataError
 from cachekit.training import tasks
-from tests.training.language_models import ready
-from tests.training.task_jobs import job_of
+from tests.training.jobs import ready
+from tests.training.task_jobs import rows_job
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 LONG = "the sea is very calm and the wind is very loud over the old town today " * 3
@@ -28,7 +28,7 @@ LABELS = {"text-classification": ("no", "yes"), "token-classification": ("B-X", 
 
 
 def job(folder, task, rows):
-    return job_of(folder, task, {"train": rows, "validation": rows[:2]}, labels=LABELS.get(task, ()))
+    return rows_job(folder, task, {"train": rows, "validation": rows[:2]}, labels=LABELS.get(task, ()))
 
 
 def notes_of(folder, task, rows):

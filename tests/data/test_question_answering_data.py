@@ -5,59 +5,44 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 
 from cachekit.data import rows, shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import load_text
+from cachekit.recipe.schema import Data
 from tests.training.squad_questions import TASK, questions
-from tests.training.task_jobs import Watched, job_of
+from tests.training.task_jobs import Watched, rows_job
 
 pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 NONE = {"text": [], "answer_start": []}
 
 
+def in_squads_form(row):
+    answers = [{"text": text, "answer_start": start} for text, start in zip(*row["answers"].values(), strict=True)]
+    question = {"id": "1", "question": row["question"], "is_impossible": not answers, "answers": answers}
+    return {"context": row["context"], "qas": [question]}
+
+
 def test_data_in_squads_own_form(tmp_path):
     flat = questions(5)
-    paragraphs = [
-        {
-            "context": row["context"],
-            "qas": [
-                {
-                    "id": str(number),
-                    "question": row["question"],
-                    "is_impossible": not row["answers"]["text"],
-                    "answers": [
-                        {"text": text, "answer_start": start}
-                        for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-                    ],
-                }
-            ],
-        }
-        for number, row in enumerate(flat)
-    ]
+    paragraphs = [in_squads_form(row) for row in flat]
     nested = {"version": "v2.0", "data": [{"title": "A", "paragraphs": paragraphs[:2]}, {"paragraphs": paragraphs[2:]}]}
-    for name, text in (("own", json.dumps(nested)), ("flat", json.dumps(flat))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "train.json").write_text(text)
     found = {}
-    for name in ("own", "flat"):
-        job = job_of(tmp_path / f"job-{name}", TASK, {}, data={"validation_fraction": 0.2})
-        recipe = job.recipe.__class__(
-            **{field: getattr(job.recipe, field) for field in job.recipe.__struct_fields__ if field != "data"},
-            data=type(job.recipe.data)(path=str(tmp_path / name), validation_fraction=0.2),
-        )
+    for name, document in (("own", nested), ("flat", flat)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.json").write_text(json.dumps(document))
+        job = rows_job(tmp_path / f"job-{name}", TASK, {})
+        data = Data(path=str(tmp_path / name), validation_fraction=0.2)
+        recipe = structs.replace(job.recipe, data=data)
         shapes.check_data(recipe)
-        splits = read(job.__class__(**{**as_fields(job), "recipe": recipe}))
+        splits = read(structs.replace(job, recipe=recipe))
         found[name] = {split: list(splits[split]) for split in splits}
     assert found["own"] == found["flat"]
     nested["data"][1]["paragraphs"][0] = {"context": "no questions"}
     (tmp_path / "own" / "train.json").write_text(json.dumps(nested))
     with pytest.raises(DataError, match="article 2, paragraph 1: no questions"):
         list(rows.read(tmp_path / "own" / "train.json", {"question": "question_column"}))
-
-
-def as_fields(struct):
-    return {field: getattr(struct, field) for field in struct.__struct_fields__}
 
 
 def read(job, tell=lambda _: None):
@@ -82,7 +67,7 @@ GOOD = {"question": "Who?", "context": "Ada won", "answers": {"text": ["Ada"], "
     ],
 )
 def test_answers_of_another_form_are_refused(tmp_path, answers):
-    job = job_of(tmp_path, TASK, {"train": [GOOD, {**GOOD, "answers": answers}]})
+    job = rows_job(tmp_path, TASK, {"train": [GOOD, {**GOOD, "answers": answers}]})
     with pytest.raises(DataError, match="train row 2: answers is not of the form") as refused:
         read(job)
     assert "data.answers_column" in refused.value.hint
@@ -90,14 +75,14 @@ def test_answers_of_another_form_are_refused(tmp_path, answers):
 
 def test_no_answer_in_either_spelling(tmp_path):
     none = [NONE, [], {"text": [""], "answer_start": [-1]}]
-    job = job_of(tmp_path, TASK, {"train": [GOOD, *({**GOOD, "answers": one} for one in none)], "test": [GOOD]})
+    job = rows_job(tmp_path, TASK, {"train": [GOOD, *({**GOOD, "answers": one} for one in none)], "test": [GOOD]})
     assert all(row["negatives"] for split in read(job).values() for row in split)
-    assert not any(row["negatives"] for row in read(job_of(tmp_path / "b", TASK, {"train": [GOOD] * 4}))["train"])
+    assert not any(row["negatives"] for row in read(rows_job(tmp_path / "b", TASK, {"train": [GOOD] * 4}))["train"])
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_data_without_answers_is_refused(tmp_path, split):
-    job = job_of(tmp_path, TASK, {"train": [GOOD] * 4, "test": [GOOD]} | {split: [{**GOOD, "answers": NONE}] * 4})
+    job = rows_job(tmp_path, TASK, {"train": [GOOD] * 4, "test": [GOOD]} | {split: [{**GOOD, "answers": NONE}] * 4})
     with pytest.raises(DataError, match=f"no question of the {split} data has an answer"):
         read(job)
 
@@ -105,10 +90,10 @@ def test_data_without_answers_is_refused(tmp_path, split):
 def test_answers_that_stand_elsewhere(tmp_path):
     astray = {**GOOD, "answers": {"text": ["Ada"], "answer_start": [3]}}
     told = []
-    read(job_of(tmp_path / "a", TASK, {"train": [GOOD, GOOD, astray]}), told.append)
+    read(rows_job(tmp_path / "a", TASK, {"train": [GOOD, GOOD, astray]}), told.append)
     assert told == ["1 of 3 answers do not stand in the text where answer_start says, first in train row 3"]
     with pytest.raises(DataError, match="2 of 2 answers do not stand"):
-        read(job_of(tmp_path / "b", TASK, {"train": [astray, astray]}))
+        read(rows_job(tmp_path / "b", TASK, {"train": [astray, astray]}))
 
 
 def test_windows_that_could_not_go_on_are_refused(tmp_path, monkeypatch):
@@ -119,7 +104,7 @@ def test_windows_that_could_not_go_on_are_refused(tmp_path, monkeypatch):
         load_text(text + "training: {max_seq_length: 64, doc_stride: 64}\n")
     assert load_text(text).training.doc_stride is None, "a third"
     splits = {"train": [*questions(9), {**GOOD, "question": "who " * 20}]}
-    job = job_of(tmp_path, TASK, splits, max_seq_length=32, doc_stride=12, mode="trial")
+    job = rows_job(tmp_path, TASK, splits, max_seq_length=32, doc_stride=12, mode="trial")
     with pytest.raises(
         RecipeError, match=r"doc_stride 12 is not smaller than .* leaves for the text: 9 tokens"
     ) as refused:

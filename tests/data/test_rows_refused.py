@@ -14,51 +14,31 @@ from tests.data.rows_files import COLUMNS, named, put, read, refused  # noqa: F4
 
 
 @pytest.mark.parametrize(
-    "name, content, near",
+    "name, content, where, near",
     [
-        ("a.csv", "text,lable\na,b\n", "lable"),
-        ("a.csv", "text,Label\na,b\n", "Label"),
-        ("a.tsv", "text\tlabels\na\tb\n", "labels"),
-        ("a.jsonl", '{"text": "a", "lable": 1}', "lable"),
-        ("a.json", '[{"text": "a", "lable": 1}]', "lable"),
+        ("a.csv", "text,lable\na,b\n", "", "lable"),
+        ("a.tsv", "text\tLabels\na\tb\n", "", "Labels"),
+        ("a.csv", "text,q\na,b\n", "", ""),
+        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "lable": 2}\n', ", line 3", "lable"),
+        ("a.json", '[{"text": "a", "label": 1}, {"text": "b", "lable": 2}]', ", row 2", "lable"),
+        ("a.json", '{"text": "a", "label": 1}\n{"text": "b"}\n', ", line 2", ""),
     ],
 )
-def test_a_missing_column_gets_the_nearest(put, name, content, near):
+def test_a_missing_column_has_its_place_and_the_nearest(put, name, content, where, near):
     path = put(name, content)
     error = refused(path)
-    assert str(path) in error.message
-    assert "no column 'label'" in error.message
-    assert f"text, {near}" in error.cause
-    assert f"'{near}'" in error.hint
-    assert "data.label_column" in error.hint
-
-
-def test_a_missing_column_like_no_other(put):
-    error = refused(put("a.csv", "q,w\na,b\n"))
-    assert "no column 'text'" in error.message
-    assert error.cause == "columns are q, w"
-    assert "perhaps" not in error.hint
-
-
-@pytest.mark.parametrize(
-    "name, content, where",
-    [
-        ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b"}\n', "line 3"),
-        ("a.json", '[{"text": "a", "label": 1}, {"text": "b"}]', "row 2"),
-        ("a.json", '{"text": "a", "label": 1}\n{"text": "b"}\n', "line 2"),
-    ],
-)
-def test_a_column_missing_further_down_has_its_place(put, name, content, where):
-    assert f"{where}: no column 'label'" in refused(put(name, content)).message
+    assert error.message == f"{path}{where}: no column 'label'"
+    assert error.cause.startswith("columns are text")
+    assert error.hint == "say which one with data.label_column" + (f", {near!r} perhaps" if near else "")
 
 
 @pytest.mark.parametrize(
     "content, line, words",
     [
-        ("text,label\na,b\nc\n", 3, ["1 of 2 columns"]),
-        ("text,label\na,b,c\n", 2, ["3 columns", "names 2"]),
-        ('text,label\n"a\nb",c\nd\n', 4, ["1 of 2 columns"]),
-        ('text,label\na,b\n"c,d\n', 3, ["1 of 2 columns"]),
+        ("text,label\na,b\nc\n", 3, ["1 instead of 2 columns"]),
+        ("text,label\na,b,c\n", 2, ["3 instead of 2 columns"]),
+        ('text,label\n"a\nb",c\nd\n', 4, ["1 instead of 2 columns"]),
+        ('text,label\na,b\n"c,d\n', 3, ["1 instead of 2 columns"]),
     ],
 )
 def test_a_line_with_too_few_or_too_many_columns_has_its_number(put, content, line, words):
@@ -125,7 +105,6 @@ def test_json_that_python_cannot_hold_is_refused(put, name, content):
         (b"text,label\na,b\ncaf\xe9,b\n", 3, "0xe9"),
         (b"\xff\xfet\0e\0", 1, "0xff"),
         (b"text,label\n\xc3", 2, "0xc3"),
-        (b"text,label\na,b\n\xff,b\n", 3, "0xff"),
     ],
 )
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["", "bom"])
@@ -144,11 +123,6 @@ def test_an_encoding_that_is_none_is_refused(put, encoding):
     assert "latin-1" in error.hint
 
 
-def test_text_in_another_encoding_than_said_is_refused(put):
-    error = refused(put("a.csv", "text,label\ncafé,b\n"), encoding="ascii")
-    assert "line 2: not ascii" in error.message
-
-
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.csv.gz", "csv"])
 def test_a_file_of_an_unknown_kind_is_refused(put, name):
     error = refused(put(name, "text,label\na,b\n"))
@@ -160,21 +134,14 @@ def test_parquet_is_the_workers(put):
     assert "parquet" in refused(put("a.parquet", b"PAR1")).message
 
 
-@pytest.mark.parametrize("name", ["no.csv", "a.csv/b.csv", "a\0b.csv", "a" * 5000 + ".csv"])
-def test_a_file_that_is_not_there_is_refused(put, tmp_path, name):
+@pytest.mark.parametrize("name", ["no.csv", "a.csv/b.csv", "a\0b.csv", "a" * 5000 + ".csv", "folder.csv"])
+def test_a_file_that_is_not_there_is_named(put, tmp_path, name):
     put("a.csv", "")
-    assert refused(tmp_path / name).message
-
-
-def test_a_missing_file_is_named(tmp_path):
-    error = refused(tmp_path / "no.csv")
-    assert error.message == f"{tmp_path / 'no.csv'} does not exist"
-    assert "data.train_file" in error.hint
-
-
-def test_a_folder_is_no_file(tmp_path):
-    (tmp_path / "a.csv").mkdir()
-    assert "cannot be read" in refused(tmp_path / "a.csv").message
+    (tmp_path / "folder.csv").mkdir()
+    error = refused(tmp_path / name)
+    assert error.message.startswith(str(tmp_path / name)[:200])
+    assert "does not exist" in error.message or "cannot be read" in error.message
+    assert error.hint
 
 
 @pytest.mark.parametrize("delimiter", ['"', "\n", "\r", "\0"])
@@ -183,17 +150,13 @@ def test_a_delimiter_that_separates_nothing_is_refused(put, delimiter):
     assert refused(put("a.csv", "text,label\na,b\n"), delimiter=delimiter).message
 
 
-def test_a_header_with_a_null_character_is_refused(put):
-    """Python 3.10's csv gives up on it, later ones take it for a letter."""
-    assert refused(put("a.csv", "text,la\0bel\na,b\n")).message
+@pytest.mark.parametrize("header", ["text,la\0bel\na,b\n", "x" * 300_000])
+def test_a_header_that_csv_gives_up_on_is_refused(put, header):
+    """Python 3.10's on a null character, which later ones take for a letter; all on a line without end."""
+    assert refused(put("a.csv", header)).message
 
 
-def test_a_line_without_end_is_refused(put):
-    """The header of a file that is one long line: csv gives up on it."""
-    assert refused(put("a.csv", "x" * 300_000)).message
-
-
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     st.binary(max_size=60)
     | st.text(max_size=60).map(str.encode)

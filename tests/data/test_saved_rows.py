@@ -10,7 +10,7 @@ from msgspec import structs
 from cachekit.data import saved_rows, shapes
 from cachekit.errors import DataError
 from tests.support.cli_session import the_error
-from tests.training.task_jobs import Watched, job_of
+from tests.training.task_jobs import Watched, rows_job
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -42,7 +42,7 @@ def saved(folder, **splits):
 
 def of(folder, task="text-classification", **data):
     """A job whose recipe names that folder, and no labels."""
-    job = job_of(folder.parent / "job", task, {}, save_strategy="no")
+    job = rows_job(folder.parent / "job", task, {}, save_strategy="no")
     recipe = structs.replace(job.recipe, data=structs.replace(job.recipe.data, path=str(folder), **data))
     return structs.replace(job, recipe=recipe, labels=tuple(shapes.labels_of(recipe)))
 

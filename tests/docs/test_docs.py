@@ -96,6 +96,14 @@ def test_links_lead_somewhere(path):
             assert place.exists() or place.relative_to(DOCS).as_posix() in made, target
 
 
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_tests_that_are_named_exist(path):
+    """The README names a test beside each promise."""
+    if path.name != "add-a-task.md" and path.parent.name != "decisions":
+        named = re.findall(r"`(tests/[\w./*-]+)", path.read_text(encoding="utf-8"))
+        assert [name for name in named if not list(ROOT.glob(name))] == []
+
+
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"- ([\w/.-]+\.md)$", NAV, re.MULTILINE))
     assert listed == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} | set(generated())

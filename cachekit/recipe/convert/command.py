@@ -6,18 +6,18 @@ in the way of reading it.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.convert import placeholder
+from cachekit.recipe.load import read_text
 
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
 LARGEST = 1 << 20  # bytes of a file of arguments
@@ -45,11 +45,10 @@ class Command(Struct, frozen=True):
 
     Attributes:
         script: `run_glue`.
-        line: Of the text where it begins, from 1; 0 where it was typed.
+        line: Of the text where the call begins, from 1; 0 where it was typed.
         launch: The words before the script.
         words: The words after it.
         variables: What is set for it: before its first word, and exported before.
-        unsure: Variables that are set where nobody knows whether: in a condition, or onto what was there before.
         trouble: Why it cannot be read as it stands; empty where it can.
     """
 
@@ -58,34 +57,33 @@ class Command(Struct, frozen=True):
     launch: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     variables: dict[str, str] = {}
-    unsure: frozenset[str] = frozenset()
     trouble: str = ""
 
     @property
     def file(self) -> str:
-        """Of JSON, which holds the arguments where it stands in their place; else empty."""
+        """The file of JSON that stands in the place of arguments; else empty."""
         return self.words[0] if len(self.words) == 1 and self.words[0].endswith(".json") else ""
 
     @property
     def only_compiles(self) -> bool:
-        """Whether `neuron_parallel_compile` stands before it."""
+        """Whether `neuron_parallel_compile` stands before the script."""
         return any(PurePosixPath(word).name == "neuron_parallel_compile" for word in self.launch)
 
     def check(self) -> None:
         """Refuse what only a shell, or its user, could complete.
 
         Raises:
-            RecipeError: It cannot be read as it stands, only compiles, or has placeholders.
+            RecipeError: The call cannot be read as it stands, only compiles, or has placeholders.
         """
         where = f"the call of {self.script}.py" + (f" on line {self.line}" if self.line else "")
         trouble = self.trouble
         if self.only_compiles:
-            trouble = "neuron_parallel_compile stands before it: it makes a few steps, and no training"
+            trouble = "neuron_parallel_compile stands before the script: that call trains nothing"
         if trouble:
             raise RecipeError(f"{where} cannot be turned into a recipe", cause=trouble, hint=PASTE)
-        named, loose, _ = options_of(self.words)
-        launched, before, _ = options_of(self.launch)
-        places = [*((f"--{name}", value) for name, value in {**launched, **named}.items())]
+        named, loose = options_of(self.words)
+        launched, before = options_of(self.launch)
+        places = [(f"--{name}", value) for name, value in {**launched, **named}.items()]
         places += [("an argument", word) for word in (*before, *loose)]
         placeholder.refuse(places, where, PASTE)
 
@@ -97,90 +95,65 @@ def typed(words: Sequence[str]) -> Command | None:
 
 def find(text: str) -> list[Command]:
     """The calls of example scripts in a text: a shell script, or a README."""
-    return list(_Reader(text).calls())
+    found: list[Command] = []
+    open_blocks: list[str] = []  # conditions, loops and functions
+    assigned: dict[str, str] = {}
+    exported: set[str] = set()
+    text_words = frozenset(re.split(r"[\s;)]+", text))
+    for number, line in _lines(text):
+        try:
+            commands = list(_commands(line))
+        except ValueError:
+            if match := _CALL.search(line):
+                found.append(Command(match[1], number, trouble="quotes or brackets do not end on the line of the call"))
+            continue
+        for words in commands:
+            while words and words[0] in _BETWEEN:
+                words.pop(0)
+            if words and words[0] in _CLOSED_BY.values() and open_blocks:
+                open_blocks.pop()
+            elif words and _opens(words, text_words):
+                open_blocks.append("function" if words[0] == "{" else words[0])
+            elif words and (words[0] in _EXPORT or all(map(_ASSIGNED.match, words))):
+                for word in words:
+                    name, added, value = _parts(word)
+                    if name != word:  # what only running the text would tell stays a placeholder
+                        assigned[name] = f"${name}" if added or open_blocks else value
+                    if words[0] in _EXPORT:
+                        exported.add(name)
+            elif words:
+                variables = {name: assigned[name] for name in sorted(exported & assigned.keys())}
+                trouble = f"the call stands inside of {open_blocks[-1]!r}" if open_blocks else ""
+                if call := _call(words, variables, number, trouble):
+                    found.append(call)
+    return found
 
 
-class _Reader:
-    """Reads a text line by line, with what is exported and which conditions, loops and functions are open."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._words = frozenset(re.split(r"[\s;)]+", text))
-        self._around: list[str] = []
-        self._assigned: dict[str, str] = {}
-        self._exported: set[str] = set()
-        self._unsure: set[str] = set()
-
-    def calls(self) -> Iterator[Command]:
-        for number, line in _lines(self._text):
-            try:
-                found = list(_commands(line))
-            except ValueError:
-                if match := _CALL.search(line):
-                    yield Command(match[1], number, trouble="its quotes or brackets do not end on its line")
-                continue
-            for words in found:
-                if call := self._read(words, number):
-                    yield call
-
-    def _read(self, words: list[str], number: int) -> Command | None:
-        while words and words[0] in _BETWEEN:
-            words = words[1:]
-        if not words:
-            return None
-        if words[0] in _CLOSED_BY.values() and self._around:
-            self._around.pop()
-        elif self._opens(words):
-            self._around.append("function" if words[0] == "{" else words[0])
-        elif words[0] in _EXPORT:
-            self._export(words[1:])
-        elif all(_ASSIGNED.match(word) for word in words):
-            self._export(words, exported=False)
-        else:
-            exported = {name: self._assigned[name] for name in sorted(self._exported & self._assigned.keys())}
-            trouble = f"it stands inside of a {self._around[-1]!r}" if self._around else ""
-            return _call(words, exported, number, frozenset(self._unsure & self._exported), trouble)
-        return None
-
-    def _opens(self, words: list[str]) -> bool:
-        """Whether a condition, a loop or a function begins, and not a sentence with such a word."""
-        closed_by = _CLOSED_BY.get(words[0])
-        if words[0] == "for" and len(words) > 1 and words[2:3] != ["in"]:
-            return False
-        return closed_by is not None and closed_by in self._words
-
-    def _export(self, words: Sequence[str], *, exported: bool = True) -> None:
-        for word in words:
-            match = _ASSIGNED.match(word)
-            name = match[1] if match else word
-            if match:
-                self._assigned[name] = match[3]
-                if match[2] or self._around:
-                    self._unsure.add(name)
-            if exported and not word.startswith("-"):
-                self._exported.add(name)
+def _opens(words: list[str], text_words: frozenset[str]) -> bool:
+    """Whether a condition, a loop or a function begins, and not a sentence with such a word."""
+    if words[0] == "for" and len(words) > 1 and words[2:3] != ["in"]:
+        return False
+    return _CLOSED_BY.get(words[0]) in text_words
 
 
-def _call(
-    words: Sequence[str],
-    variables: dict[str, str],
-    line: int,
-    unsure: frozenset[str] = frozenset(),
-    trouble: str = "",
-) -> Command | None:
+def _parts(word: str) -> tuple[str, str, str]:
+    match = _ASSIGNED.match(word)
+    return (match[1], match[2], match[3]) if match else (word, "", "")
+
+
+def _call(words: Sequence[str], variables: dict[str, str], line: int, trouble: str = "") -> Command | None:
     for position, word in enumerate(words):
         if match := _SCRIPT.match(PurePosixPath(word).name):
             after = tuple(words[position + 1 :])
             # Prose and links name scripts as well: a call says how.
             if "://" in word or not (options_of(after)[0] or (len(after) == 1 and after[0].endswith(".json"))):
                 continue
-            own = [found for one in words[:position] if (found := _ASSIGNED.match(one)) and not _OPTION.match(one)]
-            launch = tuple(one for one in words[:position] if _OPTION.match(one) or not _ASSIGNED.match(one))
-            set_here = {found[1]: found[3] for found in own}
-            given = {**variables, **set_here}
-            return Command(match[1], line, launch, after, given, unsure - set_here.keys(), trouble)
+            own = [one for one in words[:position] if _ASSIGNED.match(one) and not _OPTION.match(one)]
+            launch = tuple(one for one in words[:position] if one not in own)
+            set_here = {name: value for name, _, value in map(_parts, own)}
+            return Command(match[1], line, launch, after, {**variables, **set_here}, trouble)
         if re.search(r"\s", word) and (match := _CALL.search(word)):
-            return Command(match[1], line, trouble="it stands inside of quotes: another program reads it")
+            return Command(match[1], line, trouble="the call stands inside of quotes: another program reads it")
     return None
 
 
@@ -219,31 +192,28 @@ def _commands(line: str) -> Iterator[list[str]]:
             raise ValueError(line)
         if match["comment"]:
             break
+        redirects = bool(match["operator"] and set("<>") & set(match["operator"]))
         if match["word"] and not redirected:
             words.append(" ".join(shlex.split(match["word"])))
-        elif match["operator"] and set("<>") & set(match["operator"]):
-            if words and words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
-                words.pop()
-        elif match["operator"]:
+        elif redirects and words and words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
+            words.pop()
+        elif match["operator"] and not redirects:
             yield words
             words = []
-        redirected = bool(match["operator"] and set("<>") & set(match["operator"]))
+        redirected = redirects
         position = match.end()
     yield words
 
 
-def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Options and their values (True for one without), words of no option, and names that stand twice."""
+def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Options and their values (True for one without), the last one of a name; and words of no option."""
     found: dict[str, Any] = {}
     loose: list[str] = []
-    doubles: list[str] = []
     name = ""
     for word in words:
         if _OPTION.match(word):
             given, equals, value = word.lstrip("-").partition("=")
             name = given.replace("-", "_")
-            if name in found:
-                doubles.append(name)
             found[name] = value if equals else True
             name = "" if equals else name
         elif not name:
@@ -252,29 +222,24 @@ def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str], list[st
             found[name] = word
         else:  # of a list
             found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), word]
-    return found, loose, doubles
+    return found, loose
 
 
 def options_in(file: Path) -> dict[str, Any]:
     """The same from a file of JSON, as `HfArgumentParser.parse_json_file` takes it: names and values.
 
     Raises:
-        RecipeError: It cannot be read, holds something else, or has placeholders.
+        RecipeError: The file cannot be read, holds something else, or has placeholders.
     """
     try:
-        if not os.path.isfile(file) or file.stat().st_size > LARGEST:  # noqa: PTH113 - no error for any name
-            raise RecipeError(
-                f"the script takes its arguments from {file}",
-                cause="there is no such file, or none that small",
-                hint="put it there: a name that is no whole path is looked for beside the file that has the call",
-            )
-        document = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        cause = getattr(error, "strerror", "") or str(error)
-        raise RecipeError(f"{file} cannot be read as JSON", cause=cause, hint="mend it") from error
-    if not isinstance(document, dict):
-        raise RecipeError(f"{file} holds no arguments", cause="expected names and values, {...}", hint="mend it")
-    placeholder.refuse(document.items(), str(file), "put the values in their places")
+        document = msgspec.json.decode(read_text(file, LARGEST, "file of arguments"), type=dict[str, Any])
+    except (RecipeError, msgspec.DecodeError, RecursionError) as error:
+        raise RecipeError(
+            f"the script takes its arguments from {file}, which cannot be read",
+            cause=str(error),
+            hint="write names and values there, as JSON; a relative path begins at the file that has the call",
+        ) from error
+    placeholder.refuse(document.items(), str(file), "put values in their places")
     return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
 
 
@@ -284,4 +249,4 @@ def _word(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [str(_word(one)) for one in value]
-    return json.dumps(value)
+    return msgspec.json.encode(value).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 _WORD = re.compile(r"(bos|eos|pad|unk|sep|cls|mask)_token$")  # a tokenizer's
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
-_WIDTH = 116
 SHORTEST = 6  # characters of a secret; `USE_TOKEN=1` is none
-LONGEST = 60  # characters of a value that a note quotes
+UNKNOWN = "no field of a recipe stands for it"
 
 
 class Note(Struct, frozen=True):
@@ -89,7 +89,7 @@ class RecipeDraft(Struct):
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if names_secret(name) and not _WORD.search(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
-        words = "" if value is None else " " + _short(value)
+        words = "" if value is None else " " + placeholder.short(hide_tokens(_words(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)
@@ -114,7 +114,7 @@ class RecipeDraft(Struct):
         """
         said = {f"{section}.{name}": value for section, one in self.fields.items() for name, value in one.items()}
         said |= {f"environment.{name}": value for name, value in self.environment.items()}
-        hint = "put the values in their places, or leave out what holds them and say it in the recipe"
+        hint = "put values in their places, or leave out what holds them and say it in the recipe"
         placeholder.refuse({"name": self.name, **said}.items(), source, hint)
         self._leave_what_the_task_ignores()
         for _ in range(100):
@@ -149,19 +149,21 @@ class RecipeDraft(Struct):
 
     def _render(self, source: str) -> str:
         lines = [f"# Made from {one_line(source)}, {self.kind}, by `cachekit zoo new`.", "#"]
+        folder = textwrap.TextWrapper(
+            width=116, initial_indent="# - ", subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False
+        )
         todo = [note for note in self.notes if note.todo]
         left = [note for note in self.notes if not note.todo]
         for title, notes in (("To be done before it can be used:", todo), ("Not carried over:", left)):
             if notes:
                 lines.append(f"# {title}")
-                lines += [line for words in grouped(notes) for line in _folded(words)]
+                lines += [folder.fill(words) for words in grouped(notes)]
                 lines.append("#")
         lines[-1:] = [""]
         lines += [_yaml({"name": self.name, "task": self.task})]
         for section, names in SECTIONS.items():
             values = self.fields.get(section, {})
-            ordered = {name: values[name] for name in names if values.get(name) is not None}
-            if ordered:
+            if ordered := {name: values[name] for name in names if values.get(name) is not None}:
                 lines += [_yaml({section: ordered})]
         if self.environment:
             lines += [_yaml({"environment": self.environment})]
@@ -182,10 +184,8 @@ _Dumper.add_representer(
 )
 
 
-def _short(value: Any) -> str:
-    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    words = hide_tokens(words)
-    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def grouped(notes: Iterable[Note]) -> list[str]:
@@ -194,14 +194,6 @@ def grouped(notes: Iterable[Note]) -> list[str]:
     for note in notes:
         groups.setdefault(note.why, []).append(note.what)
     return [f"{', '.join(whats)}: {why}" for why, whats in groups.items()]
-
-
-def _folded(words: str) -> Iterable[str]:
-    import textwrap
-
-    lines = textwrap.wrap(words, _WIDTH - 4, break_long_words=False, break_on_hyphens=False) or [""]
-    yield f"# - {lines[0]}"
-    yield from (f"#   {line}" for line in lines[1:])
 
 
 def slug(words: str, otherwise: str = "imported") -> str:

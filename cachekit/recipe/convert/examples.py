@@ -10,15 +10,15 @@ from typing import Any
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
+from cachekit.recipe.convert import placeholder
 from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of
-from cachekit.recipe.convert.draft import RecipeDraft
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft
 from cachekit.recipe.convert.rows import read_rows
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree, is_true, plain
-from cachekit.recipe.schema import Lora, Training
+from cachekit.recipe.schema import Training
 from cachekit.recipe.synonyms import SYNONYMS
 
-UNKNOWN = "no field of a recipe stands for it"
 NO_FP16 = "bf16 where the device has it: no device here trains in fp16"
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora", "bf16", "output_dir"}
 _LENGTHS = ("max_seq_length", "max_length")
@@ -34,21 +34,21 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
         folder: Where they stand, and perhaps a file of arguments beside them.
 
     Raises:
-        RecipeError: They are of tasks that there is none of, the first cannot be read as it stands, or a file of
-            arguments cannot be read.
+        RecipeError: Recipes have no task for any of them, the first cannot be read as it stands, or a file of arguments
+            cannot be read.
     """
     known = tables().examples.scripts
     useful = [command for command in commands if command.script in known]
     if not useful:
         raise RecipeError(
-            f"{commands[0].script}.py is of a task that recipes have none of",
+            f"recipes have no task that {commands[0].script}.py is for",
             cause=f"tasks are {', '.join(tasks.TASKS)}",
             hint=f"known are {', '.join(f'{script}.py' for script in known)}",
         )
     # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
     chosen = next((command for command in useful if not command.only_compiles), useful[0])
     chosen.check()
-    given, loose, doubles = options_of(chosen.words)
+    given, loose = options_of(chosen.words)
     if chosen.file:
         given, loose = options_in(folder / os.path.expanduser(chosen.file)), []  # noqa: PTH111 - leaves an unknown user
     draft = RecipeDraft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
@@ -57,8 +57,6 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
             draft.drop(f"line {command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
         elif command is not chosen:
             draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
-    for option in doubles:
-        draft.drop(f"--{option}", "it stands twice; the last one counts, as it does for the script")
     for word in loose:
         draft.drop(word, "no option: what the script makes of it is not known here")
     options = Tree(given)
@@ -124,12 +122,15 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         if meant in _TRAINING and not (meant == "max_seq_length" and draft.task == "image-classification"):
             options.take(given)
             _argument(draft, given, meant, plain(value))
-    _precision(draft, options)
+    if options.has("bf16"):
+        draft.set("training.bf16", options.flag("bf16"))
+    if options.flag("fp16"):
+        draft.default("training.bf16", "auto")
+        draft.drop("--fp16", NO_FP16)
     if (folder := options.take("output_dir")) is not None:
         draft.drop("--output_dir", "say it when training: cachekit train --output-dir; runs/NAME by default", folder)
     _schedule(draft, options)
     lora = {field: plain(options.take(given)) for given, field in known.lora.items() if options.has(given)}
-    lora = {field: value for field, value in lora.items() if field in Lora.__struct_fields__}
     if lora or options.flag("use_lora") or options.flag("use_peft"):
         draft.set("training.lora", lora)
 
@@ -152,14 +153,6 @@ def _argument(draft: RecipeDraft, given: str, name: str, value: Any) -> None:
         draft.assumed.discard(f"training.{name}")
 
 
-def _precision(draft: RecipeDraft, options: Tree) -> None:
-    if options.has("bf16"):
-        draft.set("training.bf16", options.flag("bf16"))
-    if options.flag("fp16"):
-        draft.default("training.bf16", "auto")
-        draft.drop("--fp16", NO_FP16)
-
-
 def _schedule(draft: RecipeDraft, options: Tree) -> None:
     """What goes by steps, in words that a recipe does not have."""
     steps = draft.get("training.max_steps")
@@ -178,9 +171,8 @@ def _schedule(draft: RecipeDraft, options: Tree) -> None:
         if isinstance(steps, int):
             draft.set(f"training.{kind}_steps", math.ceil(steps * share))  # TrainerState.compute_steps
             continue
-        del draft.fields["training"][f"{kind}_steps"]
-        why = "a recipe counts steps; this is a share of all, of which the call says none"
-        draft.drop(f"--{kind}_steps", why, share)
+        draft.set(f"training.{kind}_steps", None)
+        draft.drop(f"--{kind}_steps", "a recipe counts steps; this is a share, and the call has no --max_steps", share)
         if draft.get(f"training.{kind}_strategy") == "steps":
             draft.set(f"training.{kind}_strategy", "epoch")
     if draft.get("training.save_steps") is not None:
@@ -223,25 +215,19 @@ def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
 def _environment(draft: RecipeDraft, command: Command) -> None:
     known = tables().examples
     for name, value in command.variables.items():
-        reaches = name.startswith(known.environment) and name not in known.environment_ours
-        if reaches and name in command.unsure:
-            raise RecipeError(
-                f"what {name} is for {command.script}.py cannot be told without running the file",
-                cause="it is set inside of a condition, a loop or a function, or onto what it was before",
-                hint=PASTE,
-            )
-        if name == "NEURON_CC_FLAGS":
-            _flags(draft, value)
-        elif name in {"XLA_USE_BF16", "XLA_DOWNCAST_BF16"}:
-            if is_true(value):
+        if name in known.environment_ours:
+            draft.drop(name, known.environment_ours[name], value)
+        elif not name.startswith(known.environment):
+            draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
+        else:
+            placeholder.refuse([(name, value)], f"the environment of {command.script}.py", PASTE)
+            if name == "NEURON_CC_FLAGS":
+                _flags(draft, value)
+            elif name not in {"XLA_USE_BF16", "XLA_DOWNCAST_BF16"}:
+                draft.environment[name] = value
+            elif is_true(value):
                 draft.default("training.bf16", value=True)
                 draft.drop(name, "training.bf16 says so: by autocast, with weights in 32 bits", value)
-        elif name in known.environment_ours:
-            draft.drop(name, known.environment_ours[name], value)
-        elif reaches:
-            draft.environment[name] = value
-        else:
-            draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
 
 
 def _flags(draft: RecipeDraft, text: str) -> None:

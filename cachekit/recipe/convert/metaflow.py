@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from cachekit.recipe import tasks
-from cachekit.recipe.convert.draft import RecipeDraft, slug
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
 from cachekit.recipe.convert.tables import data_fields, tables
 from cachekit.recipe.convert.tree import Tree
 from cachekit.recipe.schema import Parallel, Training
@@ -20,9 +20,9 @@ _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its 
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
 
 
-def knows(document: Any) -> bool:
+def knows(document: dict[str, Any]) -> bool:
     """Whether a document is such a configuration."""
-    return isinstance(document, dict) and len(set(_STORES) & set(document)) > 1
+    return len(document.keys() & set(_STORES)) > 1
 
 
 def convert(document: dict[str, Any], name: str) -> RecipeDraft:
@@ -50,8 +50,7 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft:
                 draft.set(f"data.{field_name}", value)
     else:
         draft.must("data", "the file names no data set of the Hub; say data.id, data.path or data.train_file")
-    split = tree.take("data_store.hf_dataset_split")
-    if isinstance(split, str):
+    if isinstance(split := tree.take("data_store.hf_dataset_split"), str):
         draft.set("data.train_split", split)
     if tasks.TASKS[draft.task].has_classes and not (draft.get("data.labels") or draft.get("data.num_labels")):
         draft.must("data.labels", "the file does not say them; name them, or say data.num_labels")
@@ -60,9 +59,8 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft:
         draft.set("model.tokenizer", tokenizer)
     _training(tree, draft)
     for path, value in tree.left():
-        store = path.startswith(_STORES)
-        reason = tables().metaflow.reasons.get(path, "no field of a recipe stands for it")
-        draft.drop(path, _PLACE if store else reason, value)
+        reason = tables().metaflow.reasons.get(path, UNKNOWN)
+        draft.drop(path, _PLACE if path.startswith(_STORES) else reason, value)
     return draft
 
 
@@ -83,8 +81,7 @@ def _architecture(tree: Tree, draft: RecipeDraft) -> None:
 
 
 def _training(tree: Tree, draft: RecipeDraft) -> None:
-    length = tree.number("data_store.block_size")
-    if length:
+    if length := tree.number("data_store.block_size"):
         draft.set("training.max_seq_length", int(length))
     if tree.look("training.use_mix_precision") in (True, 1):
         tree.take("training.use_mix_precision")

@@ -11,20 +11,17 @@ from typing import Any
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.convert import placeholder
-from cachekit.recipe.convert.draft import RecipeDraft, slug
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree
 
-_TRAIN, _VALIDATION = ("data.train_dir", "data.train_path"), ("data.val_dir", "data.val_path")
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
 _RUNTIME = "a setting of Neuron's runtime that reaches no graph; say it in environment where you need it"
 
 
-def knows(document: Any) -> bool:
+def knows(document: dict[str, Any]) -> bool:
     """Whether a document is such a configuration."""
-    return (
-        isinstance(document, dict) and "distributed_strategy" in document and bool({"trainer", "model"} & set(document))
-    )
+    return "distributed_strategy" in document and bool({"trainer", "model"} & document.keys())
 
 
 def convert(document: dict[str, Any], name: str) -> RecipeDraft:
@@ -35,7 +32,7 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft:
     """
     tree = Tree(document)
     named = tree.take("name")
-    placeholder.refuse([("name", named)], "the configuration", "put the values in their places")
+    placeholder.refuse([("name", named)], "the configuration", "put values in their places")
     draft = RecipeDraft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
     tree.take("exp_manager.name")
     draft.task = _task(tree)
@@ -51,11 +48,11 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft:
 
 
 def _reason(path: str) -> str:
+    """Why a setting has no field: as the table says of it, or of what is around it."""
     parts = path.split(".")
-    for end in range(len(parts), 0, -1):
-        if reason := tables().nxdt.reasons.get(".".join(parts[:end])):
-            return reason
-    return _RUNTIME if len(parts) == 1 else "no field of a recipe stands for it"
+    around = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    said = (tables().nxdt.reasons.get(one) for one in around)
+    return next(filter(None, said), _RUNTIME if len(parts) == 1 else UNKNOWN)
 
 
 def _task(tree: Tree) -> str:
@@ -64,8 +61,8 @@ def _task(tree: Tree) -> str:
     kinds = [said] if isinstance(said, str) else list(said or ())
     if kind := next((kind for kind in kinds if kind in _PREFERENCE), None):
         raise RecipeError(
-            f"it trains by {kind}, which recipes have no task for",
-            cause="two answers are compared there; recipes have instruction-tuning, on one answer each",
+            f"the configuration trains by {kind}, and recipes have no task for that",
+            cause=f"{kind} compares two answers; instruction-tuning has one answer to each instruction",
             hint="take a configuration for SFT",
         )
     if isinstance(said, str):
@@ -86,7 +83,7 @@ def _model(tree: Tree, draft: RecipeDraft) -> None:
         draft.drop("model.model_config", "model.path is its folder; weights are looked for there, too", place)
     elif isinstance(tokenizer, str) and "/" in tokenizer and not tokenizer.startswith(("/", ".", "~")):
         draft.set("model.id", tokenizer)
-        draft.must("model.id", "the file names no model; this is its tokenizer's")
+        draft.must("model.id", "the file names no model; this is the Hub id of its tokenizer")
     else:
         draft.set("model.id", draft.name)
         draft.must("model.id", "the file names no model; put its Hub id in place of this, or say model.path")
@@ -97,11 +94,8 @@ def _model(tree: Tree, draft: RecipeDraft) -> None:
     if tree.take("model_source") == "megatron":  # whose layers have no names in a config.json
         draft.drop("model_source", "NxD's own model code; its sizes are those of no config.json", "megatron")
         return
-    config = {}
-    for given, meant in tables().nxdt.config.items():
-        if (value := tree.number(f"model.{given}")) is not None:
-            config[meant] = value
-    if config:
+    given = {meant: tree.number(f"model.{name}") for name, meant in tables().nxdt.config.items()}
+    if config := {name: value for name, value in given.items() if value is not None}:
         draft.set("model.config", config)
     if tree.look("model.weight_init_only") is True:
         tree.take("model.weight_init_only")  # a fine-tune begins with weights alone
@@ -125,16 +119,13 @@ def _layout(tree: Tree, draft: RecipeDraft) -> None:
     micro = _whole(tree.number("data.micro_batch_size", "model.micro_batch_size"))
     draft.set("training.per_device_train_batch_size", micro)
     whole = tree.number("data.global_batch_size", "model.global_batch_size")
-    if whole:
-        # A copy may span nodes, as those of the largest models do.
-        steps = whole * tensor * pipeline / (micro * int(devices) * nodes) if devices else 0
-        if steps >= 1 and steps == int(steps):
-            draft.set("training.gradient_accumulation_steps", int(steps))
-        else:
-            why = (
-                "no whole number of micro-batches on each copy" if devices else "trainer.devices is no number of cores"
-            )
-            draft.drop("data.global_batch_size", why, whole)
+    # A copy may span nodes, as those of the largest models do.
+    steps = (whole or 0) * tensor * pipeline / (micro * int(devices) * nodes) if devices else 0
+    if steps >= 1 and steps == int(steps):
+        draft.set("training.gradient_accumulation_steps", int(steps))
+    elif whole:
+        why = "no whole number of micro-batches on each copy" if devices else "trainer.devices is no number of cores"
+        draft.drop("data.global_batch_size", why, whole)
 
 
 def _whole(value: float | None) -> int:
@@ -142,7 +133,11 @@ def _whole(value: float | None) -> int:
 
 
 def _data(tree: Tree, draft: RecipeDraft) -> None:
-    train, validation = tree.take(*_TRAIN), tree.take(*_VALIDATION)
+    train = tree.take("data.train_dir", "data.train_path")
+    validation = tree.take("data.val_dir", "data.val_path")
+    if train and not validation:
+        tree.take("trainer.val_check_interval")
+        draft.set("training.eval_strategy", "no")
     if isinstance(train, str) and PurePosixPath(train).suffix:
         draft.set("data.train_file", train)
         draft.set("data.validation_file", validation)
@@ -156,9 +151,8 @@ def _data(tree: Tree, draft: RecipeDraft) -> None:
         draft.must("data", "NxD's own index of tokens is not read; say data.id, data.path or data.train_file")
     if (rows := tree.number("data.dev_choose_samples")) is not None:
         draft.set("data.max_train_samples", int(rows))
-        draft.drop(
-            "data.dev_choose_samples", "data.max_train_samples takes that many by chance, not the first", int(rows)
-        )
+        why = "data.max_train_samples takes that many by chance, not the first"
+        draft.drop("data.dev_choose_samples", why, int(rows))
     length = tree.number("data.seq_length", "model.seq_length") or tree.number("model.encoder_seq_length")
     if length:
         draft.set("training.max_seq_length", int(length))
@@ -167,47 +161,17 @@ def _data(tree: Tree, draft: RecipeDraft) -> None:
 
 
 def _training(tree: Tree, draft: RecipeDraft) -> None:
-    plain = {
-        "seed": ("seed",),
-        "max_steps": ("trainer.max_steps", "model.optim.sched.max_steps"),
-        "logging_steps": ("trainer.log_every_n_steps",),
-        "max_grad_norm": ("trainer.gradient_clip_val",),
-        "learning_rate": ("model.optim.lr",),
-        "weight_decay": ("model.optim.weight_decay",),
-        "adam_epsilon": ("model.optim.eps",),
-        "warmup_steps": ("model.optim.sched.warmup_steps",),
-    }
-    for name, paths in plain.items():
+    for name, paths in tables().nxdt.numbers.items():
         value = tree.number(*paths)
-        if value is not None and not (name in {"max_steps", "logging_steps"} and value < 1):
-            draft.set(f"training.{name}", value)
-    epochs = tree.number("trainer.max_epochs")
-    if epochs is not None and epochs > 0:
-        draft.set("training.num_train_epochs", epochs)
+        counts = name.endswith(("_steps", "_epochs", "_limit")) and name != "training.warmup_steps"
+        if value is not None and (value > 0 or not counts):  # -1 is none of them
+            draft.set(name, value)
+    if draft.get("training.save_steps") is not None:
+        draft.set("training.save_strategy", "steps")
     betas = tree.take("model.optim.betas")
     if isinstance(betas, list) and len(betas) == 2:  # noqa: PLR2004
         draft.set("training.adam_beta1", betas[0])
         draft.set("training.adam_beta2", betas[1])
-    _optimizer(tree, draft)
-    _evaluation(tree, draft)
-    steps = tree.number("exp_manager.checkpoint_callback_params.every_n_train_steps")
-    if steps and steps > 0:
-        draft.set("training.save_strategy", "steps")
-        draft.set("training.save_steps", int(steps))
-    kept = tree.number("exp_manager.checkpoint_callback_params.save_top_k")
-    if kept is not None and kept > 0:
-        draft.set("training.save_total_limit", int(kept))
-    kind = tree.look("precision.type", "precision")
-    if isinstance(kind, str):
-        draft.set("training.bf16", kind.lower() not in {"fp32", "32", "32-true"})
-        if kind.lower() in {"fp32", "32", "32-true"}:
-            tree.take("precision")
-    if tree.look("model.activations_checkpoint_granularity") == "full":
-        tree.take("model.activations_checkpoint_granularity")
-        draft.set("training.gradient_checkpointing", value=True)
-
-
-def _optimizer(tree: Tree, draft: RecipeDraft) -> None:
     optimizer = tree.take("model.optim.name")
     if isinstance(optimizer, str):
         draft.set("training.optim", "adamw_torch")
@@ -215,19 +179,28 @@ def _optimizer(tree: Tree, draft: RecipeDraft) -> None:
             draft.drop("model.optim.name", "adamw_torch in its place", optimizer)
     schedule = tree.take("model.optim.sched.name")
     if isinstance(schedule, str):
-        meant = tables().nxdt.schedules.get(schedule.lower().replace("_", ""))
-        if meant:
+        if meant := tables().nxdt.schedules.get(schedule.lower().replace("_", "")):
             draft.set("training.lr_scheduler_type", meant)
         else:
             draft.drop("model.optim.sched.name", "no schedule of Transformers is like it", schedule)
+    _evaluation(tree, draft)
+    kind = tree.look("precision.type", "precision")
+    if isinstance(kind, str):
+        whole = kind.lower() in {"fp32", "32", "32-true"}
+        draft.set("training.bf16", not whole)
+        if whole:
+            tree.take("precision")
+    if tree.look("model.activations_checkpoint_granularity") == "full":
+        tree.take("model.activations_checkpoint_granularity")
+        draft.set("training.gradient_checkpointing", value=True)
 
 
 def _evaluation(tree: Tree, draft: RecipeDraft) -> None:
     every, limit = tree.look("trainer.val_check_interval"), tree.take("trainer.limit_val_batches")
-    if limit == 0 or (tree.look(*_TRAIN) and not tree.look(*_VALIDATION)):
+    if limit == 0:
         tree.take("trainer.val_check_interval")
         draft.set("training.eval_strategy", "no")
-    elif isinstance(every, int) and not isinstance(every, bool) and every > 0:
+    elif draft.get("training.eval_strategy") is None and isinstance(every, int) and every is not True and every > 0:
         tree.take("trainer.val_check_interval")
         draft.set("training.eval_strategy", "steps")
         draft.set("training.eval_steps", every)
@@ -241,9 +214,9 @@ def _adapter(tree: Tree, draft: RecipeDraft) -> None:
     if rank is None:
         return
     lora: dict[str, Any] = {"r": int(rank)}
-    for given, meant in (("lora_alpha", "lora_alpha"), ("lora_dropout", "lora_dropout")):
-        if (value := tree.number(f"{base}.{given}")) is not None:
-            lora[meant] = value
+    for name in ("lora_alpha", "lora_dropout"):
+        if (value := tree.number(f"{base}.{name}")) is not None:
+            lora[name] = value
     if isinstance(bias := tree.take(f"{base}.lora_bias"), str):
         lora["bias"] = bias
     modules = tree.take(f"{base}.target_modules")
@@ -252,20 +225,19 @@ def _adapter(tree: Tree, draft: RecipeDraft) -> None:
         lora["target_modules"] = [name for module in modules for name in joined.get(module, (module,))]
         if any(module in joined for module in modules):
             draft.drop(f"{base}.target_modules", "joined layers, which Transformers' models have one by one", modules)
-    if tree.look(f"{base}.lora_verbose") is not None:
-        tree.take(f"{base}.lora_verbose")
+    tree.take(f"{base}.lora_verbose")
     draft.set("training.lora", lora)
 
 
 def _compiler(tree: Tree, draft: RecipeDraft) -> None:
     draft.set("compiler.name", "neuron")
     flags = tree.take("compiler_flags")
-    if isinstance(flags, str) and flags.strip():
-        try:
-            draft.set("compiler.flags", shlex.split(flags))
-        except ValueError:
-            draft.drop("compiler_flags", "its quotes do not match", flags)
-    elif isinstance(flags, list) and all(isinstance(flag, str) for flag in flags):
-        draft.set("compiler.flags", flags)
-    elif flags is not None and flags != "":
+    try:
+        words = shlex.split(flags) if isinstance(flags, str) else flags or []
+    except ValueError:
+        draft.drop("compiler_flags", "its quotes do not match", flags)
+        return
+    if isinstance(words, list) and all(isinstance(word, str) for word in words):
+        draft.set("compiler.flags", words or None)
+    else:
         draft.drop("compiler_flags", "neither a text nor a list of texts", flags)

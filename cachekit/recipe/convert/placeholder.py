@@ -13,7 +13,7 @@ _PLACEHOLDER = re.compile(
     r"\$[\w{(@*#?]|`[^`]*`|\{\{.*?\}\}|\{[\w .-]*\}|\.\.\.$|…"
     r"|<(?!/?(?:s|pad|unk|mask|bos|eos|cls|sep|extra_id_\d+)>)[A-Za-z/][^<>|]*>"
 )
-LONGEST = 60  # characters of one that an error quotes
+LONGEST = 60  # characters of a value that an error or a note quotes
 
 
 def has_placeholder(value: Any) -> bool:
@@ -34,13 +34,14 @@ def refuse(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
         hint: What to do.
 
     Raises:
-        RecipeError: It names each of them.
+        RecipeError: The cause names each of them.
     """
-    found = [f"{name} is {_quoted(value)}" for name, value in places if has_placeholder(value)]
+    found = [f"{name} is {short(value)}" for name, value in places if has_placeholder(value)]
     if found:
         raise RecipeError(f"{where} has placeholders in the place of values", cause=", ".join(found), hint=hint)
 
 
-def _quoted(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as words, cut where it is long."""
     words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."

@@ -1,4 +1,4 @@
-"""What is known of other tools' settings: `registry/conversions.yaml`, typed."""
+"""What is known of other tools' settings: `registry/conversions.yaml`, typed. Each part names its source."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from cachekit.recipe import zoo
 from cachekit.recipe.schema import TaskName
 
 
-class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of the file."""
-
-
-class Script(_Table, frozen=True):
+class Script(Struct, frozen=True, forbid_unknown_fields=True):
     """One of Transformers' example scripts.
 
     Attributes:
@@ -35,7 +31,7 @@ class Script(_Table, frozen=True):
     model: str = ""
 
 
-class Examples(_Table, frozen=True):
+class Examples(Struct, frozen=True, forbid_unknown_fields=True):
     """Transformers' example scripts, and the launchers before them."""
 
     source: str
@@ -52,24 +48,25 @@ class Examples(_Table, frozen=True):
     environment_ours: dict[str, str]
 
 
-class DataSets(_Table, frozen=True):
+class DataSets(Struct, frozen=True, forbid_unknown_fields=True):
     """Splits, columns and labels of data sets on the Hub: fields of `data`."""
 
     source: str
     fields: dict[str, dict[str, Any]]
 
 
-class Nxdt(_Table, frozen=True):
-    """NeuronX Distributed Training."""
+class Nxdt(Struct, frozen=True, forbid_unknown_fields=True):
+    """NeuronX Distributed Training. `numbers`: fields of a recipe, and the paths that say them, the first one first."""
 
     source: str
+    numbers: dict[str, tuple[str, ...]]
     config: dict[str, str]
     modules: dict[str, tuple[str, ...]]
     schedules: dict[str, str]
     reasons: dict[str, str]
 
 
-class Metaflow(_Table, frozen=True):
+class Metaflow(Struct, frozen=True, forbid_unknown_fields=True):
     """metaflow-trainium."""
 
     source: str
@@ -78,7 +75,7 @@ class Metaflow(_Table, frozen=True):
     reasons: dict[str, str]
 
 
-class Conversions(_Table, frozen=True):
+class Conversions(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
     examples: Examples

@@ -11,7 +11,7 @@ import torch
 from cachekit.training.data import Split
 from cachekit.training.job import Job
 from cachekit.training.tasks import inputs, metrics, packing
-from cachekit.training.tasks.port import Collator, Feature, Task, Work
+from cachekit.training.tasks.port import FILLER, Collator, Feature, Task, Work
 
 
 class CausalLM(Task):
@@ -37,12 +37,13 @@ class CausalLM(Task):
             # An empty text has no end either: many data sets have thousands of them in a row.
             return [[*ids, end] if row["ends"] and ids else ids for row, ids in zip(texts, found, strict=True)]
 
-        features = {}
-        for name, split in splits.items():
-            cut = packing.Cut(length, end, overlap=1, partial=name != "train")
-            features[name] = packing.pack(split, tokens, cut, first=[start], most=most.get(name))
         return Work(
-            features=features,
+            features={
+                name: packing.Blocks(
+                    split, tokens, length=length, filler=end, overlap=1, first=[start], most=most.get(name)
+                )
+                for name, split in splits.items()
+            },
             filler=packing.filler_block(length, end),
             collate=Collator(inputs.inputs_of(model), encode),
             score=partial(metrics.of_blocks, accuracy=False),
@@ -54,8 +55,8 @@ class CausalLM(Task):
 def encode(blocks: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
     """Blocks as tensors. All places are attended to: a filler comes after everything that is judged."""
     ids = torch.stack([torch.from_numpy(block["input_ids"]) for block in blocks])
-    labels = torch.stack([torch.from_numpy(packing.judged_labels(block)) for block in blocks])
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    judged = torch.stack([torch.from_numpy(block["judged"]) for block in blocks])
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.masked_fill(~judged, FILLER)}
 
 
 TASK = CausalLM()

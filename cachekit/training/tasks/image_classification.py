@@ -70,11 +70,7 @@ def folder_of(recipe: Recipe, split: str) -> Path:
 
 
 def check_files(table: Sequence[Any], column: str, name: str, folder: Path) -> None:
-    """Refuse paths of images that are not there; rows that are in memory only, a data set has its images.
-
-    Raises:
-        DataError: One is not.
-    """
+    """Raise DataError for the path of an image that is not there. Only rows in memory have paths, no data set."""
     if not isinstance(table, list):
         return
     for number, row in enumerate(table, start=1):

@@ -21,11 +21,8 @@ def decode(value: Any, where: str, folder: Path) -> Any:
 
     Args:
         value: One already, a file's path or its bytes, or `{"bytes": ..., "path": ...}` as Parquet has it.
-        where: The row, for errors.
+        where: The row, for the error about an image that cannot be read (DataError).
         folder: Where relative paths start.
-
-    Raises:
-        DataError: It cannot be read.
     """
     if isinstance(value, dict):
         value = value.get("bytes") or value.get("path")
@@ -57,12 +54,9 @@ class Preparer:
     only how an image gets there.
 
     Args:
-        processor: Of the model, or another one.
+        processor: Of the model, or another one; RecipeError where it cannot make such images.
         size: Pixels a side.
         channels: Of the model.
-
-    Raises:
-        RecipeError: The processor cannot make such images.
     """
 
     def __init__(self, processor: Any, size: int, channels: int) -> None:

@@ -32,21 +32,13 @@ def inputs_of(model: Any) -> tuple[str, ...]:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Refuse a tokenizer that cannot pad.
-
-    Raises:
-        RecipeError: It has no padding token.
-    """
+    """Raise RecipeError for a tokenizer that has no padding token."""
     if tokenizer.pad_token is None:
         raise RecipeError("the tokenizer has no padding token", hint="choose another with model.tokenizer")
 
 
 def check_vocabulary(tokenizer: Any, model: Any) -> None:
-    """Refuse a tokenizer that knows more tokens than the model: the last ones would be an index out of range.
-
-    Raises:
-        RecipeError: It does.
-    """
+    """Raise RecipeError for a tokenizer with more tokens than the model: the last would be an index out of range."""
     known, table = len(tokenizer), model.get_input_embeddings()
     if table is not None and known > table.num_embeddings:
         raise RecipeError(
@@ -57,11 +49,7 @@ def check_vocabulary(tokenizer: Any, model: Any) -> None:
 
 
 def check_causal(model: Any) -> None:
-    """Refuse a model in which a token sees those after it: it would tell them by looking.
-
-    Raises:
-        RecipeError: It is one.
-    """
+    """Raise RecipeError for a model in which a token sees those after it: it would tell them by looking."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
     config = model.config
@@ -74,11 +62,7 @@ def check_causal(model: Any) -> None:
 
 
 def check_fast(tokenizer: Any, task: str) -> None:
-    """Refuse a tokenizer that cannot say where its tokens stand in a text.
-
-    Raises:
-        RecipeError: It is none of the `tokenizers` package.
-    """
+    """Raise RecipeError for a tokenizer that cannot say where its tokens stand in a text."""
     if not tokenizer.is_fast:
         raise RecipeError(
             f"{task} needs a tokenizer that knows where its tokens stand in the text",
@@ -91,10 +75,8 @@ def for_words(tokenizer: Any, task: str) -> None:
     """Make a tokenizer ready for texts that are lists of words.
 
     One that takes a space for a part of the word behind it must put one before each word: GPT-2's family does not by
-    default, and RoBERTa's of Transformers 4 refuses. It says so when it is saved with the model, too.
-
-    Raises:
-        RecipeError: It cannot tell which word a token is of.
+    default, and RoBERTa's of Transformers 4 refuses. It says so when it is saved with the model, too. One that cannot
+    tell which word a token belongs to is refused (RecipeError).
     """
     check_fast(tokenizer, task)
     splitter = tokenizer.backend_tokenizer.pre_tokenizer
@@ -112,16 +94,7 @@ def encode(
     inputs: Sequence[str],
     **options: Any,
 ) -> Any:
-    """Tokenize, every row padded or cut to one length.
-
-    Args:
-        tokenizer: Of the model, or another one.
-        texts: Or lists of words, with `is_split_into_words=True`.
-        pairs: Second texts.
-        length: Tokens a row.
-        inputs: What the model is given; see `inputs_of`.
-        options: Further ones of the tokenizer's call.
-    """
+    """Tokenize, every row padded or cut to `length` tokens; `inputs` is what the model is given (see `inputs_of`)."""
     usual = {
         "padding": "max_length",
         "truncation": True,
@@ -144,11 +117,7 @@ def token_lists(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[
 
 
 def end_of_text(tokenizer: Any) -> int:
-    """The token that ends a text.
-
-    Raises:
-        RecipeError: The tokenizer has none.
-    """
+    """The token that ends a text; RecipeError for a tokenizer that has none."""
     token = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     if token is None:
         raise RecipeError("the tokenizer has no end-of-text token", hint="choose another with model.tokenizer")
@@ -167,13 +136,13 @@ def cut(
     limit: int,
     field: str = "max_seq_length",
 ) -> tuple[str, ...]:
-    """A sentence for each split that has rows which are too long, and lose what is beyond the limit.
+    """A sentence for each split whose first rows have texts that lose what is beyond the limit.
 
     Args:
-        splits: Of them the first rows are looked at.
-        count: The tokens of each of some rows; one that has several texts may have several numbers.
+        splits: The rows.
+        count: The tokens of each text of some rows.
         limit: Tokens that are kept.
-        field: Of `training`, that says so.
+        field: The name of the limit in `training`.
     """
     notes = []
     for name, split in splits.items():

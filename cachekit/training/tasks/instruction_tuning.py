@@ -80,11 +80,7 @@ class InstructionTuning(Task):
 
 
 def messages(value: Any, where: str) -> list[dict[str, str]]:
-    """A chat, checked.
-
-    Raises:
-        DataError: It is none, or nobody answers in it.
-    """
+    """A chat; DataError for anything else, and for a chat in which nobody answers."""
     form = '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]'
     chat = value if isinstance(value, list) else []
     for message in chat:
@@ -203,7 +199,7 @@ def filled_up(rows: Sequence[Feature], length: int, filler: int) -> Mapping[str,
 
 def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:  # noqa: ARG001 - the port's
     """Mean loss over the responses' tokens, perplexity, tokens and their accuracy, and rows."""
-    return {**metrics.of_sums(predictions, accuracy=True), "rows": float(len(features))}
+    return {**metrics.of_sums(predictions, accuracy=True), "rows": len(features)}
 
 
 TASK = InstructionTuning()

@@ -14,7 +14,7 @@ from cachekit.errors import DataError
 _MANY = 5  # labels that a sentence lists
 _LONGEST = 9  # digits; there are never that many classes
 
-Numbering = Callable[[Any, str], int]
+Numbering = Callable[[Any, str], int]  # a value's class; the second argument says where it stands, for errors
 
 
 def class_names(labels: Sequence[str]) -> dict[str, Any]:
@@ -27,11 +27,7 @@ def class_names(labels: Sequence[str]) -> dict[str, Any]:
 
 
 def of_column(labels: Sequence[str], tables: Mapping[str, Any], column: str, tell: Callable[[str], None]) -> Numbering:
-    """The class's number for a value of a column that holds one a row; see `numbering`.
-
-    Raises:
-        DataError: See `numbering`; or the training rows are of one class.
-    """
+    """See `numbering`; for a column that holds one label a row. Training rows of one class only are a DataError."""
     found = {name: list(_labelled(table, column, name)) for name, table in tables.items()}
     number_of = numbering(labels, found, tell)
     classes = {number_of(value, where) for where, value in found["train"]}
@@ -65,9 +61,6 @@ def numbering(
         labels: The classes' names, in the order of their numbers.
         splits: By split, each value with where it stands; every value that will be trained or evaluated on.
         tell: Called with a sentence where the values could be read both ways, with another result.
-
-    Returns:
-        The class's number for a value; the second argument says where it stands, for errors.
 
     Raises:
         DataError: A row has no label, or the values are neither all names nor all numbers.

@@ -43,34 +43,19 @@ class MaskedLM(Task):
             found = inputs.token_lists(processor, stripped, special=True)
             return [ids if text else [] for text, ids in zip(stripped, found, strict=True)]
 
-        features: dict[str, Sequence[Feature]] = {}
-        for name, split in splits.items():
-            cut = packing.Cut(length, pad, partial=name != "train")
-            blocks = packing.pack(split, tokens, cut, most=most.get(name))
-            features[name] = blocks if name == "train" else Still(blocks)
         hiding = Hiding(processor, training.mlm_probability, training.seed)
         return Work(
-            features=features,
-            filler={**packing.filler_block(length, pad), "still": True},
+            features={
+                name: packing.Blocks(split, tokens, length=length, filler=pad, most=most.get(name))
+                for name, split in splits.items()
+            },
+            filler=packing.filler_block(length, pad),
             collate=Collator(inputs.inputs_of(model), hiding.encode),
             score=partial(metrics.of_blocks, accuracy=True),
             reduce=metrics.sums,
             unit=f"blocks of {length} tokens",
             begin=hiding.begin,
         )
-
-
-class Still(Sequence[Feature]):
-    """Blocks whose hidden tokens are always the same, by the block's number."""
-
-    def __init__(self, blocks: Sequence[Feature]) -> None:
-        self._blocks = blocks
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def __getitem__(self, index: Any) -> Any:
-        return {**self._blocks[index], "still": True}
 
 
 class Hiding:
@@ -110,7 +95,7 @@ class Hiding:
         kept = torch.from_numpy(~block["judged"] | np.isin(block["input_ids"], self._special))
         if kept.all():
             return ids, torch.full_like(ids, FILLER)
-        generator = torch.Generator().manual_seed(block["number"] if block.get("still") else self._draw(block))
+        generator = torch.Generator().manual_seed(block["number"] if block["still"] else self._draw(block))
         self._hide.generator = generator
         found, labels = self._hide.torch_mask_tokens(ids[None].clone(), kept[None].clone())
         found, labels = found[0], labels[0]

@@ -31,18 +31,25 @@ def cross_entropy(logits: Array, labels: Any) -> float:
     return float(-log_softmax[np.arange(len(exact)), np.asarray(labels)].mean())
 
 
-def classification(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
-    """Accuracy, macro F1, mean cross entropy, and the number of rows."""
-    from sklearn.metrics import accuracy_score, f1_score
+def choice(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
+    """Accuracy, mean cross entropy, and the number of rows."""
+    from sklearn.metrics import accuracy_score
 
     logits = logits_of(predictions)
-    classes = logits.argmax(axis=-1)
     return {
-        "accuracy": float(accuracy_score(labels, classes)),
-        "f1": float(f1_score(labels, classes, average="macro", zero_division=0.0)),
+        "accuracy": float(accuracy_score(labels, logits.argmax(axis=-1))),
         "loss": cross_entropy(logits, labels),
-        "rows": float(len(features)),
+        "rows": len(features),
     }
+
+
+def classification(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
+    """The same, and macro F1."""
+    from sklearn.metrics import f1_score
+
+    f1 = f1_score(labels, logits_of(predictions).argmax(axis=-1), average="macro", zero_division=0.0)
+    found = choice(features, predictions, labels)
+    return {"accuracy": found["accuracy"], "f1": float(f1), **found}
 
 
 def sums(logits: Any, labels: Any) -> torch.Tensor:
@@ -74,7 +81,7 @@ def of_sums(predictions: Any, *, accuracy: bool) -> dict[str, float]:
     total = np.asarray(predictions, dtype=np.float64).reshape(-1, 3).sum(axis=0)
     loss, count, right = (float(value) for value in total)
     mean = loss / count if count else math.nan
-    found = {"loss": mean, "perplexity": math.exp(mean) if mean < _LARGEST else math.inf, "tokens": count}
+    found = {"loss": mean, "perplexity": math.exp(mean) if mean < _LARGEST else math.inf, "tokens": int(count)}
     if accuracy:
         found["accuracy"] = right / count if count else math.nan
     return found
@@ -83,7 +90,7 @@ def of_sums(predictions: Any, *, accuracy: bool) -> dict[str, float]:
 def of_blocks(features: Sequence[Feature], predictions: Any, _: Any, *, accuracy: bool) -> dict[str, float]:
     """The same over blocks of texts, with the number of blocks, and of the texts that begin in them."""
     texts = sum(block["texts"] for block in features)
-    return {**of_sums(predictions, accuracy=accuracy), "features": float(len(features)), "rows": float(texts)}
+    return {**of_sums(predictions, accuracy=accuracy), "features": len(features), "rows": texts}
 
 
 def _first(given: Any) -> Any:

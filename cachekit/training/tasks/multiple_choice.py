@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
@@ -34,15 +34,6 @@ class MultipleChoice(Task):
         question, context, label = columns["question_column"], columns.get("context_column"), columns["label_column"]
         tables = data.tables(recipe)
 
-        def labels() -> Iterator[tuple[str, str]]:
-            for name, table in tables.items():
-                for number, row in enumerate(table, start=1):
-                    where = f"{name} row {number}"
-                    if _choices(row, recipe, count, where)[1] is None:
-                        yield rows.label_text(row[label], where), where
-                    else:
-                        right(row, where)
-
         def right(row: Mapping[str, Any], where: str) -> int:
             _, names = _choices(row, recipe, count, where)
             known = numbers if names is None else {rows.label_text(one, where): n for n, one in enumerate(names)}
@@ -61,8 +52,13 @@ class MultipleChoice(Task):
 
         numbers: dict[str, int] = {}
         found: dict[str, str] = {}
-        for text, where in labels():
-            found.setdefault(text, where)
+        for name, table in tables.items():
+            for number, row in enumerate(table, start=1):
+                where = f"{name} row {number}"
+                if _choices(row, recipe, count, where)[1] is None:
+                    found.setdefault(rows.label_text(row[label], where), where)
+                else:
+                    right(row, where)
         numbers |= numbering(found, count, tell)
         return data.splits(tables, recipe, read)
 
@@ -81,7 +77,7 @@ class MultipleChoice(Task):
             features=splits,
             filler={"context": context, "question": "", "choices": choices, "label": FILLER},
             collate=Collator(given, encode),
-            score=score,
+            score=metrics.choice,
             notes=inputs.cut(splits, lambda rows: inputs.lengths(processor, *pairs(rows)), length),
         )
 
@@ -109,18 +105,6 @@ def numbering(found: Mapping[str, str], count: int, tell: Callable[[str], None])
     if first and known is numbers and found:
         tell(f"the labels are read as numbers from 1 to {count}: {count} occurs, and 0 does not")
     return known
-
-
-def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
-    """Accuracy, mean cross entropy, and the number of rows."""
-    from sklearn.metrics import accuracy_score
-
-    logits = metrics.logits_of(predictions)
-    return {
-        "accuracy": float(accuracy_score(labels, logits.argmax(axis=-1))),
-        "loss": metrics.cross_entropy(logits, labels),
-        "rows": float(len(features)),
-    }
 
 
 def pairs(rows: Sequence[Feature]) -> tuple[list[str], list[str]]:

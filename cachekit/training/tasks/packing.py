@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from cachekit.recipe import tasks
 from cachekit.training import data
 from cachekit.training.data import Split
 from cachekit.training.job import Job
-from cachekit.training.tasks.port import FILLER, Array, Feature
+from cachekit.training.tasks.port import Array, Feature
 
 AT_ONCE = 1000  # texts that are tokenized together
 _FEW = 16  # texts to begin with, where a few blocks are enough
@@ -23,11 +22,7 @@ Tokens = Callable[[Sequence[Feature]], Sequence[Sequence[int]]]
 
 
 def text_rows(job: Job) -> dict[str, Split]:
-    """Rows `{"text": str, "ends": bool}`; a line of a plain text file does not end its text, the next one goes on.
-
-    Raises:
-        DataError: See `port.Task.rows`.
-    """
+    """Rows `{"text": str, "ends": bool}`; a line of a plain text file does not end its text, the next one goes on."""
     column = tasks.columns(job.recipe)["text_column"]
     tables = data.tables(job.recipe)
 
@@ -41,46 +36,50 @@ def text_rows(job: Job) -> dict[str, Split]:
     return data.splits(tables, job.recipe, read, running)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How a stream is cut into blocks.
+class Blocks(Sequence[Feature]):
+    """A split's texts as a stream of tokens, cut into blocks of one length.
 
-    Attributes:
+    Features are `{"input_ids", "judged", "texts", "number", "still"}`: two arrays of the block's length, how many texts
+    begin in it, which block it is, and whether it is evaluated rather than trained on. In training, what does not fill
+    a last block is left out.
+
+    Args:
+        split: From `text_rows`.
+        tokens: Those of each of some rows, what separates texts included.
         length: Tokens a block.
         filler: The token that fills the last one.
         overlap: Tokens that a block shares with the one before, as their context only.
-        partial: Keep a last block that is not full.
+        first: Tokens before the first text.
+        most: Blocks that are enough: no more texts are read than they need.
+
+    Raises:
+        DataError: There is not one block.
     """
 
-    length: int
-    filler: int
-    overlap: int = 0
-    partial: bool = False
-
-    @property
-    def stride(self) -> int:
-        """Tokens that are judged in a full block."""
-        return self.length - self.overlap
-
-
-class Blocks(Sequence[Feature]):
-    """A stream of tokens, cut into blocks of one length.
-
-    Features are `{"input_ids", "judged", "texts", "number"}`: two arrays of the block's length, how many texts begin
-    in it, and which block it is.
-
-    Args:
-        stream: All tokens.
-        starts: Where in it each text begins, in order.
-        cut: Says how.
-    """
-
-    def __init__(self, stream: Array, starts: Array, cut: Cut) -> None:
-        self._stream = stream
-        self._cut = cut
-        own = max(0, len(stream) - cut.overlap)
-        self._count = -(-own // cut.stride) if cut.partial else own // cut.stride
-        self._texts = np.bincount(np.maximum(starts - cut.overlap, 0) // cut.stride, minlength=self._count)
+    def __init__(
+        self,
+        split: Split,
+        tokens: Tokens,
+        *,
+        length: int,
+        filler: int,
+        overlap: int = 0,
+        first: Sequence[int] = (),
+        most: int | None = None,
+    ) -> None:
+        self._length, self._filler, self._overlap = length, filler, overlap
+        self._stride = length - overlap  # tokens that are judged in a full block
+        self._still = split.name != "train"
+        self._stream, starts = _stream(split, tokens, first, None if most is None else overlap + most * self._stride)
+        own = max(0, len(self._stream) - overlap)
+        self._count = -(-own // self._stride) if self._still else own // self._stride
+        if not self._count:
+            raise DataError(
+                f"the {split.name} texts have {len(self._stream) - len(first)} tokens, which do not fill one block",
+                cause=f"a block has {length} tokens: training.max_seq_length",
+                hint="lower training.max_seq_length, or give more text",
+            )
+        self._texts = np.bincount(np.maximum(starts - overlap, 0) // self._stride, minlength=self._count)
 
     def __len__(self) -> int:
         return self._count
@@ -88,29 +87,22 @@ class Blocks(Sequence[Feature]):
     def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < self._count:
             raise IndexError(index)
-        cut = self._cut
-        piece = self._stream[index * cut.stride : index * cut.stride + cut.length]
-        ids: Array = np.full(cut.length, cut.filler, dtype=np.int64)
-        ids[: len(piece)] = piece
-        judged: Array = np.zeros(cut.length, dtype=np.bool_)
-        judged[cut.overlap : len(piece)] = True
-        return {"input_ids": ids, "judged": judged, "texts": int(self._texts[index]), "number": index}
+        block = filler_block(self._length, self._filler)
+        piece = self._stream[index * self._stride : index * self._stride + self._length]
+        block["input_ids"][: len(piece)] = piece
+        block["judged"][self._overlap : len(piece)] = True
+        return {**block, "texts": int(self._texts[index]), "number": index, "still": self._still}
 
 
-def pack(split: Split, tokens: Tokens, cut: Cut, *, first: Sequence[int] = (), most: int | None = None) -> Blocks:
-    """Blocks of a split's texts.
+def filler_block(length: int, token: int) -> dict[str, Any]:
+    """A block of which nothing is judged."""
+    ids: Array = np.full(length, token, dtype=np.int64)
+    judged: Array = np.zeros(length, dtype=np.bool_)
+    return {"input_ids": ids, "judged": judged, "texts": 0, "number": 0, "still": True}
 
-    Args:
-        split: From `text_rows`.
-        tokens: Those of each of some rows, what separates texts included.
-        cut: Says how.
-        first: Tokens before the first text.
-        most: Blocks that are enough: no more texts are read than they need.
 
-    Raises:
-        DataError: There is not one block.
-    """
-    wanted = None if most is None else cut.overlap + most * cut.stride
+def _stream(split: Split, tokens: Tokens, first: Sequence[int], wanted: int | None) -> tuple[Array, Array]:
+    """All tokens, or as many as are wanted, and where among them each text begins."""
     pieces = [np.asarray(first, dtype=np.int32)]
     starts: list[int] = []
     total = len(first)
@@ -126,16 +118,7 @@ def pack(split: Split, tokens: Tokens, cut: Cut, *, first: Sequence[int] = (), m
     # Empty texts at the very end begin where nothing is: they count with the last token.
     places = np.minimum(np.asarray(starts, dtype=np.int64), total - 1)
     stream = np.concatenate(pieces)
-    if wanted is not None and total > wanted:
-        stream, places = stream[:wanted], places[places < wanted]
-    blocks = Blocks(stream, places, cut)
-    if not len(blocks):
-        raise DataError(
-            f"the {split.name} texts have {total - len(first)} tokens, which do not fill one block",
-            cause=f"a block has {cut.length} tokens: training.max_seq_length",
-            hint="lower training.max_seq_length, or give more text",
-        )
-    return blocks
+    return (stream, places) if wanted is None else (stream[:wanted], places[places < wanted])
 
 
 def _batches(split: Split, size: int) -> Iterator[list[Feature]]:
@@ -144,19 +127,3 @@ def _batches(split: Split, size: int) -> Iterator[list[Feature]]:
         yield [split[index] for index in range(start, min(start + size, len(split)))]
         start += size
         size = min(2 * size, AT_ONCE)
-
-
-def judged_labels(feature: Feature) -> Array:
-    """The tokens of a block that are judged, FILLER elsewhere."""
-    labels: Array = np.where(feature["judged"], feature["input_ids"], FILLER)
-    return labels
-
-
-def filler_block(length: int, token: int) -> Feature:
-    """A block of which nothing is judged."""
-    return {
-        "input_ids": np.full(length, token, dtype=np.int64),
-        "judged": np.zeros(length, dtype=bool),
-        "texts": 0,
-        "number": 0,
-    }

@@ -94,14 +94,10 @@ class Task:
         return {}
 
     def rows(self, job: Job, tell: Callable[[str], None]) -> dict[str, Split]:
-        """The rows of every split, checked; `train` and `validation` are always there.
+        """The rows of every split; `train` and `validation` are always there.
 
-        Args:
-            job: What to load.
-            tell: Called with what a person should know, a sentence each.
-
-        Raises:
-            DataError: They are missing, unreadable, empty, or not what the task needs.
+        `tell` is called with what a person should know, a sentence each. DataError for rows that are missing,
+        unreadable, empty, or not what the task needs.
         """
         raise NotImplementedError
 
@@ -113,7 +109,7 @@ class Task:
             processor: The tokenizer, or the image processor.
             model: Loaded, and not compiled yet.
             splits: From `rows`.
-            most: By split, how many features are enough; where it says nothing, all.
+            most: By split, how many features are enough; all of a split that is not named.
 
         Raises:
             RecipeError: The processor or the model cannot do this task.
@@ -128,36 +124,29 @@ def select(name: TaskName) -> Task:
     return task
 
 
-@dataclass(frozen=True)
-class Cycled(Sequence[Feature]):
-    """The first features of a split, as many as asked for, begun again where they end."""
+class Resized(Sequence[Feature], torch.utils.data.Dataset[Feature]):  # type: ignore[misc]
+    """Some number of features: the first ones, or all of them and more.
 
-    features: Sequence[Feature]
-    length: int
+    A smaller last batch would be a new shape, and a new graph. Evaluation fills it, and the figures leave the fillers
+    out; training drops it. A trial has as many features as its few steps take.
 
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < self.length:
-            raise IndexError(index)
-        return self.features[index % len(self.features)]
-
-
-class Filled(torch.utils.data.Dataset[Feature]):  # type: ignore[misc]
-    """Features whose number is a multiple of the batch's: the last ones only fill it.
-
-    A smaller last batch would be a new shape, and a new graph. Evaluation pads it, and the figures leave the fillers
-    out; training drops it.
+    Args:
+        features: What there is.
+        length: How many there shall be.
+        filler: Stands for each one beyond the last; None begins again with the first.
     """
 
-    def __init__(self, features: Sequence[Feature], filler: Feature, multiple: int = 1) -> None:
+    def __init__(self, features: Sequence[Feature], length: int, filler: Feature | None = None) -> None:
         self.features = features
+        self._length = length
         self._filler = filler
-        self._length = -(-len(features) // multiple) * multiple
 
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, index: int) -> Feature:
-        return self.features[index] if index < len(self.features) else self._filler
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        if self._filler is not None and index >= len(self.features):
+            return self._filler
+        return self.features[index % len(self.features)]

@@ -55,9 +55,7 @@ class QuestionAnswering(Task):
                 raise DataError(
                     f"no question of the {name} data has an answer",
                     cause=f"{answers} is empty in every row",
-                    hint=f"check data.answers_column, or leave the {name} data out"
-                    if name != "train"
-                    else "check data.answers_column",
+                    hint="check data.answers_column" + ("" if name == "train" else f", or leave the {name} data out"),
                 )
         if elsewhere:
             said = f"{elsewhere} of {total} answers do not stand in the text where answer_start says, first in {first}"
@@ -88,15 +86,7 @@ class QuestionAnswering(Task):
         for split in splits.values():
             check_room(split, processor, length, stride)
         features = {
-            name: windows(
-                split,
-                processor,
-                length=length,
-                stride=stride,
-                inputs=given,
-                enough=most.get(name),
-                judged=name != "train",
-            )
+            name: windows(split, processor, length=length, stride=stride, inputs=given, enough=most.get(name))
             for name, split in splits.items()
         }
         empty = inputs.encode(processor, [""], [""], length=length, inputs=given, return_tensors="np")
@@ -112,18 +102,16 @@ class QuestionAnswering(Task):
 
 def encode(inputs: Sequence[str], features: Sequence[Feature]) -> Mapping[str, torch.Tensor]:
     """Windows, which have one length already, as tensors."""
-    arrays = {name: np.stack([window[name] for window in features]) for name in inputs if name in features[0]}
-    made = {name: torch.from_numpy(values.astype(np.int64)) for name, values in arrays.items()}
-    return {**made, **{name: torch.tensor([window[name] for window in features]) for name in LABELS}}
+    names = [name for name in (*inputs, *LABELS) if name in features[0]]
+    arrays = {name: np.stack([window[name] for window in features]) for name in names}
+    return {name: torch.from_numpy(values.astype(np.int64)) for name, values in arrays.items()}
 
 
 def answers_of(value: Any, column: str, where: str) -> list[tuple[str, int]]:
     """The answers of a row, each with its first character; none where all of them are blank.
 
-    Both forms are read: `{"text": [...], "answer_start": [...]}`, and SQuAD's own, a list of such with one each.
-
-    Raises:
-        DataError: It is neither.
+    Two forms are read: `{"text": [...], "answer_start": [...]}`, and SQuAD's own, a list of such with one each. Any
+    other form is a DataError.
     """
     try:
         if isinstance(value, Mapping):
@@ -176,8 +164,8 @@ def score(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[st
     return {
         **figures,
         "loss": (metrics.cross_entropy(starts, labels[0]) + metrics.cross_entropy(ends, labels[1])) / 2,
-        "rows": float(len(of)),
-        "features": float(len(features)),
+        "rows": len(of),
+        "features": len(features),
     }
 
 

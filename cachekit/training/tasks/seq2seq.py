@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class Seq2Seq(Task):
             features=splits,
             filler={"source": "", "target": None},
             collate=Collator((*given, "decoder_input_ids"), encode),
-            score=Score(processor, self.figures(job)),
+            score=partial(score, processor, self.figures(job)),
             reduce=reduce,
             # With label smoothing the Trainer makes the loss itself, and the model is given no labels.
             generate=decoder(processor, labelled=training.label_smoothing_factor == 0),
@@ -90,11 +90,7 @@ class Seq2Seq(Task):
 
 
 def pair(source: Any, target: Any, where: str, named_by: str) -> Feature:
-    """A row: a text, and what should become of it.
-
-    Raises:
-        DataError: The second is missing, or either is no text.
-    """
+    """A row: a text, and what should become of it; DataError where the second is missing, or either is no text."""
     for value in (source, target):
         if isinstance(value, list | dict):
             raise DataError(f"{where}: no text, but a {type(value).__name__}", hint=f"check {named_by}")
@@ -139,11 +135,7 @@ def start_token(model: Any, tokenizer: Any) -> int:
 
 
 def decoder(tokenizer: Any, *, labelled: bool) -> Greedy:
-    """What writes targets as this tokenizer spells them.
-
-    Raises:
-        RecipeError: It spells no end.
-    """
+    """What writes targets as this tokenizer spells them; RecipeError where it spells no end."""
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     spelt = tokenizer(text_target="a")["input_ids"]
     if end is None or end not in spelt:
@@ -168,28 +160,21 @@ def reduce(given: Any, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return written, each
 
 
-@dataclass(frozen=True)
-class Score:
-    """See `port.Work.score`: the mean cross entropy over all tokens of the targets, and the task's figures of texts.
+def score(
+    tokenizer: Any, figures: Figures, features: Sequence[Feature], predictions: Any, labels: Any
+) -> dict[str, float]:
+    """The mean cross entropy over all tokens of the targets, and the task's figures of texts.
 
     What was written is compared with the targets as they stand in the rows, not as the tokenizer cuts and spells them.
     """
-
-    tokenizer: Any
-    figures: Figures
-
-    def __call__(self, features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
-        """See `port.Work.score`."""
-        written, losses = predictions
-        judged: Array = np.asarray(labels) != FILLER
-        return {
-            **self.figures(self.texts(written), [row["target"] for row in features]),
-            "loss": float(np.asarray(losses, dtype=np.float64)[judged].mean()),
-            "tokens": float(judged.sum()),
-            "rows": float(len(labels)),
-        }
-
-    def texts(self, written: Any) -> list[str]:
-        """The texts of tokens; those beyond the tokenizer's, which some models have, are left out."""
-        known = np.where(np.asarray(written) < len(self.tokenizer), written, self.tokenizer.pad_token_id)
-        return [text.strip() for text in self.tokenizer.batch_decode(known, skip_special_tokens=True)]
+    written, losses = predictions
+    judged: Array = np.asarray(labels) != FILLER
+    # Some models have tokens beyond the tokenizer's: those are left out.
+    known = np.where(np.asarray(written) < len(tokenizer), written, tokenizer.pad_token_id)
+    texts = [text.strip() for text in tokenizer.batch_decode(known, skip_special_tokens=True)]
+    return {
+        **figures(texts, [row["target"] for row in features]),
+        "loss": float(np.asarray(losses, dtype=np.float64)[judged].mean()),
+        "tokens": int(judged.sum()),
+        "rows": len(labels),
+    }

@@ -43,13 +43,10 @@ class Scores:
 
 
 def answer(windows: Iterable[Scores], context: str, *, negatives: bool) -> str:
-    """The best answer in all windows of a question; empty where there is none.
+    """The best answer in all windows over a context; empty where there is none.
 
-    Args:
-        windows: Of the question.
-        context: Their text.
-        negatives: There may be no answer: it is given where that scores more than the best span. That score is its
-            lowest one, for most windows of a long text hold no answer.
+    Under `negatives` there may be no answer: that is said where it scores more than the best span. Its score is the
+    lowest one of all windows, for most windows of a long text hold no answer.
     """
     best, found, nothing = -np.inf, "", np.inf
     for window in windows:
@@ -68,10 +65,7 @@ def answer(windows: Iterable[Scores], context: str, *, negatives: bool) -> str:
 def judge(given: str, answers: Sequence[str], *, negatives: bool) -> tuple[float, float]:
     """Exact match and F1 of one answer, each from 0 to 1: the best over the right ones.
 
-    Args:
-        given: What the model says; empty for no answer.
-        answers: The right ones; none where there is no answer.
-        negatives: Count as version 2.0 does, in which a question may have no answer.
+    Empty is no answer; under `negatives` both count as in version 2.0, in which a question may have none.
     """
     right = [text for text in answers if normalized(text)] if negatives else list(answers)
     right = right or [""]

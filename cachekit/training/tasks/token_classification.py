@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,12 +56,9 @@ class TokenClassification(Task):
 
         for name, table in tables.items():
             # Every row is looked at: one whose words and labels are not as many would end an evaluation hours later.
-            counts = [len(read(row, f"{name} row {number}")["words"]) for number, row in enumerate(table, start=1)]
-            _check_words(name, counts, tokens)
-        splits = data.splits(tables, job.recipe, read)
-        for name, split in splits.items():  # held back from the training rows, or a sample
-            _check_words(name, (len(row["words"]) for row in split), tokens)
-        return splits
+            for number, row in enumerate(table, start=1):
+                read(row, f"{name} row {number}")
+        return data.splits(tables, job.recipe, read)
 
     def ready(self, job: Job, processor: Any, model: Any, splits: Mapping[str, Split], most: Mapping[str, int]) -> Work:
         import seqeval.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
@@ -130,23 +127,10 @@ def figures(features: Sequence[Feature], predictions: Any, given: Any, names: Se
         **chunks,
         "accuracy": float(accuracy_score(true, found)),
         "loss": metrics.cross_entropy(logits[judged], true_classes[judged]),
-        "rows": float(len(features)),
-        "words": float(words),
-        "words_cut": float(sum(len(row["words"]) for row in features) - words),
+        "rows": len(features),
+        "words": words,
+        "words_cut": sum(len(row["words"]) for row in features) - words,
     }
-
-
-def _check_words(name: str, counts: Iterable[int], column: str) -> None:
-    """Refuse a split of which nothing can be learned, or judged: the number of words of each row is always 0.
-
-    Raises:
-        DataError: It is.
-    """
-    if not any(counts):
-        raise DataError(
-            f"the {name} data has no words: every list in {column!r} is empty",
-            hint="is it another column? say data.tokens_column; or give other rows",
-        )
 
 
 def _judged(split: Split, encode: Encode, enough: int | None) -> Split:
@@ -183,11 +167,7 @@ def _labels(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _list_of(value: Any, column: str, field: str, where: str) -> Sequence[Any]:
-    """The list of one value a word that a column must hold.
-
-    Raises:
-        DataError: It is something else.
-    """
+    """The list of one value a word that a column must hold; DataError for anything else."""
     found = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(found, list | tuple) or any(isinstance(one, list | dict) for one in found):
         raise DataError(

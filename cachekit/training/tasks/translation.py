@@ -42,11 +42,6 @@ class Translation(Seq2Seq):
         return read
 
     def languages(self, job: Job, tokenizer: Any) -> None:
-        """Tell the tokenizer which languages it reads and writes.
-
-        Raises:
-            RecipeError: The tokenizer of a model of many languages is not told which, or does not know one.
-        """
         given = {"src_lang": ("source_lang", job.recipe.data.source_lang)}
         given["tgt_lang"] = ("target_lang", job.recipe.data.target_lang)
         if not hasattr(tokenizer, "src_lang"):

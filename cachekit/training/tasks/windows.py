@@ -6,7 +6,7 @@ A window without the whole answer says so by pointing at its first special token
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,36 +26,23 @@ class Windows(Sequence[Feature]):
 
     Attributes:
         split: The rows.
-        row: Number of each window's row.
-        inputs: By name, arrays of shape (windows, length).
-        positions: Shape (windows, 2): the tokens at which the first answer starts and ends.
-        none: The token of each window that stands for no answer.
-        offsets: Shape (windows, length, 2), see `squad.Scores`; None for windows that are not judged.
+        columns: By name, arrays of one entry a window: what the model is given; LABELS, the tokens at which the first
+            answer starts and ends; `row`, the number of the window's row; `none`, the token that stands for no answer;
+            and, but for training, `offsets`, see `squad.Scores`.
     """
 
     split: Split
-    row: Array
-    inputs: Mapping[str, Array]
-    positions: Array
-    none: Array
-    offsets: Array | None = field(repr=False)
+    columns: Mapping[str, Array]
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.columns["row"])
 
     def __getitem__(self, index: Any) -> Any:
-        found: dict[str, Any] = {name: values[index] for name, values in self.inputs.items()}
-        found |= {name: int(place) for name, place in zip(LABELS, self.positions[index], strict=True)}
-        found |= {"split": self.split, "row": int(self.row[index]), "none": int(self.none[index])}
-        return found if self.offsets is None else {**found, "offsets": self.offsets[index]}
+        return {**{name: values[index] for name, values in self.columns.items()}, "split": self.split}
 
 
 def check_room(split: Split, tokenizer: Any, length: int, stride: int) -> None:
-    """Refuse questions so long that a window could not go on.
-
-    Raises:
-        RecipeError: Beside a question and the special tokens, a row has no more room than two windows share.
-    """
+    """Raise RecipeError where a question and the special tokens leave no more room than two windows share."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
     longest, which = 0, 0
     for start in range(0, len(split), _AT_ONCE):
@@ -76,14 +63,7 @@ def check_room(split: Split, tokenizer: Any, length: int, stride: int) -> None:
 
 
 def windows(
-    split: Split,
-    tokenizer: Any,
-    *,
-    length: int,
-    stride: int,
-    inputs: Sequence[str],
-    enough: int | None,
-    judged: bool,
+    split: Split, tokenizer: Any, *, length: int, stride: int, inputs: Sequence[str], enough: int | None
 ) -> Windows:
     """Tokenize a split.
 
@@ -94,12 +74,10 @@ def windows(
         stride: Tokens that two windows share.
         inputs: What the model is given; kept is what the tokenizer makes of it.
         enough: Stop when there are as many windows.
-        judged: Keep what is needed to judge answers.
     """
     # As the authors of the models did it: the question stands first where padding stands last.
     second = tokenizer.padding_side == "right"
     marks = [mark for mark in (tokenizer.cls_token_id, tokenizer.bos_token_id) if mark is not None]
-    parts: list[tuple[Array, ...]] = []
     made: list[dict[str, Array]] = []
     count = 0
     for first in range(0, len(split), _AT_ONCE):
@@ -121,23 +99,25 @@ def windows(
         inside = np.array([[part == int(second) for part in encoded.sequence_ids(n)] for n in range(len(ids))])
         offsets = np.where(inside[:, :, None], np.asarray(encoded["offset_mapping"]), -1).astype(np.int32)
         none = next(((ids == mark).argmax(axis=1) for mark in marks if (ids == mark).any(axis=1).all()), ids[:, 0] * 0)
-        positions = np.array(
-            [_position(offsets[n], rows[of[n]]["answers"], int(none[n])) for n in range(len(ids))], dtype=np.int32
-        )
-        parts.append((of + first, positions, none.astype(np.int32), *((offsets,) if judged else ())))
+        places = [_position(offsets[n], rows[of[n]]["answers"], int(none[n])) for n in range(len(ids))]
         made.append(
             {
-                name: encoded[name].astype(np.int32 if name == "input_ids" else np.int8)
-                for name in inputs
-                if name in encoded
+                **{
+                    name: encoded[name].astype(np.int32 if name == "input_ids" else np.int8)
+                    for name in inputs
+                    if name in encoded
+                },
+                **dict(zip(LABELS, np.array(places, dtype=np.int64).T, strict=True)),
+                "row": of + first,
+                "none": none,
             }
         )
+        if split.name != "train":
+            made[-1]["offsets"] = offsets
         count += len(ids)
         if enough is not None and count >= enough:
             break
-    of, positions, none, *kept = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    given = {name: np.concatenate([one[name] for one in made]) for name in made[0]}
-    return Windows(split, of, given, positions, none, kept[0] if judged else None)
+    return Windows(split, {name: np.concatenate([one[name] for one in made]) for name in made[0]})
 
 
 def _position(offsets: Array, answers: Sequence[tuple[str, int]], none: int) -> tuple[int, int]:

@@ -14,9 +14,7 @@ from cachekit.compilers.neuron import split
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe.schema import Parallel
 from cachekit.training import split as training_split
-from cachekit.training.backend import Surroundings
 from cachekit.training.events import Events
-from cachekit.training.tasks.port import Filled
 from tests.training.test_training_model import job as toy
 
 
@@ -29,7 +27,7 @@ def around(tmp_path):
         job, mode="train", recipe=recipe, settings={**split.settings(recipe), "lacks": ["no evaluation here"]}
     )
     events = Events(tmp_path / "events.jsonl")
-    yield Surroundings(job, None, events, 8, str(tmp_path / "out"))
+    yield job, None, events, 8, str(tmp_path / "out")
     events.close()
 
 
@@ -43,7 +41,7 @@ def installed(monkeypatch, arguments):
 def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
     monkeypatch.setitem(sys.modules, "optimum", None)
     with pytest.raises(CompilerUnavailableError, match="optimum-neuron does not import") as raised:
-        training_split.Backend(around)
+        training_split.Backend(*around)
     assert "pip install" in raised.value.hint
 
 
@@ -54,29 +52,24 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
 
     installed(monkeypatch, Other)
     with pytest.raises(CompilerUnavailableError, match="has a trainer of another kind") as raised:
-        training_split.Backend(around)
+        training_split.Backend(*around)
     assert "tensor_parallel_size" in raised.value.cause
 
 
 def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tmp_path):
     given = {}
-    known = training_split.arguments(around.job.recipe, precision="fp32", output_dir="", trial=False)
+    known = training_split.arguments(around[0].recipe, precision="fp32", output_dir="", trial=False)
     theirs = make_dataclass(
         "Theirs",
         [(name, object, None) for name in known],
         namespace={"__post_init__": lambda self: given.update(vars(self))},
     )
     installed(monkeypatch, theirs)
-    made = training_split.Backend(around)
+    made = training_split.Backend(*around)
     assert (made.copies, made.evaluates) == (4, False)
     assert (given["tensor_parallel_size"], given["zero_1"], given["skip_cache_push"]) == (2, False, True)
-    assert given["output_dir"] == around.output_dir
+    assert given["output_dir"] == str(tmp_path / "out")
     assert "no evaluation here" in (tmp_path / "events.jsonl").read_text()
-
-
-def test_only_whole_steps_are_taken():
-    rows = training_split.WholeSteps(Filled([{"row": number} for number in range(11)], {}), 4)
-    assert [rows[number]["row"] for number in range(len(rows))] == list(range(8))
 
 
 @pytest.mark.parametrize(

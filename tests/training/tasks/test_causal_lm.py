@@ -11,10 +11,8 @@ from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import architecture
 from tests.support.grids import representative
-from tests.support.places import real_dir
-from tests.support.real_machine import Machine, assert_compiled_nothing
-from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, job, ready, tiny_machine, tokenizer_folder
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, lm_job, tokenizer_folder
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 DECODERS = sorted(set(CONFIGS) - {"bert"})
@@ -37,7 +35,7 @@ def tokens_of(rows: list[dict]) -> int:
 @pytest.mark.feature("P1")
 @pytest.mark.parametrize("length", [2, 3, 8, 13, 64])
 def test_every_token_is_judged_once_in_blocks_of_one_length(tmp_path, length):
-    work, _ = ready(job(tmp_path, "causal-lm", ROWS, max_seq_length=length))
+    work, _ = ready(lm_job(tmp_path, "causal-lm", ROWS, max_seq_length=length))
     stream = [2]
     for row in ROWS["validation"]:
         stream += [5 + WORDS.index(word) for word in row["text"].split()] + [3]
@@ -60,7 +58,7 @@ def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch
     import torch
 
     seen = dumped(monkeypatch)
-    made = job(tmp_path, "causal-lm", ROWS, model_type=model_type, per_device_eval_batch_size=4)
+    made = lm_job(tmp_path, "causal-lm", ROWS, model_type=model_type, per_device_eval_batch_size=4)
     done = train_here(made)
     assert {tuple(batch["input_ids"].shape) for batch, _ in seen} == {(4, 8)}
     for name in ("validation", "test"):
@@ -87,7 +85,7 @@ def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_forward_pass_is_one_graph(tmp_path, model_type):
     """A warning about its loss cut GPT-2's in two."""
-    assert graphs(*ready(job(tmp_path, "causal-lm", ROWS, model_type=model_type))) == 2
+    assert graphs(*ready(lm_job(tmp_path, "causal-lm", ROWS, model_type=model_type))) == 2
 
 
 @pytest.mark.feature("P1")
@@ -96,7 +94,7 @@ def test_what_fills_a_block_changes_no_figure(tmp_path, model_type):
     """No place attends to what comes after it: the filler may be anything."""
     import torch
 
-    work, model = ready(job(tmp_path, "causal-lm", ROWS, model_type=model_type))
+    work, model = ready(lm_job(tmp_path, "causal-lm", ROWS, model_type=model_type))
     model.eval()
     last = next(block for block in work.features["validation"] if not block["judged"][-1])
     other = {**last, "input_ids": np.where(last["judged"] | (np.arange(8) == 0), last["input_ids"], 9)}
@@ -116,24 +114,25 @@ def test_a_trial_reads_no_more_than_it_needs(tmp_path, uncompiled):
     original = Split.__getitem__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Split, "__getitem__", lambda self, index: read.append(index) or original(self, index))
-        work, _ = ready(job(tmp_path, "causal-lm", {**ROWS, "train": texts(3000)}), {"train": 6, "validation": 3})
+        work, _ = ready(lm_job(tmp_path, "causal-lm", {**ROWS, "train": texts(3000)}), {"train": 6, "validation": 3})
     assert len(read) < 60
     assert {name: len(features) for name, features in work.features.items() if name != "test"} == {
         "train": 6,
         "validation": 3,
     }
-    whole, _ = ready(job(tmp_path, "causal-lm", ROWS))
+    whole, _ = ready(lm_job(tmp_path, "causal-lm", ROWS))
     assert [block["input_ids"].tolist() for block in work.features["train"]] == [
         whole.features["train"][number]["input_ids"].tolist() for number in range(6)
     ]
-    done = train_here(job(tmp_path, "causal-lm", ROWS, mode="trial"))
+    done = train_here(lm_job(tmp_path, "causal-lm", ROWS, mode="trial"))
     assert (done.steps, done.metrics["validation"]["features"]) == (3, 3)
 
 
 def test_lines_of_a_text_file_go_on(tmp_path):
     """No end of text between them, and what validates is the end of the text: no lines from its middle."""
     lines = [f"{word} {word}\n" for word in WORDS] + ["\n"]
-    made = job(tmp_path, "causal-lm", {"train": "".join(lines)}, max_seq_length=4, data={"validation_fraction": 0.25})
+    rows = {"train": "".join(lines)}
+    made = lm_job(tmp_path, "causal-lm", rows, max_seq_length=4, data={"validation_fraction": 0.25})
     shapes.check_data(made.recipe)
     work, _ = ready(made)
     validation = [int(t) for block in work.features["validation"] for t in block["input_ids"][block["judged"]]]
@@ -143,33 +142,15 @@ def test_lines_of_a_text_file_go_on(tmp_path):
     assert sum(block["texts"] for block in work.features["validation"]) == len(held)
 
 
-def test_a_text_file_with_a_delimiter_is_a_table(tmp_path):
-    table = "text\tnote\n" + "the sea\tx\n" * 20
-    made = job(tmp_path, "causal-lm", {"train": table}, data={"delimiter": "\t", "validation_fraction": 0.5})
-    shapes.check_data(made.recipe)
-    work, _ = ready(made)
-    assert work.features["validation"][0]["input_ids"].tolist() == [2, 5, 6, 3, 5, 6, 3, 5]
-
-
-def test_shakespeare_is_read_whole(tmp_path):
-    text = real_dir("data", "tinyshakespeare").joinpath("input.txt").read_text()
-    made = job(tmp_path, "causal-lm", {"train": text}, max_seq_length=64)
-    work, _ = ready(made)
-    held = sum(int(block["judged"].sum()) for block in work.features["validation"])
-    trained = len(work.features["train"]) * 63
-    assert 0 <= len(text.split()) - held - trained < 63
-    assert sum(block["texts"] for block in work.features["validation"]) == round(len(text.splitlines()) * 0.1)
-
-
 @pytest.mark.parametrize("bos, start", [(True, 2), (False, 3)])
 def test_the_stream_starts_with_a_start_or_an_end(tmp_path, bos, start):
-    made = job(tmp_path, "causal-lm", ROWS, tokenizer=tokenizer_folder(tmp_path, bos=bos))
+    made = lm_job(tmp_path, "causal-lm", ROWS, tokenizer=tokenizer_folder(tmp_path, bos=bos))
     assert ready(made)[0].features["train"][0]["input_ids"][0] == start
 
 
 def test_empty_texts_are_rows_without_tokens(tmp_path):
     rows = [*texts(3), {"text": ""}, {"text": None}, *texts(3, 1), {"text": ""}]
-    work, _ = ready(job(tmp_path, "causal-lm", {"train": texts(40), "validation": rows}))
+    work, _ = ready(lm_job(tmp_path, "causal-lm", {"train": texts(40), "validation": rows}))
     blocks = list(work.features["validation"])
     assert sum(block["texts"] for block in blocks) == len(rows)
     assert sum(int(block["judged"].sum()) for block in blocks) == tokens_of(rows)
@@ -178,42 +159,27 @@ def test_empty_texts_are_rows_without_tokens(tmp_path):
 def test_what_cannot_be_trained_on_is_refused(tmp_path, uncompiled):
     few = {"train": texts(2, longest=3), "validation": texts(2)}
     with pytest.raises(DataError, match="tokens, which do not fill one block") as refused:
-        train_here(job(tmp_path / "few", "causal-lm", few, max_seq_length=32))
+        train_here(lm_job(tmp_path / "few", "causal-lm", few, max_seq_length=32))
     assert "training.max_seq_length" in refused.value.hint
     with pytest.raises(DataError, match="training blocks of 8 tokens do not fill a step"):
-        train_here(job(tmp_path / "step", "causal-lm", {**ROWS, "train": texts(4)}, per_device_train_batch_size=64))
+        train_here(lm_job(tmp_path / "step", "causal-lm", {**ROWS, "train": texts(4)}, per_device_train_batch_size=64))
     with pytest.raises(DataError, match="validation texts are empty"):
-        train_here(job(tmp_path / "empty", "causal-lm", {**ROWS, "validation": [{"text": ""}]}))
+        train_here(lm_job(tmp_path / "empty", "causal-lm", {**ROWS, "validation": [{"text": ""}]}))
     with pytest.raises(DataError, match="no column 'text'") as refused:
-        train_here(job(tmp_path / "column", "causal-lm", {"train": [{"content": "the sea"}]}))
+        train_here(lm_job(tmp_path / "column", "causal-lm", {"train": [{"content": "the sea"}]}))
     assert "data.text_column" in refused.value.hint
     with pytest.raises(DataError, match="text is a list"):
-        shapes.check_data(job(tmp_path / "list", "causal-lm", {"train": [{"text": ["the"]}]}).recipe)
+        shapes.check_data(lm_job(tmp_path / "list", "causal-lm", {"train": [{"text": ["the"]}]}).recipe)
     with pytest.raises(DataError, match="has no rows"):
-        shapes.check_data(job(tmp_path / "nothing", "causal-lm", {"train": ""}).recipe)
+        shapes.check_data(lm_job(tmp_path / "nothing", "causal-lm", {"train": ""}).recipe)
 
 
 def test_a_model_or_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="a bert model is no causal language model"):
-        ready(job(tmp_path, "causal-lm", ROWS, model_type="bert"))
-    ready(job(tmp_path, "causal-lm", ROWS, model_type="bert", config={"is_decoder": True}))
+        ready(lm_job(tmp_path, "causal-lm", ROWS, model_type="bert"))
+    ready(lm_job(tmp_path, "causal-lm", ROWS, model_type="bert", config={"is_decoder": True}))
     with pytest.raises(RecipeError, match="the tokenizer has 22 tokens, the model embeds 20"):
-        ready(job(tmp_path, "causal-lm", ROWS, config={"vocab_size": 20}))
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_a_warm_train_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    recipe = tiny_machine(
-        machine, "causal-lm", "gpt2", "  max_steps: 60\n  eval_strategy: steps\n  eval_steps: 10\n", n_embd=32
-    )
-    assert machine("warm", recipe)["compiled"] == 3
-    machine.log.unlink()
-    result = machine("train", recipe)
-    assert_compiled_nothing(machine, result)
-    assert result["metrics"]["validation"]["rows"] == 30
-    assert result["metrics"]["validation"]["perplexity"] < 20, "a guess among all words is one in 70"
+        ready(lm_job(tmp_path, "causal-lm", ROWS, config={"vocab_size": 20}))
 
 
 @pytest.mark.parametrize(
@@ -228,12 +194,3 @@ def test_a_warm_train_compiles_nothing_and_learns(tmp_path):
 def test_heads_that_cannot_share_are_refused(model_type, config, said):
     with pytest.raises(RecipeError, match=said):
         architecture.check_heads(architecture.Architecture({"model_type": model_type, **config}, "here"))
-
-
-def test_heads_and_lengths_that_fit():
-    for model_type, config in (*CONFIGS.items(), ("qwen3", {"num_attention_heads": 32, "hidden_size": 1000})):
-        found = architecture.Architecture({"model_type": model_type, **config}, "here")
-        architecture.check_heads(found)
-        architecture.check_length(found, 64)
-    with pytest.raises(RecipeError, match=r"training\.max_seq_length is 65, the model has 64 positions"):
-        architecture.check_length(architecture.Architecture({"model_type": "gpt2", "n_positions": 64}, "here"), 65)

@@ -15,13 +15,10 @@ from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
 from cachekit.recipe.schema import Model as ModelPart
 from tests.support.grids import representative
-from tests.support.real_machine import Machine
-from tests.training.test_training_model import job as toy
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import TINY, job_of, ready, recipe_of, train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "image-classification"
-TINY = Path(__file__).parents[3] / "recipes" / "tiny" / TASK
 SHAPES = ("bars", "cross", "disc", "square")
 CONFIGS = {
     "vit": {
@@ -33,18 +30,6 @@ CONFIGS = {
         "num_attention_heads": 4,
     },
     "resnet": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
-    "efficientnet": {
-        "image_size": 16,
-        "width_coefficient": 1.0,
-        "depth_coefficient": 1.0,
-        "hidden_dim": 1280,
-        "in_channels": [32, 16],
-        "out_channels": [16, 24],
-        "kernel_sizes": [3, 3],
-        "strides": [1, 2],
-        "num_block_repeats": [1, 1],
-        "expand_ratios": [1, 2],
-    },
 }
 CONFIGS["deit"] = CONFIGS["vit"]
 PROCESSORS = {
@@ -79,33 +64,13 @@ def model_folder(place: Path, kind: str = "vit", processor: str = "vit", **chang
 
 
 def image_job(place: Path, data: Data, kind="vit", processor="vit", **training):
-    work = place / "work"
-    work.mkdir(exist_ok=True)
     folder = model_folder(place / "model", kind, processor)
-    settings = {"per_device_train_batch_size": 4, "num_train_epochs": 1, "save_strategy": "no", "eval_strategy": "no"}
-    if kind == "resnet":
-        settings["image_size"] = 16
-    job = toy()
-    recipe = structs.replace(
-        job.recipe,
-        task=TASK,
-        model=ModelPart(path=str(folder), from_config=True),
-        data=data,
-        training=structs.replace(Training(), **settings, **training),
-    )
-    return structs.replace(
-        job,
-        mode="train",
-        recipe=recipe,
-        labels=tuple(shapes.labels_of(recipe)),
-        config=json.loads((folder / "config.json").read_text()),
-        weights=str(folder),
-        tokenizer=str(folder),
-        output_dir=str(place / "out"),
-        runtime="cachekit.compilers.inductor.runtime",
-        events=str(work / "events.jsonl"),
-        result=str(work / "result.json"),
-    )
+    size = {"image_size": 16} if kind == "resnet" else {}
+    recipe = recipe_of(TASK, data, num_train_epochs=1, **size, **training)
+    recipe = structs.replace(recipe, model=ModelPart(path=str(folder), from_config=True))
+    config = json.loads((folder / "config.json").read_text())
+    labels = shapes.labels_of(recipe)
+    return job_of(place, recipe, config=config, labels=labels, tokenizer=folder, weights=folder)
 
 
 def folders(place: Path, **splits) -> Path:
@@ -119,18 +84,12 @@ def folders(place: Path, **splits) -> Path:
     return place
 
 
-def work_of(job, folder=None):
-    """The task made ready, in the way the worker does it."""
-    from cachekit.training import model
-    from cachekit.training.tasks import select
-
-    task = select(TASK)
-    splits = task.rows(job, print)
-    return task.ready(job, *model.load(job, task, {}), splits, {})
+def work_of(job):
+    return ready(job)[0]
 
 
 def tiny(**more) -> Data:
-    return Data(path=str(TINY), labels=SHAPES, **more)
+    return Data(path=str(TINY / TASK), labels=SHAPES, **more)
 
 
 @pytest.mark.feature("P1")
@@ -190,7 +149,7 @@ def test_figures_are_scikit_learns_over_every_row_once(tmp_path, uncompiled, kin
     processor = AutoImageProcessor.from_pretrained(job.output_dir)
     logits, truth = [], []
     with torch.no_grad():
-        for row in pq.read_table(TINY / "validation.parquet").to_pylist():
+        for row in pq.read_table(TINY / TASK / "validation.parquet").to_pylist():
             image = Image.open(io.BytesIO(row["image"]["bytes"])).convert("RGB")
             logits.append(model(**processor(image, return_tensors="pt")).logits[0])
             truth.append(model.config.label2id[row["label"]])
@@ -288,7 +247,7 @@ def test_sizes_that_cannot_be_are_refused(tmp_path):
     assert "as wide as high" in refused.value.cause
 
 
-@pytest.mark.parametrize("kind", ["resnet", "efficientnet", "vit"])
+@pytest.mark.parametrize("kind", ["resnet", "vit"])
 def test_checkpointing_that_a_model_does_not_have_is_refused(tmp_path, kind):
     wanted = image_job(tmp_path, tiny(), kind, "vit", gradient_checkpointing=True)
     if kind == "vit":
@@ -314,44 +273,3 @@ def test_the_size_is_in_the_key_and_the_images_are_not(tmp_path):
     small, large = hard(tiny(), image_size=16), hard(tiny(), image_size=None)
     assert {name for name in small if small[name] != large[name]} == {"training.image_size"}
     assert large["training.image_size"] == 224
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns_digits(tmp_path):
-    """scikit-learn's handwritten digits, 8 by 8 pixels, as images in folders."""
-    from PIL import Image
-    from sklearn.datasets import load_digits
-
-    machine = Machine(tmp_path / "machine")
-    digits = load_digits()
-    for number, (pixels, digit) in enumerate(zip(digits.images, digits.target, strict=True)):
-        folder = machine.work / "digits" / ("validation" if number % 9 == 0 else "train") / str(digit)
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 15.9).astype("uint8")).save(folder / f"{number}.png")
-    model_folder(machine.work / "model")
-    (machine.work / "tiny.yaml").write_text(f"""
-name: tiny
-task: {TASK}
-model: {{path: model, from_config: true}}
-data: {{path: digits}}
-training:
-  per_device_train_batch_size: 16
-  max_steps: 150
-  learning_rate: 3e-3
-  eval_strategy: steps
-  eval_steps: 75
-  save_strategy: "no"
-""")
-    planned = machine("plan", "tiny.yaml")
-    assert (planned["status"], planned["labels"]) == ("miss", [str(number) for number in range(10)])
-    assert machine("warm", "tiny.yaml")["compiled"] == 3
-    machine.log.unlink()
-    start = machine("train", "tiny.yaml", "--output-dir", "start", "--set", "training.max_steps=1")
-    done = machine("train", "tiny.yaml", "--require-warm", "--output-dir", "done")
-    for result in (start, done):
-        assert (result["compiled"], result["surprises"], machine.compiler_calls()) == (0, [], [])
-        assert result["metrics"]["validation"]["rows"] == 200
-    before, after = (result["metrics"]["validation"] for result in (start, done))
-    assert after["accuracy"] > before["accuracy"] + 0.1  # of ten classes, in a few seconds of training
-    assert after["loss"] < before["loss"]

@@ -7,9 +7,8 @@ import pytest
 
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
-from tests.support.real_machine import Machine, assert_compiled_nothing
-from tests.training.language_models import WORDS, dumped, graphs, job, notes, ready, tiny_machine, tokenizer_folder
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import ready, told, train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.language_models import WORDS, dumped, graphs, lm_job, tokenizer_folder
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 NUMBER = {word: 5 + number for number, word in enumerate(WORDS)}
@@ -40,7 +39,7 @@ ROWS = {"train": pairs(20), "validation": pairs(11, 1), "test": pairs(7, 2)}
 
 
 def sft(folder, rows=ROWS, **given):
-    return job(folder, "instruction-tuning", rows, **{"model_type": "llama", **given})
+    return lm_job(folder, "instruction-tuning", rows, **{"model_type": "llama", **given})
 
 
 def chat_job(folder, chats, template=TEMPLATE, **given):
@@ -125,7 +124,7 @@ def test_rows_without_room_for_a_response_are_told(tmp_path, uncompiled):
     made = sft(tmp_path, {"train": [*pairs(8), long], "validation": [*pairs(4, 1), long, long]})
     done = train_here(made)
     assert done.metrics["validation"]["rows"] == 4
-    assert [note.partition(":")[0] for note in notes(made)] == [
+    assert [event["note"].partition(":")[0] for event in told(made, "note")] == [
         "1 of 9 train rows are left out",
         "2 of 6 validation rows are left out",
     ]
@@ -166,22 +165,7 @@ def test_other_rows_that_cannot_be_used_are_refused(tmp_path):
         shapes.check_data(sft(tmp_path / "e", {"train": [{"prompt": "hi"}]}).recipe)
 
 
-def test_prompt_and_response_are_parted(tmp_path):
+def test_prompt_and_response_are_parted():
     from cachekit.training.tasks.instruction_tuning import _between
 
     assert [_between(*pair) for pair in (("a", "b"), ("a\n", "b"), ("a", " b"), ("", "b"))] == ["\n", "", "", ""]
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_a_warm_train_with_lora_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    training = "  max_steps: 100\n  eval_strategy: steps\n  eval_steps: 50\n"
-    training += "  lora: {r: 8, target_modules: [all-linear]}\n"
-    recipe = tiny_machine(machine, "instruction-tuning", "llama", training, hidden_size=32, tie_word_embeddings=True)
-    assert machine("warm", recipe)["compiled"] == 3
-    machine.log.unlink()
-    result = machine("train", recipe)
-    assert_compiled_nothing(machine, result)
-    assert result["metrics"]["validation"]["rows"] == 32
-    assert result["metrics"]["validation"]["perplexity"] < 50, "a guess among all words is one in 60"

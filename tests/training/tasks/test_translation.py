@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from msgspec import structs
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe.schema import Data
-from tests.support.real_machine import Machine
-from tests.training.seq2seq_toys import RECIPES, folder_of, rows_of, seq2seq_job, tokenizer, words, write_rows
-from tests.training.test_worker_ranks import train_here, uncompiled  # noqa: F401 - a fixture
+from tests.training.jobs import TINY, tiny_rows, train_here, uncompiled, write  # noqa: F401 - a fixture
+from tests.training.seq2seq_toys import seq2seq_job, tokenizer, words
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
 TASK = "translation"
@@ -26,16 +23,16 @@ def rows(job):
 
 @pytest.mark.parametrize("source, target", [("en", "fr"), ("fr", "en"), ("en_XX", "fr_XX")])
 def test_one_column_holds_both_languages(tmp_path, source, target):
-    data = Data(path=str(RECIPES / TASK), translation_column="translation", source_lang=source, target_lang=target)
+    data = Data(path=str(TINY / TASK), translation_column="translation", source_lang=source, target_lang=target)
     splits = rows(seq2seq_job(tmp_path, TASK, data))
-    pair = rows_of(TASK)[0]["translation"]
+    pair = tiny_rows(TASK)[0]["translation"]
     assert splits["train"][0] == {"source": pair[source[:2]], "target": pair[target[:2]]}
     assert {name: len(split) for name, split in splits.items()} == {"train": 160, "validation": 32}
 
 
 def test_two_columns_do_as_well(tmp_path):
-    pair = rows_of(TASK)[0]["translation"]
-    data = write_rows(tmp_path / "data", train=[{"english": text, "target": "x"} for text in pair.values()])
+    pair = tiny_rows(TASK)[0]["translation"]
+    data = write(tmp_path / "data", train=[{"english": text, "target": "x"} for text in pair.values()])
     splits = rows(seq2seq_job(tmp_path, TASK, Data(path=str(data), source_column="english")))
     assert {row["source"] for split in splits.values() for row in split} == set(pair.values())
 
@@ -51,7 +48,7 @@ def test_two_columns_do_as_well(tmp_path):
 )
 def test_languages_that_are_not_there_are_refused(tmp_path, changes, kind, message):
     with pytest.raises(kind, match=message) as refused:
-        rows(seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK), **{**LANGUAGES, **changes})))
+        rows(seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK), **{**LANGUAGES, **changes})))
     assert "data." in refused.value.hint
 
 
@@ -76,7 +73,7 @@ class Multilingual:
 def test_a_tokenizer_of_many_languages_is_told_which(tmp_path, codes, message):
     from cachekit.training.tasks import select
 
-    data = Data(path=str(RECIPES / TASK), **{**LANGUAGES, "source_lang": codes[0], "target_lang": codes[1]})
+    data = Data(path=str(TINY / TASK), **{**LANGUAGES, "source_lang": codes[0], "target_lang": codes[1]})
     job, spelling = seq2seq_job(tmp_path, TASK, data), Multilingual()
     if message:
         with pytest.raises(RecipeError, match=message):
@@ -89,7 +86,7 @@ def test_a_tokenizer_of_many_languages_is_told_which(tmp_path, codes, message):
 def test_languages_that_nothing_reads_are_refused(tmp_path):
     from cachekit.training.tasks import select
 
-    job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK), source_lang="en"))
+    job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK), source_lang="en"))
     with pytest.raises(RecipeError, match=r"data\.source_lang means nothing here"):
         select(TASK).languages(job, tokenizer(words("a b")))
 
@@ -101,8 +98,8 @@ def test_bleu_is_sacrebleus_over_every_row_once(tmp_path, uncompiled):
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    few = [*rows_of(TASK)[:4]] * 3 + rows_of(TASK)[:1]  # so that few steps are enough to say something right
-    data = write_rows(tmp_path / "data", train=rows_of(TASK)[:4] * 4, validation=few)
+    few = [*tiny_rows(TASK)[:4]] * 3 + tiny_rows(TASK)[:1]  # so that few steps are enough to say something right
+    data = write(tmp_path / "data", train=tiny_rows(TASK)[:4] * 4, validation=few)
     job = seq2seq_job(tmp_path, TASK, Data(path=str(data), **LANGUAGES), max_steps=30, learning_rate=1e-2)
     figures = train_here(job).metrics["validation"]
     model = AutoModelForSeq2SeqLM.from_pretrained(job.output_dir).eval()
@@ -124,52 +121,10 @@ def test_chinese_is_not_split_at_spaces(tmp_path):
     from cachekit.training.tasks import select
 
     def bleu(language):
-        data = Data(path=str(RECIPES / TASK), **{**LANGUAGES, "target_lang": language})
+        data = Data(path=str(TINY / TASK), **{**LANGUAGES, "target_lang": language})
         changed = structs.replace(job, recipe=structs.replace(job.recipe, data=data))
         return select(TASK).figures(changed)(["我今天去了学校"], ["我今天去了公园"])["bleu"]
 
-    job = seq2seq_job(tmp_path, TASK, Data(path=str(RECIPES / TASK), **LANGUAGES))
+    job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK), **LANGUAGES))
     assert bleu("fr") == 0
     assert bleu("zh") == bleu("zh_CN") > 50
-
-
-@pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
-def test_train_after_warm_compiles_nothing_and_learns(tmp_path):
-    """BART's kind, which Marian and mBART share; with label smoothing, whose forward pass is given no labels."""
-    machine = Machine(tmp_path / "machine")
-    texts = [text for row in [*rows_of(TASK), *rows_of(TASK, "validation")] for text in row["translation"].values()]
-    folder_of(machine.work / "model", "marian", words(*texts))
-    (machine.work / "tiny.yaml").write_text(f"""
-name: tiny
-task: {TASK}
-model: {{path: model, from_config: true}}
-data:
-  path: {json.dumps(str(RECIPES / TASK))}
-  translation_column: translation
-  source_lang: en
-  target_lang: fr
-training:
-  per_device_train_batch_size: 8
-  max_seq_length: 12
-  max_target_length: 8
-  max_steps: 60
-  learning_rate: 5e-3
-  lr_scheduler_type: constant
-  label_smoothing_factor: 0.1
-  bf16: true
-  eval_strategy: steps
-  eval_steps: 20
-  save_strategy: "no"
-""")
-    warmed = machine("warm", "tiny.yaml")
-    assert warmed["compiled"] == 3
-    machine.log.unlink()
-    start = machine("train", "tiny.yaml", "--output-dir", "start", "--set", "training.max_steps=1")
-    done = machine("train", "tiny.yaml", "--require-warm", "--output-dir", "done")
-    for result in (start, done):
-        assert (result["compiled"], result["surprises"], machine.compiler_calls()) == (0, [], [])
-        assert result["metrics"]["validation"]["rows"] == 32
-    before, after = (result["metrics"]["validation"] for result in (start, done))
-    assert after["loss"] < before["loss"] / 2
-    assert after["bleu"] > before["bleu"]
