@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.compilers.prepare import again
-from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.errors import MissError, RecipeError
 from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
@@ -110,30 +110,6 @@ def test_what_two_recipes_share_counts_once(tmp_path, log):
     assert [warm(watched.session, made.prepare()).compiled for made in requests] == [3, 0]
 
 
-def test_bytes_that_two_records_share_are_fetched_once(tmp_path):
-    with serve("folder", tmp_path / "server") as make:
-        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-        prepared = [ann.prepare(recipe(batch)) for batch in (1, 2)]
-        for one, artifacts in zip(prepared, (("a", "b"), ("a", "c")), strict=True):
-            record, contents = make_record(artifacts=artifacts, size=9000)
-            place = {"key": one.key, "hard": dict(one.ingredients.hard), "model_type": one.model_type}
-            publish(ann.store, (structs.replace(record, **place), contents))
-        push(ann.store, ann.session.remotes, list(ann.store.records()))
-        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
-    assert [row.plan.fetch for row in found.rows] == [18000, 18000]
-    assert found.totals()["fetch_bytes"] == 27000
-
-
-def test_an_unknown_time_is_counted_and_not_guessed(tmp_path):
-    watched = Watched(tmp_path / "home")
-    found, _ = ask(watched, [request(watched, batch) for batch in (1, 2)])
-    totals = found.totals()
-    assert (totals["expected_seconds"], totals["unknown_seconds"]) == (0, 2)
-    assert (totals["dollars"], totals["unknown_dollars"]) == (0, 2)
-    assert [row.dollars for row in found.rows] == [None, None]
-
-
 # Remotes
 
 
@@ -158,18 +134,6 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
         assert storage.calls.count("stat") == 2
 
 
-def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_the_rest(tmp_path):
-    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
-        ann = Watched(tmp_path / "ann", shared=[(near(), "rw"), (far(), "rw")])
-        first, second = (publish(ann.store, make_record(number)) for number in (1, 2))
-        push(ann.store, ann.session.remotes, [first])
-        push(ann.store, ann.session.remotes, [second], ann.session.remotes.writable[1:])
-        bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
-        places = [Place(one.directory, one.model_type, one.key) for one in (first, second)]
-        found = bob.session.remotes.find_all(places)
-        assert [found[place.key].remote for place in places] == list(bob.session.remotes.readable)
-
-
 class Spoiled(Counted):
     """A remote of which one record is none."""
 
@@ -182,13 +146,6 @@ class Spoiled(Counted):
         return structs.replace(found, data=b"{}") if path == self._path else found
 
 
-class Away(Counted):
-    """A remote that answers no question."""
-
-    def stat(self, paths, revision):
-        raise RemoteError("it is away", cause="the cable is cut")
-
-
 def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
     with serve("folder", tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
@@ -197,16 +154,6 @@ def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
     assert [row.status for row in found.rows] == ["miss", "hit", "miss"]
     assert [told["key"] for told in bob.told("remote.damaged")] == [made[0].key]
-
-
-def test_a_cache_that_is_away_is_told_once_and_the_next_one_asked(tmp_path, log):
-    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
-        ann = Watched(tmp_path / "ann", shared=[(far(), "rw")])
-        warm(ann.session, ann.prepare(recipe(1)))
-        bob = Watched(tmp_path / "bob", shared=[(Away(near()), "r"), (far(), "r")])
-        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
-    assert len(bob.told("remote.failed")) == 1
-    assert [(row.status, row.plan.remote) for row in found.rows] == [("hit", far().name), ("miss", "")]
 
 
 # An upgrade
@@ -269,14 +216,3 @@ def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
     assert [row.goes_cold for row in found.rows] == [True, False]
     assert storage.calls.count("stat") == 1, "both toolchains in one question"
     assert rows["toy-1"].plan.expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
-
-
-def test_what_was_lost_does_not_go_cold(tmp_path, log):
-    """A record of the old toolchain whose files are gone is no warm recipe."""
-    old = Watched(tmp_path / "home")
-    warm(old.session, old.prepare(recipe(1)))
-    for blob in (tmp_path / "home" / "v1" / "blobs").glob("*/*"):
-        blob.unlink()
-    new = Watched(tmp_path / "home", compiler=StandIn("2.0"))
-    found, _ = ask(new, [request(new, 1)])
-    assert [(row.status, row.goes_cold) for row in found.rows] == [("miss", False)]

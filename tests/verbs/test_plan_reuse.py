@@ -32,12 +32,6 @@ def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     assert reuse["differs"] == [f"training.{name}" for name in change]
 
 
-def test_a_hit_needs_none(tmp_path):
-    watched = Watched(tmp_path)
-    warm(watched.session, watched.prepare(recipe(8)))
-    assert planned(watched, recipe(8)).reuse is None
-
-
 def test_none_is_named_where_none_may_help(tmp_path):
     watched = Watched(tmp_path)
     assert planned(watched, recipe(8)).reuse is None, "an empty store"
@@ -63,13 +57,6 @@ def test_one_farther_is_named_where_the_nearest_is_too_large(tmp_path):
     assert found.near.known.size > size
     assert found.reuse.known.key == far.key
     assert begun_with(watched, wanted) == [far.key]
-
-
-def test_one_of_which_files_are_lost_is_not_named(tmp_path):
-    watched = Watched(tmp_path)
-    record = warm(watched.session, watched.prepare(recipe(8))).record
-    watched.store.layout.blob(record.files[0].sha256).unlink()
-    assert planned(Watched(tmp_path), recipe(16)).reuse is None
 
 
 def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
