@@ -121,11 +121,9 @@ oldest: $(VENV)/.installed
 OF_THE_HUB = -m "not slow and not servers" -k "hub or bucket" tests/remotes/test_port.py tests/remotes/test_bucket.py \
 	tests/remotes/test_hub.py tests/remotes/test_hub_trouble.py
 
-## make test-hub   the test Hub and the remotes on it with the newest, the oldest and another client, and without Xet
+## make test-hub   the remotes on a test Hub with the oldest supported client and another one, and without Xet
 test-hub: $(VENV)/.installed $(HUB_VENV)/.installed
 	$(MAKE) .venv-oldest/.installed $(OLDEST)
-	CACHEKIT_HUB_PYTHONS="$(BIN)/python .venv-oldest/bin/python $(HUB_VENV)/bin/python" \
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "" tests/remotes/test_hubserver.py
 	.venv-oldest/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	$(HUB_VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)
 	HF_HUB_DISABLE_XET=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(OF_THE_HUB)

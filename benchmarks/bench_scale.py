@@ -22,7 +22,7 @@ from cachekit.errors import CachekitError
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.recipe import zoo
-from cachekit.store import Store, index
+from cachekit.store import Store, index_rows
 from cachekit.store.record import File, Module, Provenance, Record, encode
 
 SIZES = (1_000, 10_000, 100_000)
@@ -174,7 +174,7 @@ def main() -> int:
         grower = Grower(home)
         for size in SIZES:
             grower.grow(size)
-            time.sleep(index.SETTLED / 1e9 + 0.1)
+            time.sleep(index_rows.SETTLED / 1e9 + 0.1)
             first = cost(("store", "ls"), home)
             print(f"{size:,} records: the first look, which reads those that are new, {first.cpu:.3g} s of CPU")
             for name, words, _, repeats in VERBS:

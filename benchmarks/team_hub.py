@@ -25,8 +25,9 @@ os.environ |= {
 }  # fmt: skip
 sys.path.insert(0, str(ROOT))
 
+from hub_client import Client  # noqa: E402
+
 from cachekit.remotes.hub import HubStorage  # noqa: E402
-from tests.support.hubserver import Client  # noqa: E402
 from tests.support.standins import PROVENANCE, Watched  # noqa: E402
 
 __all__ = ["PROVENANCE", "REPO", "ROOT", "Client", "Hub", "Watched", "count", "serve"]
@@ -36,7 +37,7 @@ class Hub:
     """A running test Hub.
 
     Attributes:
-        endpoint, token: As `hubserver.Client` wants them.
+        endpoint, token: As `Client` wants them.
         folder: Its files.
     """
 

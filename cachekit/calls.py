@@ -199,7 +199,9 @@ class Calls:
     def _raised(self, error: BaseException, what: str) -> BaseException:
         """The error to raise for one of a call: a panic of a client's Rust is no Exception, and must not end a run."""
         if type(error).__name__ == "PanicException":
-            return RemoteError(f"{self._said(what)}: its client failed", cause="a panic; it printed where")
+            return RemoteError(
+                f"{self._said(what)}: its client failed", cause="the client library panicked; its own message is above"
+            )
         return error
 
     def _said(self, what: str) -> str:

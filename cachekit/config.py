@@ -351,9 +351,9 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
             raw = values["home"] / "v1" / "live"
         if name == "home" and raw is None:
             raise UsageError(
-                "there is no folder for the store: this user has no home",
-                cause="HOME is not set, and the system knows no home of this user",
-                hint="set CACHEKIT_HOME to a folder, or say --home DIR",
+                "there is no folder for the store: this user has no home directory directory",
+                cause="HOME is not set, and the system does not know this user's home directory",
+                hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
         try:
             values[name] = declared.read(raw)

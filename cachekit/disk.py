@@ -117,8 +117,8 @@ def local_folder(text: str | Path) -> Path:
     if scheme[1].lower() != "file":
         said = redact(str(text))
         raise UsageError(
-            f"{said} is no local folder",
-            cause=f"{scheme[1]}:// leads to no folder of this host",
+            f"{said} is not a local folder",
+            cause=f"{scheme[1]}:// does not name a folder on this host",
             hint=f"name a folder on a local disk, or ./{said} for one here",
         )
     return file_url(str(text) if "://" in str(text) else str(text).replace(":", "://", 1))

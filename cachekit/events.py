@@ -42,7 +42,7 @@ REASONS = {
     "module-left": "a module of the record was not restored: what stands in its place must not be touched",
     "remote-offline": "a remote was not asked: no connection may be opened",
     "remote-failed": "a remote could not be reached, or gave up",
-    "remote-skipped": "a remote was left alone, as it had failed a moment ago",
+    "remote-skipped": "a remote was not asked, because it had failed a moment ago",
     "remote-refused": "a remote did not let us in",
     "remote-untrusted": "a remote may hold what somebody else made, and nobody said to trust it",
     "remote-damaged": "what a remote has for the key is not what it should be",

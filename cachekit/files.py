@@ -37,7 +37,7 @@ def _opener(path: str, flags: int) -> int:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # whoever opens a folder is told by `open` itself
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is no regular file", path)
+    raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
 def replace(path: Path, data: bytes) -> None:

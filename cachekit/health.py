@@ -67,7 +67,7 @@ def trouble(path: Path, kind: str) -> Finding | None:
     place = disk.existing(path)
     mend = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
     if not place.is_dir():
-        return Finding("problem", f"{place} is no folder", mend or "remove it, or name another folder")
+        return Finding("problem", f"{place} is not a folder", mend or "remove it, or name another folder")
     if not disk.may_write(place):
         run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
         return Finding("problem", f"{place} cannot be written by this user", mend and f"{mend}, or:", run)

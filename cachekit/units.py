@@ -25,7 +25,7 @@ def parse_size(text: object) -> int:
     number, unit = _split(text, "a number of bytes, or a size like 500MB or 2GiB")
     factor = _BYTES.get(unit.upper())
     if factor is None:
-        raise ValueError(f"{unit} is no unit of bytes: kB, MB, GB and TB are, and KiB, MiB, GiB and TiB")
+        raise ValueError(f"{unit} is not a unit of bytes; use kB, MB, GB, TB, KiB, MiB, GiB or TiB")
     return round(number * factor)
 
 
@@ -39,7 +39,7 @@ def parse_age(text: object) -> float:
     name = unit.lower()
     factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or "d")
     if factor is None:
-        raise ValueError(f"{unit} is no unit of time: s, min, h, d and w are")
+        raise ValueError(f"{unit} is not a unit of time; use s, min, h, d or w")
     return number * factor
 
 

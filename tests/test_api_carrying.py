@@ -238,7 +238,7 @@ def test_pull_locked_gives_what_is_locked(stored, tmp_path, work, box):
     assert [one.state for one in theirs.pull_locked("tiny.yaml")] == ["fetched"]
     assert [record.key for record in theirs.records()] == [stored.key]
     assert [one.state for one in theirs.pull_locked()] == ["present"]
-    with pytest.raises(cachekit.IntegrityError, match="not to be had"):
+    with pytest.raises(cachekit.IntegrityError, match="cannot be found"):
         cachekit.Cache(home=tmp_path / "other").pull_locked()
     with pytest.raises(cachekit.UsageError, match="cannot be read"):
         theirs.pull_locked(lock_file="none.lock")

@@ -108,7 +108,7 @@ def test_a_place_that_is_no_folder_is_refused(command, tmp_path, url, words):
     make(tmp_path / "cache")
     command("store", "import", tmp_path / "cache")
     answer = command(*words, url, code=UsageError.exit_code)
-    assert "is no local folder" in answer.err
+    assert "is not a local folder" in answer.err
     assert "hint:" in answer.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "home"]
 

@@ -118,7 +118,7 @@ def make(link: Link) -> Storage:
     if missing := [name for name in kind.needs if not link.options.get(name)]:
         table = "NAME" if link.name == link.address else link.name
         raise UsageError(
-            f"remote {link.name}: no {missing[0]} is named",
+            f"remote {link.name}: {missing[0]} is missing",
             cause=f"{kind.example} is found by its {' and '.join(kind.needs)}",
             hint=f'add {missing[0]} = "…" beside url in [remotes.{table}] of cachekit.toml',
         )
@@ -153,7 +153,7 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
         if table is None and kind_of(name) is None:
             known = ", ".join(sorted({LOCAL, *tables}))
             raise UsageError(
-                f"no cache is called {name!r}",
+                f"there is no remote named {name!r}",
                 cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
                 hint=f'add [remotes.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
@@ -175,8 +175,8 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
 def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
     if table.get("trust", trust.ALL) != trust.ALL:
         raise UsageError(
-            f"[remotes.{name}]: trust = {table['trust']!r} means nothing",
-            cause=f'the only word is "{trust.ALL}": use what lies there, whoever made it',
+            f"[remotes.{name}]: trust = {table['trust']!r} is not a known value",
+            cause=f'the only value is "{trust.ALL}": use what lies there, whoever made it',
             hint="correct or remove the line",
         )
     return "trust" in table
@@ -188,19 +188,21 @@ def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -
     if has_secret(name) or has_secret(address):  # which is not repeated
         table = f": [remotes.{name}]" if url and not has_secret(name) else ""
         raise UsageError(
-            f"the address of a cache has no room for a token{table}",
-            cause="it is written to settings, logs and screens",
+            f"the address of a remote must not contain a token{table}",
+            cause="addresses are written to settings, logs and screens",
             hint="hf auth login, or set HF_TOKEN; for S3 AWS_PROFILE, or the usual variables of the service",
         )
     known, _, policy = name.rpartition(":")
     if not url and (known == LOCAL or known in tables or (kind_of(known) and not policy.startswith("/"))):
         raise UsageError(
-            f"{name}: nobody knows what {policy!r} allows",
+            f"{name}: {policy!r} is not a permission",
             hint="one of r (take hits), w (put there), rw (both)",
         )
     scheme = re.match(_SCHEME, address)
     if scheme and kind_of(address) is None:
         raise UsageError(
-            f"{name}: {scheme[0]} leads to no cache" if not url else f"[remotes.{name}]: {url} leads to no cache",
+            f"{name}: {scheme[0]} is not the address of a remote"
+            if not url
+            else f"[remotes.{name}]: {url} is not the address of a remote",
             hint=f"one of {', '.join(kind.example for kind in KINDS)}",
         )

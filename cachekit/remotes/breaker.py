@@ -81,7 +81,9 @@ class Breaker:
 
     def _skipped(self, reason: str) -> SkippedError:
         return SkippedError(
-            f"{self._name} is left alone for now", cause=reason, hint=f"it is tried again after {PAUSE:.0f} s"
+            f"{self._name} failed a moment ago and is skipped",
+            cause=reason,
+            hint=f"cachekit asks it again after {PAUSE:.0f} s",
         )
 
     def _state(self) -> _Pause:

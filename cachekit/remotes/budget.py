@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec import Struct
@@ -75,7 +76,20 @@ class Retry(Struct, frozen=True):
         return None if spent + pause > self.seconds else pause
 
 
-def each(works: Sequence[Callable[[], T]], lanes: int) -> list[T]:
+@contextmanager
+def lanes(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
+    """So many threads; after an error `stop` is set, nobody waits for them, and what was not begun never begins."""
+    pool = ThreadPoolExecutor(max(1, count), thread_name_prefix="cachekit-lane")
+    try:
+        yield pool
+    except BaseException:
+        stop.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def each(works: Sequence[Callable[[], T]], count: int) -> list[T]:
     """What several calls return, in their order, with at most so many at once.
 
     Raises:
@@ -83,31 +97,17 @@ def each(works: Sequence[Callable[[], T]], lanes: int) -> list[T]:
     """
     if len(works) == 1:
         return [works[0]()]
-    outcomes: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
-    todo = iter(enumerate(works))
-    lock, stop = threading.Lock(), threading.Event()
+    stop = threading.Event()
 
-    def work() -> None:
-        while not stop.is_set():
-            with lock:
-                number, call = next(todo, (-1, None))
-            if call is None:
-                return
-            try:
-                outcomes.put((number, call(), None))
-            except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
-                stop.set()
-                outcomes.put((number, None, error))
+    def run(work: Callable[[], T]) -> T | None:
+        try:
+            return None if stop.is_set() else work()
+        except BaseException:
+            stop.set()
+            raise
 
-    for _ in range(min(lanes, len(works))):
-        threading.Thread(target=work, name="cachekit-lane", daemon=True).start()
-    found: dict[int, T] = {}
-    try:
-        while len(found) < len(works):
-            number, value, error = outcomes.get()
-            if error is not None:
-                raise error
-            found[number] = value  # type: ignore[assignment]  # a call without an error returned one
-    finally:
-        stop.set()
-    return [found[number] for number in range(len(works))]
+    with lanes(min(count, len(works)), stop) as pool:
+        futures = [pool.submit(run, work) for work in works]
+        for future in as_completed(futures):
+            future.result()
+    return [future.result() for future in futures]  # type: ignore[misc]  # None where another one raised

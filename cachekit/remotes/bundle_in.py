@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 from msgspec import Struct
 
 from cachekit.disk import existing
 from cachekit.errors import StoreError, UsageError
 from cachekit.remotes import document, layout
+from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.store import Store
 from cachekit.store.bundle import Member, Reader, Totals
@@ -23,7 +24,6 @@ from cachekit.store.partial import Partial
 from cachekit.store.record import DamagedRecordError, File, Record
 
 State = Literal["added", "merged", "present", "kept"]
-STEP = 16 << 20  # bytes between two signs of life
 
 
 class _Taken(Struct):
@@ -52,6 +52,20 @@ class TakenBundle(Struct, frozen=True):
     totals: Totals
 
 
+class _Source:
+    """The bundle's bytes: errors of reading them are no errors of the store's."""
+
+    def __init__(self, source: IO[bytes], name: str) -> None:
+        self._source, self._name = source, name
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._source.read(size)
+        except OSError as error:
+            cause = error.strerror or str(error)
+            raise UsageError(f"{self._name} cannot be read", cause=cause, hint="name a bundle") from error
+
+
 def read_bundle(store: Store, source: IO[bytes], name: str, *, dry_run: bool = False) -> TakenBundle:
     """Take the records of a bundle into the store.
 
@@ -71,12 +85,12 @@ def read_bundle(store: Store, source: IO[bytes], name: str, *, dry_run: bool = F
     """
     taken = _Taken()
     try:
-        reader = Reader(source, name)
+        reader = Reader(cast("IO[bytes]", _Source(source, name)), name)
         with nullcontext() if dry_run else store.workspace() as taken.workspace:
             size = _read(store, reader, taken)
             _publish(store, taken)
     except OSError as error:
-        raise UsageError(f"{name} cannot be read", cause=error.strerror or str(error), hint="name a bundle") from error
+        raise store_error(store.layout.home, error) from error
     assert reader.totals is not None  # it came to its end
     records = tuple((shared.record, state) for shared, state in zip(taken.shared, taken.states, strict=True))
     return TakenBundle(records, size, reader.totals)
@@ -85,29 +99,19 @@ def read_bundle(store: Store, source: IO[bytes], name: str, *, dry_run: bool = F
 def _read(store: Store, reader: Reader, taken: _Taken) -> int:
     """Read all of it; returns how many bytes the store lacks."""
     documents = [member for member in reader.members if member.path.startswith(f"{layout.RECORDS}/")]
-    size, done, told, total = 0, 0, 0, sum(member.size for member in reader.members)
-
-    def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal done, told
-        for chunk in chunks:
-            done += len(chunk)
-            if done - told >= STEP:
-                told = done
-                store.journal.show("import.progress", bytes=done, total=total)
-            yield chunk
-
+    size, counted = 0, counting(store, "import.progress", reader.members)
     for number, (member, raw) in enumerate(reader.each()):
         chunks = counted(raw)
         if number < len(documents):
             taken.shared.append(_document(reader, member, chunks))
         elif taken.workspace and member.sha256 in taken.wanted and member.sha256 not in taken.finished:
             path = taken.workspace / member.sha256
-            sha256, taken.pieces[member.sha256] = _received(store, path, chunks)
+            sha256, taken.pieces[member.sha256] = _received(path, chunks)
             if sha256 != member.sha256:
-                raise reader.damaged(f"{member.path}: its digest does not fit")
+                raise reader.damaged(f"{member.path}: its digest does not match")
             taken.finished[sha256] = path
         elif _digest(chunks) != member.sha256:
-            raise reader.damaged(f"{member.path}: its digest does not fit")
+            raise reader.damaged(f"{member.path}: its digest does not match")
         if number == len(documents) - 1:
             _compare(reader, documents, taken.shared)
             size = _decide(store, taken)
@@ -118,18 +122,18 @@ def _read(store: Store, reader: Reader, taken: _Taken) -> int:
 
 def _document(reader: Reader, member: Member, chunks: Iterator[bytes]) -> Shared:
     if member.size > RECORD_LIMIT:
-        raise reader.damaged(f"{member.path}: {member.size:,} bytes are no record")
+        raise reader.damaged(f"{member.path}: {member.size:,} bytes are too many for a record")
     raw = b"".join(chunks)
     if hashlib.sha256(raw).hexdigest() != member.sha256:
-        raise reader.damaged(f"{member.path}: its digest does not fit")
+        raise reader.damaged(f"{member.path}: its digest does not match")
     try:
         shared = document.read(raw)
     except DamagedRecordError as error:
         raise reader.damaged(f"{member.path}: {error}") from error
     if shared is None:
-        raise UsageError(f"{member.path} is a later cachekit's record", hint="upgrade cachekit here")
+        raise UsageError(f"{member.path} was written by a later version of cachekit", hint="upgrade cachekit here")
     if layout.path_of(shared.record) != member.path:
-        raise reader.damaged(f"{member.path}: it is another key's record")
+        raise reader.damaged(f"{member.path}: it is the record of another key")
     return shared
 
 
@@ -187,35 +191,17 @@ def _merged(store: Store, shared: Shared) -> tuple[Record, State]:
     return merged, "merged"
 
 
-def _received(store: Store, path: Path, chunks: Iterator[bytes]) -> tuple[str, tuple[str, ...]]:
-    """Write a file and hash it meanwhile; the digests of the whole and of its pieces.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        part = Partial(path, handle)
-    except OSError as error:
-        raise store_error(store.layout.home, error) from error
+def _received(path: Path, chunks: Iterator[bytes]) -> tuple[str, tuple[str, ...]]:
+    """Write a file and hash it meanwhile; the digests of the whole and of its pieces."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    part = Partial(path, handle)
     try:
         for chunk in chunks:
-            _written(store, part, chunk)
-        try:
-            return part.finish()
-        except OSError as error:
-            raise store_error(store.layout.home, error) from error
+            part.write(chunk)
+        return part.finish()
     finally:
         part.close()
         os.close(handle)
-
-
-def _written(store: Store, part: Partial, chunk: bytes) -> None:
-    # Its own errors are the store's, those of reading are the bundle's.
-    try:
-        part.write(chunk)
-    except OSError as error:
-        raise store_error(store.layout.home, error) from error
 
 
 def _publish(store: Store, taken: _Taken) -> None:

@@ -26,6 +26,7 @@ from cachekit.store.durable import sync_folder
 from cachekit.store.record import File, Record
 
 STEP = 16 << 20  # bytes between two signs of life
+Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 class _Empty:
@@ -87,39 +88,39 @@ def _members(drafted: Draft) -> tuple[Member, ...]:
 def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> Totals:
     documents = {write.path: write.data or b"" for write in drafted.records}
     files = {file.path: file for file in drafted.files}
-    total, done, told = sum(member.size for member in members), 0, 0
-
-    def tell(chunks: Iterator[bytes]) -> Iterator[bytes]:
-        nonlocal done, told
-        for chunk in chunks:
-            done += len(chunk)
-            if done - told >= STEP:
-                told = done
-                store.journal.show("export.progress", bytes=done, total=total)
-            yield chunk
-
+    counted = counting(store, "export.progress", members)
     writer = Writer(out, members)
     for member in members:
         if member.path in documents:
             writer.add(member, iter((documents[member.path],)))
         else:
-            _add(store, writer, member, files[member.path], tell)
+            _add(store, writer, member, files[member.path], counted)
     return writer.finish()
 
 
-def _add(
-    store: Store,
-    writer: Writer,
-    member: Member,
-    file: Upload,
-    tell: Callable[[Iterator[bytes]], Iterator[bytes]],
-) -> None:
+def counting(store: Store, event: str, members: Sequence[Member]) -> Count:
+    """What passes the bytes of members on, and shows in the journal how many there were by then."""
+    done, told, total = 0, 0, sum(member.size for member in members)
+
+    def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
+        nonlocal done, told
+        for chunk in chunks:
+            done += len(chunk)
+            if done - told >= STEP:
+                told = done
+                store.journal.show(event, bytes=done, total=total)
+            yield chunk
+
+    return counted
+
+
+def _add(store: Store, writer: Writer, member: Member, file: Upload, counted: Count) -> None:
     if isinstance(file.source, bytes):
-        writer.add(member, tell(iter((file.source,))))
+        writer.add(member, counted(iter((file.source,))))
         return
     # The digest is computed beside: what has decayed on the disk never gets into a bundle.
     with store.reading(File(member.path, member.size, member.sha256)) as blob, blob.path.open("rb") as source:
-        writer.add(member, tell(iter(lambda: source.read(PIECE), b"")))
+        writer.add(member, counted(iter(lambda: source.read(PIECE), b"")))
 
 
 def _check(path: Path | None) -> None:
@@ -139,7 +140,7 @@ def _check(path: Path | None) -> None:
             f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"
         ) from error
     if not ours:
-        raise UsageError(f"{path} is there, and no bundle", hint="name another file, or remove it")
+        raise UsageError(f"{path} exists and is not a bundle", hint="name another file, or remove it")
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
     if path is None:
         if sys.stdout.isatty():
             raise UsageError(
-                "a bundle is nothing for a terminal", hint="name a file, or pipe it: cachekit store export - …"
+                "a bundle cannot be written to a terminal", hint="name a file, or pipe it: cachekit store export - …"
             )
         try:
             yield sys.stdout.buffer

@@ -31,7 +31,7 @@ def caches(config: Config) -> Iterator[Finding]:
     """Each remote is asked for its state: that it is there, and may be read."""
     links = _links(config)
     if not links:
-        yield Finding("ok", "no remote is named")
+        yield Finding("ok", "no remote is configured")
     for link in links:
         if _is_offline() and needs_network(link):
             yield Finding("unknown", f"{link.name}: not asked, {_is_offline()} is set")
@@ -51,10 +51,14 @@ def caches(config: Config) -> Iterator[Finding]:
             folder = _folder(link)
             if link.writable and not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
                 run = f"sudo chmod g+ws {shlex.quote(str(folder))}"
-                yield Finding("problem", f"{link.name}: {folder} cannot be written by this user", ":r, or:", run)
+                yield Finding(
+                    "problem", f"{link.name}: {folder} cannot be written by this user", "use it with :r, or run:", run
+                )
                 continue
             if (kind := file_system(folder).kind) in POOR:
-                yield Finding("problem", f"{link.name}: {folder} lies on {kind}, which has no links", "another folder")
+                yield Finding(
+                    "problem", f"{link.name}: {folder} lies on {kind}, which has no links", "name another folder"
+                )
                 continue
         yield Finding("ok", f"{link.name}: {link.address}")
 
@@ -75,7 +79,7 @@ def offline(config: Config) -> Iterator[Finding]:
             wrong = True
             yield Finding("problem", f"{name}={value}: {', '.join(remote)} is never asked", run=f"unset {name}")
     if not wrong:
-        yield Finding("ok", "remotes are asked" if remote else "no remote is beyond a network")
+        yield Finding("ok", "remotes are asked" if remote else "no remote needs a network")
 
 
 def token(config: Config) -> Iterator[Finding]:
@@ -93,7 +97,9 @@ def token(config: Config) -> Iterator[Finding]:
         yield Finding("problem", f"no token: {names} {need}", run="hf auth login")
     elif not _TOKEN.fullmatch(text.strip()):
         run = "hf auth login" if not variable else f"unset {variable} && hf auth login"
-        yield Finding("problem", f"{where} holds no token: one begins with hf_, without quotes or blanks", run=run)
+        yield Finding(
+            "problem", f"{where} does not hold a token: a token begins with hf_ and has no quotes or spaces", run=run
+        )
     elif not variable and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield Finding("problem", f"others can read the token in {path}", run=f"chmod 600 {shlex.quote(str(path))}")
     else:
@@ -113,7 +119,7 @@ def clocks(config: Config) -> Iterator[Finding]:
             said = f"this host's clock is {age(abs(seconds))} {way} that of {redact(address)}"
             yield Finding("problem", said, run="sudo chronyc makestep")
     if not told:
-        yield Finding("ok", "as the caches' own, as far as they tell")
+        yield Finding("ok", "it agrees with the remotes' clocks, as far as they tell the time")
 
 
 def _links(config: Config) -> tuple[Link, ...]:

@@ -70,12 +70,12 @@ def read(raw: bytes) -> Shared | None:
     if record is None:
         return None
     if not isinstance(inline, dict) or not isinstance(places, dict):
-        raise DamagedRecordError("its files are no mapping")
+        raise DamagedRecordError('"inline" or "places" is not a mapping')
     sizes = {file.sha256: file.size for file in record.files}
     for sha256, path in places.items():
         # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
         if sha256 not in sizes or path != layout.blob_path(sha256):
-            raise DamagedRecordError("it names a place that is none")
+            raise DamagedRecordError("it names a place where no file may lie")
     return Shared(record, _inline(inline, sizes), places)
 
 
@@ -85,9 +85,9 @@ def _inline(inline: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str,
         try:
             raw = base64.b64decode(str(text), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise DamagedRecordError("a file inside of it is not readable") from error
+            raise DamagedRecordError("a file inside the record cannot be decoded") from error
         if sizes.get(sha256) != len(raw) or hashlib.sha256(raw).hexdigest() != sha256:
-            raise DamagedRecordError("a file inside of it is not what it says")
+            raise DamagedRecordError("a file inside the record does not match its digest")
         contents[sha256] = raw
     return contents
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.port import ABSENT, Document, Entry, Storage, TooLargeError, Upload, Write
+from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write
 from cachekit.store import divergent
 from cachekit.store.record import DamagedRecordError, File, Record
 
@@ -197,7 +198,7 @@ class Comparison:
         if found and theirs is None:
             return None  # a later cachekit's record
         if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
-            raise DamagedRecordError("it is another key's record")
+            raise DamagedRecordError("it is the record of another key")
         if theirs is not None and divergent.compare(offer.shared.record, theirs.record):
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, revision) if theirs and not offer.replaces else None

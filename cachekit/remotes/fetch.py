@@ -69,18 +69,19 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
     store.journal.emit("pull.start", key=record.key, remote=found.remote.name, files=len(missing), bytes=total)
     try:
         sweep_partials(store.layout)
-        with store.workspace() as workspace, found.remote.call() as storage:
-            finished = _inline(found, missing, workspace)
-            places = {sha256: path for sha256, (_, path) in found.shared.paths().items()}
-            wanted = [
-                WantedFile(places[file.sha256], file.size, file.sha256, file.sha256.__eq__)
-                for file in missing
-                if file.sha256 not in finished
-            ]
-            hashed = Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
-            finished |= {sha256: one.path for sha256, one in hashed.items()}
+        places = found.shared.paths()
+        wanted = [
+            WantedFile(
+                places[file.sha256][1], file.size, file.sha256, file.sha256.__eq__, found.shared.inline.get(file.sha256)
+            )
+            for file in missing
+        ]
+        with found.remote.call() as storage:
+            came = Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
+            finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
-            store.publish(record, finished, {sha256: one.pieces for sha256, one in hashed.items()})
+            store.publish(record, finished, {sha256: one.pieces for sha256, one in came.items()})
+        files = sum(one.raw is None for one in wanted)
     except IntegrityError as error:
         store.journal.emit("remote.damaged", remote=found.remote.name, key=record.key, reason=error.cause)
         bypass(store.journal, "remote-damaged", found.remote.name)
@@ -93,11 +94,11 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
         key=record.key,
         recipe=record.recipe,
         remote=found.remote.name,
-        files=len(wanted),
+        files=files,
         bytes=total,
         seconds=round(seconds, 3),
     )
-    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
+    return Pulled(record, found.remote.name, files, total, record.size - total, seconds)
 
 
 def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:
@@ -119,33 +120,10 @@ def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str
             if file.sha256 in places:
                 found.remote.spoiled.add(places[file.sha256][1])
         raise IntegrityError(
-            f"{module.name} on {found.remote.name} is not to be used",
+            f"{module.name} on {found.remote.name} cannot be used",
             cause=harm,
-            hint="`cachekit warm` compiles it anew and puts that in its place",
+            hint="`cachekit warm` compiles it again and replaces it there",
         )
-
-
-def _inline(found: Found, missing: list[File], workspace: Path) -> dict[str, Path]:
-    """Files that came inside of the record."""
-    finished = {}
-    for file in missing:
-        if file.sha256 in found.shared.inline:
-            path = workspace / file.sha256
-            path.write_bytes(found.shared.inline[file.sha256])
-            finished[file.sha256] = path
-    return finished
-
-
-def try_fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Record | None:
-    """Fetch a record; None where that failed, which has been told: then it is compiled, as if nobody had it.
-
-    Raises:
-        StoreError: The store cannot be written.
-    """
-    try:
-        return fetch(store, remotes, found, judge).record
-    except (RemoteError, AuthError, IntegrityError):
-        return None
 
 
 def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Pulled:

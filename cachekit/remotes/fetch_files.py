@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from pathlib import Path
 
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
-from cachekit.remotes.budget import Retry
+from cachekit.remotes.budget import Retry, lanes
 from cachekit.remotes.port import Storage
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
@@ -31,12 +30,14 @@ class WantedFile(Struct, frozen=True):
         size: In bytes.
         name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
         fits: Whether it is what it should be, by the SHA-256 of what came.
+        raw: Its bytes, where a record had them inside: then nothing is asked.
     """
 
     path: str
     size: int
     name: str
     fits: Callable[[str], bool]
+    raw: bytes | None = None
 
 
 class Fetched(Struct, frozen=True):
@@ -83,7 +84,7 @@ class Fetch:
         wanted = sorted(files, key=lambda file: -file.size)
         if not wanted:
             return {}
-        self._total = sum(file.size for file in wanted)
+        self._total = sum(file.size for file in wanted if file.raw is None)
         found: dict[str, Fetched] = {}
         with lanes(min(LANES, len(wanted)), self._stop) as pool:
             futures: dict[Future[Fetched], str] = {pool.submit(self._one, file): file.name for file in wanted}
@@ -102,6 +103,10 @@ class Fetch:
 
     def _one(self, file: WantedFile) -> Fetched:
         with receiving(self._store.layout, file.name) as part:
+            if file.raw is not None:
+                part.restart()
+                part.write(file.raw)
+                return Fetched(part.path, *part.finish())
             resumed = part.size
             self._count(resumed)
             found = self._fetched(part, file)
@@ -113,9 +118,9 @@ class Fetch:
                 part.restart()
                 self._spoiled.add(file.path)
                 raise IntegrityError(
-                    f"{file.path} on {self._storage.name} is not what its record says",
-                    cause="its size or digest does not fit",
-                    hint="`cachekit warm` compiles it anew and puts that in its place; so does `push --recheck`",
+                    f"{file.path} on {self._storage.name} does not match its record",
+                    cause="its size or digest differs",
+                    hint="`cachekit warm` compiles it again and replaces it there; so does `push --recheck`",
                 )
             return found
 
@@ -159,17 +164,3 @@ class Fetch:
                     cause=f"{self._done - then} bytes in {now - since:.0f} s",
                     hint="try again later: what arrived is kept",
                 )
-
-
-@contextmanager
-def lanes(count: int, stop: threading.Event | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Threads that do not outlive an error: what they fetch is left where it is."""
-    pool = ThreadPoolExecutor(count, thread_name_prefix="pull")
-    try:
-        yield pool
-    except BaseException:
-        if stop is not None:
-            stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()

@@ -61,8 +61,8 @@ def check(paths: Iterable[str]) -> None:
         except (msgspec.ValidationError, UnicodeEncodeError):
             raise UsageError(
                 f"{path[:200]!r} cannot be the path of a file in a remote",
-                cause="it leaves its folder, or no store could hold it",
-                hint="whoever wrote that record is not to be trusted",
+                cause="the path leaves its folder, or a store could not hold it",
+                hint="do not trust whoever wrote that record",
             ) from None
 
 

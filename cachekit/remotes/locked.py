@@ -81,9 +81,9 @@ def fetch_locked(
             remotes.failed(remote, error)
     remotes.raise_failure()
     if not remotes.readable:
-        reasons.append("no remote is named that may be read")
+        reasons.append("no remote may be read")
     raise IntegrityError(
-        f"the locked artifacts of {locked.recipe} are not to be had",
+        f"the locked artifacts of {locked.recipe} cannot be found",
         cause="; ".join(dict.fromkeys(reasons)),
         hint=f"push them from a machine that has them (key {record.key[:16]}), or lock anew: "
         f"cachekit store lock {locked.words}",

@@ -82,14 +82,14 @@ class _Mender:
         if not self._bad():
             return "another record's repair", ""
         if self._path.is_dir():
-            return "", "a folder is in its place: remove that"
+            return "", "a folder is in its place: remove the folder"
         for remote in self._remotes.readable:
             remote.retry()
             self._mend_from(remote)
             if not self._bad():
                 return remote.name, ""
         if not self._remotes.readable:
-            self._reasons.append("no remote is named that may be read")
+            self._reasons.append("no remote may be read")
         return "", "; ".join(dict.fromkeys(self._reasons)) or "no remote has it"
 
     def _bad(self) -> list[Problem]:

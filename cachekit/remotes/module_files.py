@@ -25,7 +25,6 @@ from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, File
 
 CHUNK = 1 << 20
-EMPTY = hashlib.sha256(b"").hexdigest()
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
 
@@ -99,15 +98,13 @@ class ModuleFiles:
         remote: The cache.
         revision: Its state.
         said: What its records say.
-        workspace: For bytes that came inside of a record.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
+    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
         self._said = said
-        self._workspace = workspace
         self._brought: dict[str, Brought] = {}
         self._names: dict[str, str] = {}
         self._fetched: list[Path] = []
@@ -125,15 +122,10 @@ class ModuleFiles:
         for entry in entries:
             sha256 = self._digest(entry)
             raw = b"" if entry.size == 0 else self._said.inline.get(sha256)
-            if raw is not None and len(raw) == entry.size:
-                name = hashlib.sha256(raw).hexdigest()
-                path = self._workspace / name
-                path.write_bytes(raw)
-                self._brought[name] = Brought(path, len(raw), name)
-            else:
-                name = sha256 or self._unknown(entry)
-                fits = name.__eq__ if sha256 else bool
-                wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits))
+            raw = raw if raw is not None and len(raw) == entry.size else None
+            name = sha256 or self._unknown(entry) if raw is None else hashlib.sha256(raw).hexdigest()
+            fits = name.__eq__ if sha256 else bool
+            wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits, raw))
             self._names[entry.path] = name
         store = self._store
         known = [File(one.name, one.size, one.name) for one in wanted.values() if _SHA256.fullmatch(one.name)]
@@ -141,13 +133,14 @@ class ModuleFiles:
         there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
         for name in there:
             self._brought[name] = Brought(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
-        total = sum(one.size for one in wanted.values())
-        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(wanted), bytes=total)
+        asked = {one.name: one.size for one in wanted.values() if one.raw is None}
+        total = sum(asked.values())
+        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(asked), bytes=total)
         found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
         for name, one in found.items():
             self._brought[name] = Brought(one.path, wanted[name].size, one.sha256, one.pieces)
         self._fetched = [one.path for one in found.values()]
-        self.count, self.size = len(found), sum(wanted[name].size for name in found)
+        self.count, self.size = len(asked.keys() & found), sum(asked[name] for name in asked.keys() & found)
 
     def file(self, entry: Entry) -> Brought:
         """The bytes of a file that was brought.
@@ -159,9 +152,9 @@ class ModuleFiles:
         name = entry.path.rpartition("/")[2]
         said = self._said.digests.get(entry.path)
         if brought is None or not _is_of(entry, brought):
-            raise RefusedError(f"{name} is not what {self._storage.name} says: its size or digest does not fit")
+            raise RefusedError(f"{name} does not match what {self._storage.name} reports: its size or digest differs")
         if said and brought.sha256 not in said:
-            raise RefusedError(f"{name} is not what a record on {self._storage.name} says")
+            raise RefusedError(f"{name} does not match a record on {self._storage.name}")
         return brought
 
     def forget(self) -> None:
@@ -189,19 +182,14 @@ class ModuleFiles:
 
 
 def _is_of(entry: Entry, brought: Brought) -> bool:
-    """Whether bytes are what the cache says of them, by each digest that it knows."""
+    """Whether bytes are what the cache says of them, by the digest that it knows."""
     holds = entry.holds(brought.size, brought.sha256)
     if holds is not None:
         return holds
-    digests = []
-    if "git" in entry.digests:
-        git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
-        digests.append((git, entry.digests["git"]))
-    if "md5" in entry.digests:
-        digests.append((hashlib.md5(usedforsecurity=False), entry.digests["md5"]))
-    if digests:
-        with brought.path.open("rb") as source:
-            while data := source.read(CHUNK):
-                for digest, _ in digests:
-                    digest.update(data)
-    return all(digest.hexdigest() == said for digest, said in digests)
+    if "git" not in entry.digests:
+        return True
+    git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
+    with brought.path.open("rb") as source:
+        while data := source.read(CHUNK):
+            git.update(data)
+    return git.hexdigest() == entry.digests["git"]

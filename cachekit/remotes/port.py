@@ -3,7 +3,7 @@
 A remote holds files under paths with `/`. Artifacts are written once and never changed: whoever finds other bytes at a
 path puts its own elsewhere (`publish`). Only documents (records, leases, the card) change, by compare-and-swap.
 
-Every call is bounded in time, and raises errors of this module and of `cachekit.errors` only; a path that is none of
+Every call is bounded in time, and raises errors of `cachekit.errors` only; a path that is none of
 `record.RelativePath` is a UsageError. Retrying, merging and waiting are not an adapter's job: `publish` and `lease` do
 that for all of them alike.
 """
@@ -16,24 +16,6 @@ from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
-
-from cachekit.errors import BusyError, ConflictError, TooLargeError, UncertainError
-
-__all__ = [
-    "ABSENT",
-    "BusyError",
-    "Commit",
-    "ConflictError",
-    "Document",
-    "Entry",
-    "Limits",
-    "Storage",
-    "Tell",
-    "TooLargeError",
-    "UncertainError",
-    "Upload",
-    "Write",
-]  # fmt: skip
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 ABSENT = ""  # the token of a document that is not there
@@ -60,7 +42,7 @@ class Entry(Struct, frozen=True):
         path: Its path.
         size: In bytes.
         digests: What the remote knows of its contents without reading them, in hex: `sha256`, `git` (SHA-1 of the git
-            blob), `md5`. May be empty.
+            blob). May be empty.
     """
 
     path: str
@@ -83,8 +65,6 @@ class Entry(Struct, frozen=True):
         if "git" in self.digests:
             blob = b"blob %d\0%b" % (len(data), data)
             return self.digests["git"] == hashlib.sha1(blob, usedforsecurity=False).hexdigest()
-        if "md5" in self.digests:
-            return self.digests["md5"] == hashlib.md5(data, usedforsecurity=False).hexdigest()
         return None
 
 
@@ -176,26 +156,20 @@ class Repo(Struct, frozen=True):
 
 
 class Setup(Protocol):
-    """How a place for a team's cache is made; a module with these functions."""
+    """How a place for a team's cache is made: a module with these functions."""
 
     def look(self, repo: str, *, kind: str, endpoint: str | None) -> Repo | None:
-        """The place; None where it is not there, or where this user may not see it.
-
-        Raises:
-            RemoteError, AuthError: It cannot be asked.
-        """
+        """See `hub.create.look`."""
 
     def create(self, repo: str, *, kind: str, private: bool, endpoint: str | None) -> Repo:
-        """Make the place, if it is not there; one that is there stays as it is, also if it is public.
-
-        Raises:
-            UsageError: The name or the kind cannot be.
-            RemoteError, AuthError: It cannot be asked, or refuses.
-        """
+        """See `hub.create.create`."""
 
 
 class Storage(Protocol):
     """A place that is shared.
+
+    Each call may raise RemoteError: the place cannot be reached (in time); and AuthError: the token is missing, wrong,
+    or not enough, or the place is not there, which a Hub answers alike.
 
     Attributes:
         name: As people write it: `hf://team/cache`, `s3://bucket/prefix`, `/mnt/efs/cache`.
@@ -213,51 +187,30 @@ class Storage(Protocol):
     public: bool
 
     def revision(self) -> str:
-        """The present state, for reading and for building on: a commit. Empty where there are no versions.
-
-        Raises:
-            RemoteError: It cannot be reached (in time).
-            AuthError: The token is missing, wrong, or not enough; or it is not there, which a Hub answers alike.
-        """
-        ...
+        """The present state, for reading and for building on: a commit. Empty where there are no versions."""
 
     def stranger(self, memory: Path | None = None) -> str:
         """Why others than this user, and those whom this user shares with, may write there; empty where they may not.
 
         Args:
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
-
-        Raises:
-            RemoteError, AuthError: It cannot be asked.
         """
-        ...
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the remote allows, however many are asked for.
 
         No revision means the present one, for all calls that only read.
-
-        Raises:
-            RemoteError, AuthError: As above.
         """
-        ...
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
-        """All files below a folder, in any order; none where there is no such folder.
-
-        Raises:
-            RemoteError, AuthError: As above.
-        """
-        ...
+        """All files below a folder, in any order; none where there is no such folder."""
 
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document whole; None where it is not there.
 
         Raises:
-            RemoteError, AuthError: As above.
             TooLargeError: It has more than `limit` bytes; no more than that were read. Names the token of its state.
         """
-        ...
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file from `start` on, as they come in, in pieces of at most a few MB.
@@ -265,11 +218,9 @@ class Storage(Protocol):
         Whoever reads compares the whole with its digest, and goes on with a new call after an error.
 
         Raises:
-            RemoteError: It cannot be reached, the line was cut, or nothing came for `Limits.read` seconds.
-            AuthError: As above.
+            RemoteError: The line was cut, too, or nothing came for `Limits.read` seconds.
             FileNotFoundError: It is not there.
         """
-        ...
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Make artifacts durable, before the change that names them; what is there already is not sent again.
@@ -279,10 +230,9 @@ class Storage(Protocol):
         Raises:
             ConflictError: Other bytes lie at one of the paths; nothing was overwritten.
             IntegrityError: A source is not what its digest says, as far as that is seen here.
-            BusyError, RemoteError, AuthError: As above. What was sent need not be sent again.
+            BusyError: What was sent need not be sent again.
             OSError: A source cannot be read.
         """
-        ...
 
     def commit(self, change: Commit, revision: str) -> str:
         """Make a change visible, on top of `revision` and the tokens of its documents.
@@ -296,14 +246,9 @@ class Storage(Protocol):
             UncertainError: Nobody knows whether it happened.
             BusyError, RemoteError, AuthError: It did not happen.
         """
-        ...
 
     def happened(self, title: str) -> str:
-        """Whether a change with this title is among the last ones: its revision, or its mark on a remote without those.
+        """The revision of a change with this title, if it is among the last ones.
 
         Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
-
-        Raises:
-            RemoteError, AuthError: As above.
         """
-        ...

@@ -11,22 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from cachekit.errors import RemoteError, UsageError
+from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import card, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.draft import Comparison, Draft, Offer
-from cachekit.remotes.port import (
-    ABSENT,
-    BusyError,
-    Commit,
-    ConflictError,
-    Storage,
-    Tell,
-    TooLargeError,
-    UncertainError,
-    Upload,
-    Write,
-)
+from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
 from cachekit.store.record import Record
 
 CARD_LIMIT = 4 << 20
@@ -143,7 +132,7 @@ def publish(
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             raise BusyError(  # no outage: it can still be read
-                f"{storage.name} could not take the push within {seconds:.0f} s",
+                f"{storage.name} did not take the push within {seconds:.0f} s",
                 cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
                 hint="cachekit push --pending, later",
             ) from last

@@ -203,7 +203,7 @@ def _push(
 def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
     if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
         return StoreError(
-            f"what goes to {remote.name} cannot be read, or kept here on its way",
+            f"the files for {remote.name} cannot be read, or stored here before they are sent",
             cause=error.strerror or str(error),
             hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
         )

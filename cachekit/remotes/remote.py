@@ -41,18 +41,7 @@ class Found(Struct, frozen=True):
     revision: str
 
 
-class FoundAll(Struct):
-    """What a remote said of many keys.
-
-    Attributes:
-        found: Records by key.
-        damaged: Keys with what is no record of theirs, and what is wrong with it.
-        error: Why some could not be read.
-    """
-
-    found: dict[str, Found] = {}
-    damaged: dict[str, DamagedRecordError] = {}
-    error: RemoteError | AuthError | None = None
+Outcome = Found | DamagedRecordError | RemoteError | AuthError  # of a key: its record, or why there is none
 
 
 class Remote:
@@ -173,17 +162,20 @@ class Remote:
             return None
         record = shared.record
         if (record.directory, record.model_type, record.key) != (directory, model_type, key):
-            raise DamagedRecordError("it is another key's record")
+            raise DamagedRecordError("it is the record of another key")
         if shared == self._passed_over.get(key):
             return None
         return Found(self, shared, revision)
 
-    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> FoundAll:
+    def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Outcome]:
         """The records of many keys: one question which of them exist, however many they are, then each of those.
 
         Args:
             places: Where records lie.
             anew: Ask, whatever is remembered.
+
+        Returns:
+            By key; a key without a record is not among them.
 
         Raises:
             RemoteError, AuthError: It cannot be asked at all.
@@ -196,22 +188,15 @@ class Remote:
                     self._absent.touch(place.key)
             places = [place for place in places if layout.record_path(*place) in there]
             anew = True
-        answer = FoundAll()
 
-        def one(place: Place) -> Found | DamagedRecordError | RemoteError | AuthError | None:
+        def one(place: Place) -> Outcome | None:
             try:
                 return self.find(*place, anew=anew)
             except (DamagedRecordError, RemoteError, AuthError) as error:
                 return error
 
-        for place, found in zip(places, each([partial(one, place) for place in places], LANES), strict=True):
-            if isinstance(found, Found):
-                answer.found[place.key] = found
-            elif isinstance(found, DamagedRecordError):
-                answer.damaged[place.key] = found
-            elif found is not None:
-                answer.error = answer.error or found
-        return answer
+        outcomes = each([partial(one, place) for place in places], LANES)
+        return {place.key: outcome for place, outcome in zip(places, outcomes, strict=True) if outcome is not None}
 
     def _was_absent(self, key: str) -> bool:
         age = self._absent.age(key)

@@ -11,6 +11,7 @@ from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
 from cachekit.store.layout import Layout, Place
+from cachekit.store.record import DamagedRecordError
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -95,16 +96,18 @@ class Remotes:
             if not left:
                 break
             try:
-                answer = remote.find_all(left, anew=anew)
+                outcomes = remote.find_all(left, anew=anew)
             except (RemoteError, AuthError) as error:
                 self.failed(remote, error)
                 continue
-            found |= answer.found
-            for key, damage in answer.damaged.items():
-                self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(damage))
-                bypass(self._journal, "remote-damaged", remote.name)
-            if answer.error is not None:
-                self.failed(remote, answer.error)
+            for key, outcome in outcomes.items():
+                if isinstance(outcome, DamagedRecordError):
+                    self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(outcome))
+                    bypass(self._journal, "remote-damaged", remote.name)
+                elif isinstance(outcome, RemoteError | AuthError):
+                    self.failed(remote, outcome)
+                else:
+                    found[key] = outcome
         return found
 
     def need(self, verb: str) -> None:
@@ -117,12 +120,12 @@ class Remotes:
         if not remotes and self.offline:
             raise UsageError(
                 f"no remote can be {verb} offline",
-                cause=f"{', '.join(self.offline)} is beyond the network",
-                hint="leave --offline out, and unset HF_HUB_OFFLINE",
+                cause=f"{', '.join(self.offline)} needs the network",
+                hint="omit --offline, and unset HF_HUB_OFFLINE",
             )
         if not remotes:
             raise UsageError(
-                f"no remote is named that may be {verb}",
+                f"no remote may be {verb}",
                 hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
 

@@ -32,9 +32,9 @@ ALL = "all"  # what `trust` says of a remote whose every writer is trusted
 CODE = "a compiler cache is code, which runs on this machine"
 HINT = (
     f"{CODE}: if you trust everybody who may write there, "
-    f'put trust = "{ALL}" beside its url in cachekit.toml, or say --trust-all'
+    f'put trust = "{ALL}" beside its url in cachekit.toml, or pass --trust-all'
 )
-HINT_ONCE = f"{CODE}: if you trust who made it, say --trust-all"
+HINT_ONCE = f"{CODE}: if you trust who made it, pass --trust-all"
 _DAY = 86400.0
 
 
@@ -46,7 +46,7 @@ def refusal(name: str, why: str, hint: str = HINT) -> UntrustedError:
         why: What makes it untrusted: a sentence about the place.
         hint: What the user may say.
     """
-    return UntrustedError(f"{name} is not used: it may hold what somebody else made", cause=why, hint=hint)
+    return UntrustedError(f"{name} is not used: somebody else may have made what it holds", cause=why, hint=hint)
 
 
 class _Known(Struct, frozen=True):

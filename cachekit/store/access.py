@@ -48,7 +48,7 @@ def check(layout: Layout, record: Path | None) -> None:
     for folder in _ways(layout, record):
         if not _is_folder(folder):
             raise StoreError(
-                f"{folder} is no folder, and compiled files cannot be kept",
+                f"{folder} is not a folder, so compiled files cannot be stored",
                 hint=f"remove it: rm {shlex.quote(str(folder))}",
             )
         if not _may(folder, os.W_OK | os.X_OK):
@@ -63,7 +63,7 @@ def check(layout: Layout, record: Path | None) -> None:
             )
     if record is not None and _is_folder(record):
         raise StoreError(
-            f"{record} is a folder, and the record belongs there",
+            f"{record} is a folder, where a record should be",
             hint=f"remove it: rm -r {shlex.quote(str(record))}",
         )
 
@@ -107,12 +107,12 @@ def check_home(home: Path) -> None:
     except FileNotFoundError:
         pass  # made by what writes first
     except NotADirectoryError:
-        problem = "it is not a folder"  # nor is what it would lie in
+        problem = "it is not a folder"  # nor is a folder above
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", "") or str(error)
     if problem:
         raise StoreError(
-            f"{str(home)[:200]} is no store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
+            f"{str(home)[:200]} cannot hold a store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
         )
     check_open(Layout(home))
 

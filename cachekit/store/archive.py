@@ -83,9 +83,9 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
 def _check(member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
     if not (member.isreg() or member.isdir()):
-        raise UnsafeArchiveError(f"{member.name!r} is no regular file")
+        raise UnsafeArchiveError(f"{member.name!r} is not a regular file")
     if name.is_absolute() or ".." in name.parts or not name.parts or "\\" in member.name or "\0" in member.name:
-        raise UnsafeArchiveError(f"{member.name!r} would lie outside")
+        raise UnsafeArchiveError(f"{member.name!r} would be written outside the folder")
     if member.size < 0:
         raise UnsafeArchiveError(f"{member.name!r} has a size of {member.size}")
     if member.issparse() or any(name.startswith("GNU.sparse") for name in member.pax_headers):

@@ -93,7 +93,7 @@ class Blobs:
             return "", note.pieces
         pieces = self._compare(handle, file, None if depth == "digest" else note)
         if not pieces:
-            return "its digest does not fit", ()
+            return "its digest does not match", ()
         after = os.fstat(handle)
         # Not ctime: a writer that replaces the file by an equal one moves that of the one we read.
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
@@ -134,7 +134,7 @@ class Blobs:
         with opened(path, buffering=0) as source:
             whole, pieces = _digests(source.fileno())
             if whole != file.sha256 or os.fstat(source.fileno()).st_size != file.size:
-                raise IntegrityError(f"{file.path} is not what its record says", cause="digest or size do not fit")
+                raise IntegrityError(f"{file.path} is not what its record says", cause="its size or its digest differs")
         return pieces
 
     def whole_now(self, sha256: str, pieces: tuple[str, ...]) -> WholeBlob:

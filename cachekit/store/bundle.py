@@ -149,9 +149,9 @@ class Reader:
     def damaged(self, reason: str) -> IntegrityError:
         """The error for something that is not as it must be."""
         return IntegrityError(
-            f"{self._name} is no whole bundle",
+            f"{self._name} is not a complete bundle",
             cause=reason,
-            hint="nothing was taken; copy or export it again",
+            hint="nothing was imported; copy or export the bundle again",
         )
 
     def _index(self) -> tuple[Member, ...]:
@@ -169,16 +169,16 @@ class Reader:
             document = parse(raw)
             body, digest = document["bundle"], document["sha256"]
             if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
-                raise DamagedRecordError("its index does not have its digest")  # noqa: TRY301
+                raise DamagedRecordError("the digest of its index does not match")  # noqa: TRY301
             if body["schema"] != SCHEMA:
                 raise UsageError(
-                    f"{self._name} was made by a later cachekit",
+                    f"{self._name} was made by a newer cachekit",
                     cause=f"its format is {str(body['schema'])[:20]}, this version reads {SCHEMA}",
                     hint="upgrade cachekit here",
                 )
             members = msgspec.convert(body["members"], tuple[Member, ...])
             if index(members) != raw:
-                raise DamagedRecordError("its index is not written as one is")  # noqa: TRY301
+                raise DamagedRecordError("its index is not in canonical form")  # noqa: TRY301
         except (DamagedRecordError, msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
             raise self.damaged(str(error)) from error
         paths = {INDEX, *(member.path for member in members)}

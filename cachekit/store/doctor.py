@@ -35,7 +35,9 @@ def store(config: Config) -> Iterator[Finding]:
         said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
         found.append(Finding("problem", said, f"{mend}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
-        found.append(Finding("problem", f"{home} lies on {system.kind}, which has no links or mixes up names", mend))
+        found.append(
+            Finding("problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", mend)
+        )
     yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]
 
 
@@ -76,7 +78,7 @@ def quarantine(config: Config) -> Iterator[Finding]:
     if found:
         said = f"{len(found)} damaged files were set aside, the last one {age(time.time() - max(found))} ago"
         run = f"rm -r {shlex.quote(str(folder))}"
-        yield Finding("problem", said, "see `dmesg` for errors of the disk; what is set aside is not needed:", run)
+        yield Finding("problem", said, "look for disk errors in `dmesg`; the files set aside are not needed:", run)
     else:
         yield Finding("ok", "nothing damaged was set aside")
 
@@ -109,7 +111,7 @@ def clock(config: Config) -> Iterator[Finding]:
                 newest, where = began, path
     ahead = newest - time.time()
     if ahead > SKEW:
-        said = f"{where} was changed {age(ahead)} from now: this host's clock is late, or was set back"
+        said = f"{where} was changed {age(ahead)} from now: the clock of this host is slow, or was set back"
         yield Finding("problem", said, run="sudo chronyc makestep")
     else:
         yield Finding("ok", "nothing in the store is from the future")

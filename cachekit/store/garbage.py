@@ -30,12 +30,14 @@ class Garbage(Struct, frozen=True):
         size: Bytes.
         why: In words.
         lock: The lock of its owner, where it has one: it goes only while nobody holds that.
+        scratch: It is the private folder of a process; see `scratch`.
     """
 
     path: Path
     size: int
     why: str
     lock: Path | None = None
+    scratch: bool = False
 
 
 def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
@@ -92,7 +94,7 @@ def _ownerless(base: Path) -> list[Garbage]:
     for lock in _files(base):
         if lock.suffix == ".lock" and is_free(lock):
             folder = lock.with_suffix("")
-            found.append(Garbage(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock))
+            found.append(Garbage(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock, True))
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,12 +22,11 @@ from cachekit.store.index import Index
 from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
-from cachekit.store.removal import Going, Remover, Victim, check_readable
+from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
 
-ROUNDS = 3  # looks at what was published while it was at work
 RECENT = 86_400.0  # seconds: somebody may still be fetching it
 
 
@@ -126,29 +125,21 @@ def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collec
     start = time.monotonic()
     plan = _Plan(store, live, keep)
     if dry_run:
-        files = {one.path: one.size for one in plan.garbage} | plan.orphan_files
-        done = plan.told(plan.records, files, plan.reasons(), (), plan.before, dry_run=True)
-        return structs.replace(done, seconds=round(time.monotonic() - start, 3))
-    remover = Remover(store, tell=lambda count: store.journal.show("gc.removing", files=count))
-    first, reasons = plan, plan.reasons()
-    for _ in range(ROUNDS):
+        removed = Removed(plan.records, {one.path: one.size for one in plan.garbage} | plan.orphans)
+    else:
+        remover = Remover(store, tell=lambda count: store.journal.show("gc.removing", files=count))
         remover.garbage(plan.garbage)
-        remover.blobs(plan.orphans)
+        remover.blobs([path.name for path in plan.orphans])
         remover.records([victim for victim, _ in plan.records])
-        plan = _Plan(store, live, keep)
-        if keep.max_size is None or plan.before <= keep.max_size or not plan.records:
-            break
-        reasons |= plan.reasons()
-    removed = remover.removed
-    if removed.records:
-        store.index.tidy()
-    kept = tuple(Stayed(victim.row.key, why) for victim, why in removed.kept)
-    done = plan.told(removed.records, removed.files, reasons, kept, plan.before + removed.size, dry_run=False)
-    done = structs.replace(done, seconds=round(time.monotonic() - start, 3))
-    store.journal.emit(
-        "gc.end", records=len(done.records), files=len(done.files), bytes=done.bytes, before=first.before,
-        after=done.after, seconds=done.seconds,
-    )  # fmt: skip
+        removed = remover.removed
+        if removed.records:
+            store.index.tidy()
+    done = plan.told(removed, dry_run=dry_run, seconds=round(time.monotonic() - start, 3))
+    if not dry_run:
+        store.journal.emit(
+            "gc.end", records=len(done.records), files=len(done.files), bytes=done.bytes, before=done.before,
+            after=done.after, seconds=done.seconds,
+        )  # fmt: skip
     return done
 
 
@@ -156,11 +147,9 @@ class _Plan:
     """What goes, decided at one moment.
 
     Attributes:
-        garbage: That goes.
-        orphans: Blobs that nobody names or uses.
-        orphan_files: The same by path, with sizes.
-        records: That go, each with its files and their sizes.
-        before: Bytes of the store.
+        garbage: Garbage that goes.
+        orphans: Blobs that no record names and no process uses, by path, with sizes.
+        records: Records that go, each with its files and their sizes.
     """
 
     def __init__(self, store: Store, live: Path, keep: Keep) -> None:
@@ -173,20 +162,16 @@ class _Plan:
         check_readable(index, layout)
         rows = list(index.rows(flawed=True))
         self.garbage = garbage(layout, live, {row.key for row in rows} | self._pins)
-        self.orphan_files: dict[Path, int] = {}
-        size = 0
+        self.orphans: dict[Path, int] = {}
+        self._before = sum(row.size for row in rows)
         for found in scanned(layout, index):
-            size += sum(found.blobs.values()) + sum(found.strangers.values())
+            self._before += sum(found.blobs.values()) + sum(found.strangers.values())
             own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._held.blobs}
-            self.orphan_files |= own
-        self.orphans = [path.name for path in self.orphan_files]
-        self.before = (
-            size
-            + sum(row.size for row in rows)
-            + sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
-            + sum(one.size for one in self.garbage if one.path.parent not in {layout.partial, layout.quarantine})
-        )
-        self._size = self.before - sum(one.size for one in self.garbage) - sum(self.orphan_files.values())
+            self.orphans |= own
+        self._before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
+        apart = {layout.partial, layout.quarantine}  # counted already
+        self._before += sum(one.size for one in self.garbage if one.path.parent not in apart)
+        self._size = self._before - sum(one.size for one in self.garbage) - sum(self.orphans.values())
         self._press()
         self.records = list(self._choose(index, rows))
         going = {victim.row.id for victim, _ in self.records}
@@ -194,22 +179,9 @@ class _Plan:
         self._pinned = _bytes(layout, index, (row for row in stay if row.key in self._pins))
         self._used = _bytes(layout, index, (row for row in stay if row.key in self._held.keys - self._pins))
 
-    def reasons(self) -> dict[Path, str]:
-        """Why each file that is no record's goes."""
-        return {one.path: one.why for one in self.garbage}
-
-    def told(
-        self,
-        records: Iterable[tuple[Victim, Mapping[Path, int]]],
-        files: Mapping[Path, int],
-        reasons: Mapping[Path, str],
-        kept: tuple[Stayed, ...],
-        before: int,
-        *,
-        dry_run: bool,
-    ) -> Collected:
-        """The answer."""
-        gone = tuple(
+    def told(self, removed: Removed, *, dry_run: bool, seconds: float) -> Collected:
+        """The answer, for what went or would go."""
+        records = tuple(
             GoneRecord(
                 victim.row.key,
                 victim.row.recipe,
@@ -220,17 +192,28 @@ class _Plan:
                 sum(own.values()),
                 tuple(GoneFile(self._below(path), size) for path, size in own.items()),
             )
-            for victim, own in records
+            for victim, own in removed.records
         )
-        other = tuple(
-            GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in files.items()
+        reasons = {one.path: one.why for one in self.garbage}
+        files = tuple(
+            GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in removed.files.items()
         )
-        size = sum(one.bytes for one in gone) + sum(one.bytes for one in other)
-        keep = self._keep
+        size = sum(one.bytes for one in records) + sum(one.bytes for one in files)
         return Collected(
-            dry_run, gone, other, kept, size, before, before - size, keep.max_size, keep.max_age, keep.compiler,
-            self._pinned, self._used,
-        )  # fmt: skip
+            dry_run=dry_run,
+            records=records,
+            files=files,
+            kept=tuple(Stayed(victim.row.key, why) for victim, why in removed.kept),
+            bytes=size,
+            before=self._before,
+            after=self._before - size,
+            max_size=self._keep.max_size,
+            max_age=self._keep.max_age,
+            compiler=self._keep.compiler,
+            pinned_bytes=self._pinned,
+            used_bytes=self._used,
+            seconds=seconds,
+        )
 
     def _below(self, path: Path) -> str:
         home = self._layout.home

@@ -12,8 +12,6 @@ file for seconds) the index is built in memory, from a copy of the file where th
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -21,19 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from cachekit.store.index_file import IndexFile, LostIndexError
 from cachekit.store.index_rows import (
     IndexRow,
     Listed,
     WholeBlob,
+    changed_folders,
     drop,
     job_of,
     note_whole,
     put_all,
     read_file,
-    state_of,
+    settle,
 )
 from cachekit.store.layout import Layout, Place
 from cachekit.store.nearest import Folder, Nearest, NearRecord
@@ -41,7 +39,6 @@ from cachekit.store.nearest import Folder, Nearest, NearRecord
 if TYPE_CHECKING:
     import sqlite3
 
-SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 TOLD = 100  # records from one word about how far the reading is to the next
 ATTEMPTS = 3  # to find an index that stays good
 PART = 10_000  # blobs that are told of at once
@@ -54,24 +51,6 @@ _NUMBERS = msgspec.json.Decoder(list[int])  # of parts
 _PAIRS = msgspec.json.Decoder(dict[str, str])  # of one
 _ROWS = f"SELECT {_COLUMNS} FROM record JOIN folder ON folder.id = record.folder"  # noqa: S608 - no stranger's text
 _IN_ORDER = "ORDER BY folder.directory, folder.model_type, record.key"
-
-
-class _Look(Struct, frozen=True):
-    """A folder of records that changed: what is to be done about its rows.
-
-    Attributes:
-        path: Empty for a folder that is not there any more.
-        changed: When it did, by its status before it was listed; 0 where a later change might have the same time.
-        fresh: Names of the records to read.
-        gone: Rows whose files are not there any more.
-    """
-
-    directory: str
-    model_type: str
-    path: str
-    changed: int
-    fresh: list[str]
-    gone: list[int]
 
 
 class Index:
@@ -229,16 +208,15 @@ class Index:
 
     def whole(self, digest: str) -> WholeBlob | None:
         """What is known of a blob that was found whole."""
-        for state, pieces in self._file.ask_any(
-            "SELECT state, pieces FROM whole WHERE digest = ?", (bytes.fromhex(digest),)
-        ):
+        query = "SELECT state, pieces FROM whole WHERE digest = ?"
+        for state, pieces in self._file.ask(query, (bytes.fromhex(digest),), any_file=True):
             text = pieces.hex()
             return WholeBlob(state, tuple(text[at : at + 32] for at in range(0, len(text), 32)))
         return None
 
     def note_whole(self, found: Mapping[str, WholeBlob | None]) -> None:
         """Note by digest which blobs were found whole; None is that a blob was not."""
-        self._file.change_any(lambda database: note_whole(database, found))
+        self._file.change(lambda database: note_whole(database, found), any_file=True)
 
     # Changes
 
@@ -251,7 +229,7 @@ class Index:
                 put_all(database, [(place, read)])
                 note_whole(database, whole)
 
-            self._file.change_any(work)
+            self._file.change(work, any_file=True)
 
     def forget(self, rows: Iterable[IndexRow]) -> None:
         """Forget records that were removed."""
@@ -299,7 +277,7 @@ class Index:
                 return
 
     def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
-        looks = self._looks(exact=exact)
+        looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):
             part = []
@@ -313,54 +291,7 @@ class Index:
         if fresh:
             tell(len(fresh), len(fresh))
         if looks:
-            self._file.change(lambda database: _settle(database, looks))
-
-    def _looks(self, *, exact: bool) -> list[_Look]:
-        known: dict[tuple[str, str], tuple[int, int]] = {}
-        for number, directory, model_type, changed in self._file.ask(
-            "SELECT id, directory, model_type, changed FROM folder"
-        ):
-            known[directory, model_type] = number, changed
-        looks = []
-        there = _folders(self._layout.records, strict=exact)
-        for place, path in there.items():
-            number, changed = known.get(place, (0, 0))
-            now, state = time.time_ns(), _changed(path)
-            if state == changed and not exact:
-                continue
-            fresh, gone = self._compare(path, number, exact=exact)
-            settled = state if now - state > SETTLED else 0
-            if fresh or gone or (settled and settled != changed):
-                looks.append(_Look(*place, path, settled, fresh, gone))
-        for place in known.keys() - there.keys():
-            rows = [row for (row,) in self._file.ask("SELECT id FROM record WHERE folder = ?", (known[place][0],))]
-            looks.append(_Look(*place, "", 0, [], rows))
-        return looks
-
-    def _compare(self, path: str, folder: int, *, exact: bool) -> tuple[list[str], list[int]]:
-        """Names of the records of a folder that are to be read, and rows whose files are gone."""
-        known = {
-            f"{key}.json": (number, inode, state, seen)
-            for key, number, inode, state, seen in self._file.ask(
-                "SELECT key, id, inode, state, seen FROM record WHERE folder = ?", (folder,)
-            )
-        }
-        fresh = []
-        try:
-            with os.scandir(path) as listing:
-                for item in listing:
-                    if not item.name.endswith(".json") or not item.name.isascii():
-                        continue
-                    _, inode, state, seen = known.pop(item.name, (0, 0, "", 0))
-                    if inode != item.inode() or not state or (exact and not _is_as(item, state, seen)):
-                        fresh.append(item.name)
-        except FileNotFoundError:  # and so are its records
-            fresh = []
-        except OSError:
-            if exact:
-                raise
-            return [], []
-        return sorted(fresh), [number for number, *_ in known.values()]
+            self._file.change(lambda database: settle(database, looks))
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[IndexRow]:
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
@@ -378,61 +309,3 @@ class Index:
         """Hard ingredients by part: names, and values as canonical JSON."""
         found = self._file.ask_for("SELECT id, body FROM part WHERE id IN", numbers)
         return {number: _PAIRS.decode(body) for number, body in found}
-
-
-def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
-    """All folders of records."""
-    found = {}
-    for directory in _subfolders(str(records), strict=strict):
-        for model_type in _subfolders(f"{records}/{directory}", strict=strict):
-            found[directory, model_type] = f"{records}/{directory}/{model_type}"
-    return found
-
-
-def _subfolders(path: str, *, strict: bool) -> list[str]:
-    try:
-        with os.scandir(path) as listing:
-            return sorted(item.name for item in listing if item.is_dir() and _is_text(item.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError:
-        if strict:
-            raise
-        return []
-
-
-def _is_as(item: os.DirEntry[str], state: str, seen: int) -> bool:
-    """Whether a record's file is in the state in which it was read, and was not changed since in the same moment."""
-    try:
-        status = item.stat()
-    except OSError:
-        return False
-    return state == state_of(status) and seen - status.st_ctime_ns > SETTLED
-
-
-def _is_text(name: str) -> bool:
-    return name == name.encode("utf-8", "replace").decode("utf-8")
-
-
-def _changed(folder: str) -> int:
-    """When a folder was changed last, ns; now where that cannot be told."""
-    try:
-        return os.stat(folder).st_ctime_ns  # noqa: PTH116 - of hundreds of folders
-    except OSError:
-        return time.time_ns()
-
-
-def _settle(database: sqlite3.Connection, looks: Iterable[_Look]) -> None:
-    """Forget the records that are gone, and write down until when each folder's rows are its records."""
-    for look in looks:
-        for row in look.gone:
-            drop(database, row)
-        place = look.directory, look.model_type
-        if look.path:
-            query = "UPDATE folder SET changed = ? WHERE directory = ? AND model_type = ?"
-            database.execute(query, (look.changed, *place))
-            continue
-        query = "SELECT id FROM folder WHERE directory = ? AND model_type = ?"
-        for folder in database.execute(query, place).fetchall():
-            database.execute("DELETE FROM made_by WHERE folder = ?", folder)
-            database.execute("DELETE FROM folder WHERE id = ?", folder)

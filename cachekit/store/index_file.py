@@ -49,10 +49,10 @@ class LostIndexError(StoreError):
 
     def __init__(
         self,
-        message: str = "the index of the store was damaged, or removed meanwhile",
+        message: str = "the index of the store was damaged or removed while it was read",
         *,
         cause: str = "",
-        hint: str = "run it again: it is made anew",
+        hint: str = "run the command again: the index is rebuilt",
     ) -> None:
         super().__init__(message, cause=cause, hint=hint)
 
@@ -82,13 +82,18 @@ class IndexFile:
         self._mark = 0
         self._mark = self._run(_mark)
 
-    def ask(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    def ask(self, query: str, values: tuple[Any, ...] = (), *, any_file: bool = False) -> list[tuple[Any, ...]]:
         """The answers to a query.
+
+        Args:
+            query: The query.
+            values: What stands for its question marks.
+            any_file: It names no row that an earlier answer told of, so that any index will do.
 
         Raises:
             LostIndexError: See `begin`.
         """
-        return self._run(lambda database: database.execute(query, values).fetchall())
+        return self._surely(lambda database: database.execute(query, values).fetchall(), any_file=any_file)
 
     def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""
@@ -99,23 +104,15 @@ class IndexFile:
             some = tuple(wanted[start : start + most])
             yield from self.ask(f"{query} ({','.join('?' * len(some))})", some)
 
-    def ask_any(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The answers to a query about no rows that were told of before: of any index that is there."""
-        return self._surely(lambda database: database.execute(query, values).fetchall())
+    def change(self, work: Callable[[sqlite3.Connection], None], *, any_file: bool = False) -> None:
+        """Do work that changes the index, all of it or nothing; raises as `ask`. For any file it may be done twice."""
+        self._surely(_whole(work), any_file=any_file)
 
-    def change(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Do work that changes the index, all of it or nothing; raises as `ask`."""
-        self._run(_whole(work))
-
-    def change_any(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """As `change`, for work about no rows that were told of before; it may be done twice."""
-        self._surely(_whole(work))
-
-    def _surely(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        for _ in range(2):
+    def _surely(self, work: Callable[[sqlite3.Connection], _T], *, any_file: bool) -> _T:
+        for _ in range(2 if any_file else 0):
             with suppress(LostIndexError):
                 return self._run(work, any_file=True)
-        return self._run(work, any_file=True)
+        return self._run(work, any_file=any_file)
 
     def _run(self, work: Callable[[sqlite3.Connection], _T], *, any_file: bool = False) -> _T:
         """Do work on the file, or in memory where SQLite cannot."""
@@ -123,7 +120,7 @@ class IndexFile:
 
         if self._memory is None:
             if not self._layout.root.is_dir():
-                with closing(_empty()) as database:
+                with closing(_connect(":memory:")) as database:
                     return work(database)
             try:
                 with closing(_connect(self._layout.index)) as database:
@@ -144,7 +141,7 @@ class IndexFile:
     def _take_to_memory(self) -> None:
         with self._mutex:
             if self._memory is None:
-                self._memory = _copied(self._layout.index) or _empty()
+                self._memory = _copied(self._layout.index) or _connect(":memory:")
                 weakref.finalize(self, self._memory.close)
 
     def _discard(self) -> None:
@@ -173,25 +170,18 @@ def _whole(work: Callable[[sqlite3.Connection], None]) -> Callable[[sqlite3.Conn
     return changing
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path | str) -> sqlite3.Connection:
+    """Open an index; `:memory:` is an empty one, which all threads may use."""
     import sqlite3
 
-    database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    in_memory = path == ":memory:"
+    database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not in_memory)
     try:
         _prepare(database)
     except BaseException:
         database.close()
         raise
     return database
-
-
-def _empty() -> sqlite3.Connection:
-    """An index in memory."""
-    import sqlite3
-
-    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    _prepare(memory)
-    return memory
 
 
 def _copied(path: Path) -> sqlite3.Connection | None:
@@ -231,14 +221,12 @@ def _prepare(database: sqlite3.Connection) -> None:
 
 
 def _version(database: sqlite3.Connection) -> int:
-    (number,) = database.execute("PRAGMA user_version").fetchone()
-    return int(number)
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _mark(database: sqlite3.Connection) -> int:
     """A number that no other index of this store has."""
-    (number,) = database.execute("PRAGMA application_id").fetchone()
-    return int(number)
+    return int(database.execute("PRAGMA application_id").fetchone()[0])
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

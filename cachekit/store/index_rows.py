@@ -1,4 +1,4 @@
-"""The rows of the index: what a record's file becomes in it."""
+"""The rows of the index: which records changed since they were read, and what a record's file becomes in the index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,11 @@ from cachekit.store.record import DamagedRecordError, Record, decode
 if TYPE_CHECKING:
     import sqlite3
 
+SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
+
+Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
 
 class IndexRow(Struct, frozen=True, gc=False):
@@ -223,3 +226,135 @@ def drop(database: sqlite3.Connection, record: int) -> None:
     """Remove a record's rows."""
     database.execute("DELETE FROM named WHERE record = ?", (record,))
     database.execute("DELETE FROM record WHERE id = ?", (record,))
+
+
+# What has changed since the records were read
+
+
+class ChangedFolder(Struct, frozen=True):
+    """A folder of records that changed: what is to be done about its rows.
+
+    Attributes:
+        path: Empty for a folder that is not there any more.
+        changed: When it did, by its status before it was listed; 0 where a later change might have the same time.
+        fresh: Names of the records to read.
+        gone: Rows whose files are not there any more.
+    """
+
+    directory: str
+    model_type: str
+    path: str
+    changed: int
+    fresh: list[str]
+    gone: list[int]
+
+
+def changed_folders(ask: Ask, records: Path, *, exact: bool) -> list[ChangedFolder]:
+    """The folders of records that are not as the index knows them.
+
+    Args:
+        ask: Asks the index.
+        records: The folder of all records.
+        exact: Look at each record's file.
+
+    Raises:
+        OSError: A folder cannot be read, and it is to be exact.
+    """
+    known: dict[tuple[str, str], tuple[int, int]] = {}
+    for number, directory, model_type, changed in ask("SELECT id, directory, model_type, changed FROM folder"):
+        known[directory, model_type] = number, changed
+    found = []
+    there = _folders(records, strict=exact)
+    for place, path in there.items():
+        number, changed = known.get(place, (0, 0))
+        now, state = time.time_ns(), _changed(path)
+        if state == changed and not exact:
+            continue
+        fresh, gone = _compare(ask, path, number, exact=exact)
+        settled = state if now - state > SETTLED else 0
+        if fresh or gone or (settled and settled != changed):
+            found.append(ChangedFolder(*place, path, settled, fresh, gone))
+    for place in known.keys() - there.keys():
+        rows = [row for (row,) in ask("SELECT id FROM record WHERE folder = ?", (known[place][0],))]
+        found.append(ChangedFolder(*place, "", 0, [], rows))
+    return found
+
+
+def _compare(ask: Ask, path: str, folder: int, *, exact: bool) -> tuple[list[str], list[int]]:
+    """Names of the records of a folder that are to be read, and rows whose files are gone."""
+    rows = ask("SELECT key, id, inode, state, seen FROM record WHERE folder = ?", (folder,))
+    known = {f"{key}.json": (number, inode, state, seen) for key, number, inode, state, seen in rows}
+    fresh = []
+    try:
+        with os.scandir(path) as listing:
+            for item in listing:
+                if not item.name.endswith(".json") or not item.name.isascii():
+                    continue
+                _, inode, state, seen = known.pop(item.name, (0, 0, "", 0))
+                if inode != item.inode() or not state or (exact and not _is_as(item, state, seen)):
+                    fresh.append(item.name)
+    except FileNotFoundError:  # and so are its records
+        fresh = []
+    except OSError:
+        if exact:
+            raise
+        return [], []
+    return sorted(fresh), [number for number, *_ in known.values()]
+
+
+def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
+    """All folders of records."""
+    found = {}
+    for directory in _subfolders(str(records), strict=strict):
+        for model_type in _subfolders(f"{records}/{directory}", strict=strict):
+            found[directory, model_type] = f"{records}/{directory}/{model_type}"
+    return found
+
+
+def _subfolders(path: str, *, strict: bool) -> list[str]:
+    try:
+        with os.scandir(path) as listing:
+            return sorted(item.name for item in listing if item.is_dir() and _is_text(item.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        if strict:
+            raise
+        return []
+
+
+def _is_as(item: os.DirEntry[str], state: str, seen: int) -> bool:
+    """Whether a record's file is in the state in which it was read, and was not changed since in the same moment."""
+    try:
+        status = item.stat()
+    except OSError:
+        return False
+    return state == state_of(status) and seen - status.st_ctime_ns > SETTLED
+
+
+def _is_text(name: str) -> bool:
+    return name == name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _changed(folder: str) -> int:
+    """When a folder was changed last, ns; now where that cannot be told."""
+    try:
+        return os.stat(folder).st_ctime_ns  # noqa: PTH116 - of hundreds of folders
+    except OSError:
+        return time.time_ns()
+
+
+def settle(database: sqlite3.Connection, found: Iterable[ChangedFolder]) -> None:
+    """Forget the records that are gone, and write down until when each folder's rows are its records."""
+    for one in found:
+        for row in one.gone:
+            drop(database, row)
+        place = one.directory, one.model_type
+        if one.path:
+            query = "UPDATE folder SET changed = ? WHERE directory = ? AND model_type = ?"
+            database.execute(query, (one.changed, *place))
+            continue
+        query = "SELECT id FROM folder WHERE directory = ? AND model_type = ?"
+        for folder in database.execute(query, place).fetchall():
+            database.execute("DELETE FROM made_by WHERE folder = ?", folder)
+            database.execute("DELETE FROM folder WHERE id = ?", folder)

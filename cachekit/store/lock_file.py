@@ -14,12 +14,11 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.errors import UnknownNameError, UsageError
@@ -27,38 +26,40 @@ from cachekit.key.canonical import canonical_json
 from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, to_document
 from cachekit.text import typed
+from cachekit.values import by_value
 
 NAME = "cachekit.lock"
 VERSION = 1
 _WIDTH = 110  # what fits in here stands in one line
-_WORDS = ("recipe", "toolchain", "instance", "remote", "revision", "digest")
+_ORDER = ("recipe", "set", "tiny", "toolchain", "instance", "remote", "revision", "digest", "record")
 
 
-@dataclass(frozen=True, slots=True)
-class Locked:
+class Locked(Struct, frozen=True, rename={"overrides": "set"}):
     """One recipe's artifacts.
 
     Attributes:
         recipe: As it was named; a path is one from the lock file's folder.
         overrides: Fields that were changed.
+        digest: SHA-256 of the record as it was found.
+        record: The record, without user and host.
+        remote: The cache that has them; `local` where only the store did.
+        revision: That cache's state, where it has such.
         tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
         instance: Likewise the machine type.
-        remote: The cache that has them; `local` where only the store did.
-        revision: That cache's state, where it has such.
-        digest: SHA-256 of the record as it was found.
-        record: The record, without user and host.
     """
 
     recipe: str
     overrides: tuple[str, ...]
-    toolchain: str
-    instance: str
-    remote: str
-    revision: str
     digest: str
     record: Record
+    remote: str = ""
+    revision: str = ""
     tiny: bool = False
+    toolchain: str = ""
+    instance: str = ""
+
+    __hash__ = by_value
 
     @property
     def name(self) -> tuple[object, ...]:
@@ -103,9 +104,9 @@ def read(path: Path) -> list[Locked]:
         document = parse(files.read(path))
         if document.get("version") != VERSION:
             raise UsageError(
-                f"{path} is a later cachekit's lock file, or none",
+                f"{path} was written by a newer cachekit, or is not a lock file",
                 cause=f"its version is {str(document.get('version'))[:20]}, this cachekit reads {VERSION}",
-                hint="upgrade cachekit, or lock anew: cachekit store lock RECIPE",
+                hint="upgrade cachekit, or write a new one: cachekit store lock RECIPE",
             )
         return [_entry(item) for item in document["locked"]]
     except OSError as error:
@@ -114,7 +115,9 @@ def read(path: Path) -> list[Locked]:
         ) from error
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
-            f"{path} is no lock file", cause=str(error)[:200], hint="restore it from git, or remove it and lock anew"
+            f"{path} is not a lock file",
+            cause=str(error)[:200],
+            hint="restore the file from git, or delete it and run `cachekit store lock` again",
         ) from error
 
 
@@ -123,26 +126,17 @@ def _entry(item: dict[str, Any]) -> Locked:
     body = item["record"]
     record = from_document({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
     if record is None:
-        raise DamagedRecordError("a record in it is a later cachekit's")
-    words = [item.get(name, "") for name in _WORDS]
-    overrides, tiny = item.get("set", []), item.get("tiny", False)
-    if not all(isinstance(word, str) for word in (*words, *overrides)):
-        raise DamagedRecordError("a name in it is no text")
-    if not isinstance(tiny, bool):
-        raise DamagedRecordError("tiny is neither true nor false")
-    recipe, toolchain, instance, remote, revision, digest = words
-    return Locked(recipe, tuple(overrides), toolchain, instance, remote, revision, digest, record, tiny)
+        raise DamagedRecordError("a record in the file was made by a newer cachekit")
+    return msgspec.convert({"set": [], "digest": "", **item, "record": msgspec.to_builtins(record)}, Locked)
 
 
 def text(entries: Sequence[Locked]) -> str:
     """The file's text: sorted, one file of a module a line."""
     locked = []
     for entry in sorted(entries, key=lambda entry: (*map(str, entry.name), entry.record.key)):
-        item: dict[str, Any] = {"recipe": entry.recipe, "set": list(entry.overrides)}
-        item |= {"tiny": True} if entry.tiny else {}
-        item |= {name: getattr(entry, name) for name in ("toolchain", "instance") if getattr(entry, name)}
-        item |= {"remote": entry.remote, "revision": entry.revision, "digest": entry.digest}
-        locked.append(item | {"record": _sorted(msgspec.to_builtins(entry.record))})
+        said = msgspec.to_builtins(entry) | {"record": _sorted(msgspec.to_builtins(entry.record))}
+        only = {"tiny", "toolchain", "instance"}  # said where they are not what they mostly are
+        locked.append({name: said[name] for name in _ORDER if said[name] or name not in only})
     return "\n".join(_lines({"version": VERSION, "locked": locked}, "")) + "\n"
 
 
@@ -159,7 +153,7 @@ def write(path: Path, entries: Sequence[Locked]) -> bool:
         files.replace(path, fresh.encode())
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another with --lock-file"
+            f"{path} cannot be written", cause=error.strerror or str(error), hint="choose another file with --lock-file"
         ) from error
     return True
 

@@ -91,10 +91,12 @@ class Quarantine:
         self.blob(file, reason)
         if reason == MISSING:
             return IntegrityError(
-                f"{file.sha256[:16]} is missing in the store", cause=file.path, hint="warm again to compile it anew"
+                f"{file.sha256[:16]} is missing in the store",
+                cause=file.path,
+                hint="run `cachekit warm` again, which compiles it",
             )
         return IntegrityError(
             f"{file.sha256[:16]} in the store is damaged",
             cause=reason,
-            hint="it was set aside; warm again to compile it anew",
+            hint="it was moved to quarantine; run `cachekit warm` again, which compiles it",
         )

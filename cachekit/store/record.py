@@ -175,7 +175,7 @@ def serialise(document: Mapping[str, Any]) -> bytes:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
-        raise DamagedRecordError("a name stands twice")
+        raise DamagedRecordError("a name appears twice")
     return mapping
 
 
@@ -199,7 +199,7 @@ def parse(raw: bytes) -> dict[str, Any]:
         DamagedRecordError: It is too large, no JSON, too deep, no object, or a name stands twice in it.
     """
     if len(raw) > LARGEST:
-        raise DamagedRecordError(f"{len(raw):,} bytes are no record")
+        raise DamagedRecordError(f"{len(raw):,} bytes are too many for a record")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except DamagedRecordError:
@@ -207,7 +207,7 @@ def parse(raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DamagedRecordError(f"not a record: {error}") from error
     if not isinstance(document, dict):
-        raise DamagedRecordError("not a record: no object")
+        raise DamagedRecordError("not a record: it is not a JSON object")
     return document
 
 
@@ -216,7 +216,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     try:
         body, digest = document["record"], document["sha256"]
         if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
-            raise DamagedRecordError("its digest does not fit")  # noqa: TRY301
+            raise DamagedRecordError("its digest does not match")  # noqa: TRY301
         if body.get("schema") != SCHEMA:
             return None
         record = msgspec.convert(body, Record)
@@ -227,7 +227,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     if len({module.name for module in record.modules}) < len(record.modules) or any(
         len({file.path for file in module.files}) < len(module.files) for module in record.modules
     ):
-        raise DamagedRecordError("two modules, or two files of one, have the same name")
+        raise DamagedRecordError("two modules, or two files of a module, have the same name")
     if key_of(record.hard) != record.key:
-        raise DamagedRecordError("its ingredients do not give its key")
+        raise DamagedRecordError("its ingredients do not hash to its key")
     return record

@@ -9,7 +9,6 @@ meanwhile.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +28,7 @@ from cachekit.store.index_rows import IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.rwlock import OFTEN
+from cachekit.store.scratch import sweep
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -65,11 +65,6 @@ class Removed(Struct):
     records: list[tuple[Victim, dict[Path, int]]] = field(default_factory=list)
     files: dict[Path, int] = field(default_factory=dict)
     kept: list[tuple[Victim, str]] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        """Bytes of it all."""
-        return sum(self.files.values()) + sum(sum(files.values()) for _, files in self.records)
 
 
 class Going:
@@ -113,16 +108,12 @@ class Remover:
 
     Args:
         store: The store.
-        wait_seconds: How long to wait for a moment in which nobody publishes.
         tell: Told how many files went so far.
     """
 
-    def __init__(
-        self, store: Store, *, wait_seconds: float = WAIT, tell: Callable[[int], object] = lambda _: None
-    ) -> None:
+    def __init__(self, store: Store, *, tell: Callable[[int], object] = lambda _: None) -> None:
         self._store = store
         self._layout = store.layout
-        self._wait = wait_seconds
         self._tell = tell
         self._count = 0
         self.removed = Removed()
@@ -153,16 +144,17 @@ class Remover:
 
     def garbage(self, found: Sequence[Garbage]) -> None:
         """Remove garbage; raises as `records`."""
-        folders = [one for one in found if one.lock is not None and one.path != one.lock and one.path.suffix != ".json"]
-        for one in folders:  # their owner's lock is enough, and there may be gigabytes
-            self._locked(one)
-        for part in _slices([one for one in found if one not in folders], lambda _: 1):
+        folders = {one.path: one.size for one in found if one.scratch}
+        for base in dict.fromkeys(folder.parent for folder in folders):
+            for folder in sweep(base):  # their owners' locks are enough, and there may be gigabytes
+                self._gone(folder, folders.get(folder, 0), self.removed.files)
+        for part in _slices([one for one in found if not one.scratch], lambda _: 1):
             with self._alone() as now:
                 for one in part:
                     if one.path.name in now.held.blobs:
                         continue
                     if one.lock is not None:
-                        self._locked(one)
+                        self._locked(one.path, one.lock)
                     elif one.path.parent != self._layout.in_use or one.path in now.held.dead:
                         self._unlink(one.path, self.removed.files)
 
@@ -172,7 +164,7 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._store.rwlock.exclusive(self._wait):
+            with self._store.rwlock.exclusive(WAIT):
                 index = self._store.refresh()
                 check_readable(index, self._layout)
                 yield _Now(index, held(self._layout), frozenset(pinned(self._layout)))
@@ -221,40 +213,29 @@ class Remover:
                     self._unlink(path, files)
         now.index.forget(rows)
 
-    def _unlink(self, path: Path, files: dict[Path, int]) -> None:
+    def _locked(self, path: Path, lock: Path) -> None:
+        """Remove a file if nobody holds its owner's lock, which may be that very file."""
         try:
-            size = path.lstat().st_size
-            path.unlink()
-        except FileNotFoundError:
+            handle = hold(lock, os.O_RDONLY)
+        except FileNotFoundError:  # a note without a lock
+            self._unlink(path, self.removed.files)
             return
-        files[path] = size
-        self._count += 1
-        self._tell(self._count)
-
-    def _locked(self, one: Garbage) -> None:
-        """Remove what has an owner's lock, if nobody holds that."""
-        assert one.lock is not None
-        try:
-            handle = hold(one.lock, os.O_RDONLY)
-        except FileNotFoundError:
-            handle = -1  # a note without a lock
         except OSError:
             return
-        if handle is None:
-            return
-        try:
-            if one.path.is_dir():
-                shutil.rmtree(one.path, ignore_errors=True)
-                if one.path.exists():
-                    return  # its lock stays, so that it is found again
-            elif one.path != one.lock:
-                one.path.unlink(missing_ok=True)
-            if one.path == one.lock or one.path.suffix != ".json":
-                one.lock.unlink(missing_ok=True)
-        finally:
-            if handle >= 0:
+        if handle is not None:
+            try:
+                self._unlink(path, self.removed.files)
+            finally:
                 os.close(handle)
-        self.removed.files[one.path] = one.size
+
+    def _unlink(self, path: Path, files: dict[Path, int]) -> None:
+        with suppress(FileNotFoundError):
+            size = path.lstat().st_size
+            path.unlink()
+            self._gone(path, size, files)
+
+    def _gone(self, path: Path, size: int, files: dict[Path, int]) -> None:
+        files[path] = size
         self._count += 1
         self._tell(self._count)
 
@@ -270,7 +251,7 @@ def check_readable(index: Index, layout: Layout) -> None:
             raise StoreError(
                 f"a record cannot be read: {layout.record(*row.place)}",
                 cause=row.flaw,
-                hint="nobody knows what it names; make it readable, or remove it",
+                hint="make the record readable or delete it: removal must know which blobs it names",
             )
 
 

@@ -109,8 +109,8 @@ class RWLock:
         while (handles := self._alone(min(deadline, time.monotonic() + BLOCKED))) is None:
             if time.monotonic() >= deadline:
                 raise WaitedTooLongError(
-                    "others are writing to the store all the time",
-                    cause=f"waited {wait_seconds:.0f} s for a moment without",
+                    "other processes keep writing to the store",
+                    cause=f"waited {wait_seconds:.0f} s for a moment when nobody writes",
                     hint="try again later",
                 )
             time.sleep(PAUSE)
@@ -126,14 +126,16 @@ class RWLock:
         try:
             for folder in (self._layout.blobs, self._layout.root):
                 if (handle := _opened(folder)) is None:
-                    raise StoreError(f"the store at {self._layout.home} cannot be locked", hint="is it there?")
+                    raise StoreError(
+                        f"the store at {self._layout.home} cannot be locked", hint="check that the folder exists"
+                    )
                 handles.append(handle)
             alone = all(_lock(handle, fcntl.LOCK_EX, until, strict=True) for handle in handles)
         except OSError as error:
             raise StoreError(
                 f"the store at {self._layout.home} cannot be locked",
                 cause=error.strerror or str(error),
-                hint="run this on the machine whose local disk it is",
+                hint="run the command on the machine that has the store on a local disk",
             ) from error
         finally:
             if not alone:

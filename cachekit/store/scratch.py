@@ -50,11 +50,12 @@ class Scratch:
             self._lock = None
 
 
-def _remove(folder: Path, lock_path: Path) -> None:
+def _remove(folder: Path, lock_path: Path) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
-    # A folder that could not be removed keeps its lock file, so that a later sweep finds it again.
-    if not folder.exists():
-        lock_path.unlink(missing_ok=True)
+    if folder.exists():
+        return False  # it keeps its lock file, so that a later sweep finds it again
+    lock_path.unlink(missing_ok=True)
+    return True
 
 
 def sweep(base: Path) -> list[Path]:
@@ -73,8 +74,8 @@ def sweep(base: Path) -> list[Path]:
             continue
         try:
             folder = lock_path.with_suffix("")
-            _remove(folder, lock_path)
-            swept.append(folder)
+            if _remove(folder, lock_path):
+                swept.append(folder)
         finally:
             os.close(handle)
     return swept

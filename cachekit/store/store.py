@@ -95,7 +95,7 @@ class Store:
             raise StoreError(
                 f"the records of the store cannot be read: {error.filename}",
                 cause=error.strerror or str(error),
-                hint="make the folder readable: `cachekit doctor` says whose it is",
+                hint="make the folder readable: `cachekit doctor` says who owns it",
             ) from error
         return self.index
 

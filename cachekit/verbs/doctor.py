@@ -189,7 +189,7 @@ def temporary(_: Config) -> Iterator[Finding]:
     said = os.environ.get("TMPDIR", "")
     place = Path(said) if said else Path(tempfile.gettempdir())
     if not place.is_dir():
-        yield Finding("problem", f"TMPDIR is {place}, which is no folder", run=f"mkdir -p {shlex.quote(str(place))}")
+        yield Finding("problem", f"TMPDIR is {place}, which is not a folder", run=f"mkdir -p {shlex.quote(str(place))}")
         return
     wrong = trouble(place, "temporary")
     found = [*([wrong] if wrong else []), *full(place, "temporary")]

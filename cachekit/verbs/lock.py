@@ -324,8 +324,16 @@ def lock(
     found = planned.found or holder(session.remotes, record)
     place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
-        recipe, overrides, toolchain, instance, place, revision, digest_of(record), anonymous(record), tiny
-    )  # fmt: skip
+        recipe,
+        overrides,
+        digest_of(record),
+        anonymous(record),
+        remote=place,
+        revision=revision,
+        tiny=tiny,
+        toolchain=toolchain,
+        instance=instance,
+    )
 
 
 def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:

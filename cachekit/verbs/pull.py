@@ -169,7 +169,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     left = {name: reason for name, reason in left.items() if name not in seen and name not in known}
     for name in names:
         if name in damaged and name in left:
-            raise IntegrityError(f"{name} is not to be used", cause=left[name], hint="compile it anew, and push it")
+            raise IntegrityError(f"{name} cannot be used", cause=left[name], hint="compile it again, and push it")
         outcomes.setdefault(name, Outcome(name, "absent", "", left={name: left[name]} if name in left else {}))
     found = [outcomes[name] for name in dict.fromkeys(names)]
     if folder:
@@ -277,8 +277,8 @@ def _fetch(
         return {}, {}
     try:
         sweep_partials(store.layout)
-        with store.workspace() as workspace, remote.call() as storage:
-            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules), workspace)
+        with remote.call() as storage:
+            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules))
             files.bring(entry for found in modules.values() for entry in found.values())
             for name, found in modules.items():
                 try:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from msgspec import Struct, field, structs
 
 from cachekit import config as settings
-from cachekit.errors import CachekitError, CompilerUnavailableError, IntegrityError, StoreError
+from cachekit.errors import (
+    AuthError,
+    CachekitError,
+    CompilerUnavailableError,
+    IntegrityError,
+    RemoteError,
+    StoreError,
+)
 from cachekit.events import Journal, bypass, prune
 from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
@@ -75,9 +82,12 @@ class Session(Struct, frozen=True):
             StoreError: The store cannot be written.
         """
         from cachekit.compilers import registry
-        from cachekit.remotes.fetch import try_fetch
+        from cachekit.remotes.fetch import fetch
 
-        return try_fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory))
+        try:
+            return fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory)).record
+        except (RemoteError, AuthError, IntegrityError):  # told; then the record is compiled, as if nobody had it
+            return None
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""

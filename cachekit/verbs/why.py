@@ -244,7 +244,7 @@ def of_file(path: Path) -> Side:
     except ValueError as error:
         raise _strange(path, str(error)) from error
     if body.get("key") not in {None, key}:
-        raise _strange(path, "its ingredients do not give its key")
+        raise _strange(path, "its ingredients do not hash to its key")
     return Side(str(path), "file", key, str(body.get("compiler", "")), hard, soft if isinstance(soft, Mapping) else {})
 
 

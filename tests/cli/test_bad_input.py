@@ -152,11 +152,11 @@ BAD_INPUT = {
         "", "characters",
     ),
     "a home that is too long": (
-        f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "is no store", "File name too long", "--home",
+        f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "cannot hold a store", "File name too long", "--home",
     ),
     "data from a pipe": (
         "plan tiny.yaml --set data.path=null --set data.train_file=pipe.csv", 2, "bad-data",
-        "pipe.csv cannot be read", "no regular file", "to a file",
+        "pipe.csv cannot be read", "not a regular file", "to a file",
     ),
     "no such key": (
         "store show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit store ls"

@@ -73,10 +73,10 @@ def test_a_recipe_that_is_not_warm_is_a_miss(command, machine):
 def test_what_is_no_bundle_is_not_written_over(command, machine, home, work):
     publish(home)
     (work / "data.tar").write_bytes(b"years of work")
-    assert "is there, and no bundle" in command("store", "export", "data.tar", "tiny.yaml", code=2).err
+    assert "exists and is not a bundle" in command("store", "export", "data.tar", "tiny.yaml", code=2).err
     assert (work / "data.tar").read_bytes() == b"years of work"
     os.mkfifo(work / "pipe.tar")  # nor what is no file: a user who may do everything would lose a device
-    assert "no regular file" in command("store", "export", "pipe.tar", "tiny.yaml", code=2).err
+    assert "not a regular file" in command("store", "export", "pipe.tar", "tiny.yaml", code=2).err
     assert (work / "pipe.tar").is_fifo()
     (work / "pipe.tar").unlink()
     command("store", "export", "tiny.tar", "tiny.yaml")
@@ -96,9 +96,9 @@ def test_a_damaged_bundle_is_exit_5(command, machine, home, work):
     for words in (["--dry-run"], ["--trust-all"]):
         answer = command("store", "import", "tiny.tar", "--home", str(box), *words, code=5)
         code, message, cause, hint = the_error(answer, before=words.count("--trust-all"))
-        assert (code, "digest does not fit" in cause) == ("damaged", True)
-        assert message == "tiny.tar is no whole bundle"
-        assert hint.startswith("nothing was taken")
+        assert (code, "digest does not match" in cause) == ("damaged", True)
+        assert message == "tiny.tar is not a complete bundle"
+        assert hint.startswith("nothing was imported")
     assert tree(box) == set()
     assert "no file" in command("store", "import", "other.tar", "--trust-all", code=2).err
 

@@ -45,11 +45,11 @@ TRAIN = [
     {"event": "worker.log", "step": 100, "eval_loss": 0.32, "eval_accuracy": 0.9, "eval_f1": 0.89, "eval_rows": 24},
     {"event": "worker.phase", "name": "save"},
 ]
-DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "its digest does not fit", "kept": False}
+DAMAGE = {"event": "store.damaged", "path": "/store/blob", "reason": "its digest does not match", "kept": False}
 WARNINGS = [
-    ({**DAMAGE, "quarantine": "/q"}, "/store/blob is damaged (its digest does not fit); set aside in quarantine"),
-    (DAMAGE, "/store/blob is damaged (its digest does not fit)"),
-    ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (its digest does not fit)"),
+    ({**DAMAGE, "quarantine": "/q"}, "/store/blob is damaged (its digest does not match); set aside in quarantine"),
+    (DAMAGE, "/store/blob is damaged (its digest does not match)"),
+    ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (its digest does not match)"),
     ({**DAMAGE, "reason": "it is missing", "quarantine": ""}, "/store/blob is missing"),
     (
         {"event": "resume.passed", "checkpoint": "/runs/x/checkpoint-9", "reason": "optimizer.pt is cut off"},
@@ -298,7 +298,7 @@ def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
         "step 50: loss 0.7123",
         "step 100, validation: accuracy 0.9167, F1 0.9100, loss 0.3100",
         "step 100, test: accuracy 0.9000, F1 0.8900, loss 0.3200",
-        "warning: /store/blob is damaged (its digest does not fit)",
+        "warning: /store/blob is damaged (its digest does not match)",
     ):
         assert kept.count(line) == 1, kept
 

@@ -167,18 +167,18 @@ def test_a_list_of_remotes_that_cannot_be(join, listed):
 @pytest.mark.parametrize(
     ("listed", "tables", "told"),
     [
-        ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' allows"),
-        ("local:rw,hf://team/cache:ro", "", "'ro' allows"),
-        ("local:ro", "", "'ro' allows"),
-        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// leads to no cache"),
+        ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' is not a permission"),
+        ("local:rw,hf://team/cache:ro", "", "'ro' is not a permission"),
+        ("local:ro", "", "'ro' is not a permission"),
+        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// is not the address of a remote"),
         (
             "local:rw,hub:r",
             '[remotes.hub]\nurl = "ftp://host/cache"',
-            "[remotes.hub]: ftp://host/cache leads to no cache",
+            "[remotes.hub]: ftp://host/cache is not the address of a remote",
         ),
         ("local:rw,a:r,b:rw", '[remotes]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
-        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "no room for a token"),
-        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "no room for a token"),
+        ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "must not contain a token"),
+        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "must not contain a token"),
         ("local:rw,hub:r", '[remotes.hub]\nurl = "below"', "project/below"),
     ],
 )
@@ -219,7 +219,7 @@ def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, ve
     else:
         monkeypatch.setenv(asked, "1")
     *_, cause, hint = the_error(command(*words, code=2))
-    assert "hf://team/cache is beyond the network" in cause
+    assert "hf://team/cache needs the network" in cause
     assert asked in hint
 
 

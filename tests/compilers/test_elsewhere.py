@@ -85,7 +85,7 @@ def test_a_lock_file_that_is_small_in_no_known_way_is_none(command, machine, hom
     document = json.loads((work / "cachekit.lock").read_text())
     document["locked"][0]["tiny"] = told
     (work / "cachekit.lock").write_text(json.dumps(document))
-    assert "is no lock file" in command("store", "lock", "--check", code=2).err
+    assert "is not a lock file" in command("store", "lock", "--check", code=2).err
 
 
 def test_what_does_not_go_together_is_said(command, machine, home, work, shared):

@@ -205,4 +205,4 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path, kind):
         path.symlink_to("/dev/zero")
     with pytest.raises(DataError, match="cannot be read") as caught:
         rows.read(path, named(["text"]))
-    assert caught.value.cause == "it is no regular file"
+    assert caught.value.cause == "it is not a regular file"

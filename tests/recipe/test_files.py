@@ -75,4 +75,4 @@ def test_a_device_or_a_pipe_is_no_recipe(tmp_path):
     for path in (Path("/dev/zero"), tmp_path / "pipe.yaml"):
         with pytest.raises(RecipeError, match="cannot be read") as caught:
             load(path)
-        assert "no regular file" in caught.value.cause
+        assert "not a regular file" in caught.value.cause

@@ -198,4 +198,4 @@ def test_a_config_that_is_no_ordinary_file_is_refused_unread(tmp_path, kind):
         os.mkfifo(path)
     with pytest.raises(RecipeError, match="cannot be read") as refused:
         model_config.read(path)
-    assert "no regular file" in refused.value.cause
+    assert "not a regular file" in refused.value.cause

@@ -14,7 +14,8 @@ import time
 import uuid
 import warnings
 
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Upload, Write
+from cachekit.errors import BusyError, ConflictError, UncertainError
+from cachekit.remotes.port import ABSENT, Commit, Upload, Write
 from tests.remotes import storage_makers
 
 # The real Hub only for people who ask for it.

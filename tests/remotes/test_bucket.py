@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.errors import AuthError, BusyError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, Limits, UncertainError, Write
+from cachekit.remotes.port import ABSENT, Commit, Limits, Write
 from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
 from tests.remotes.storage_makers.bucket import BUCKET, bucket_hub, make_storage
 
@@ -145,7 +145,7 @@ def test_who_may_not_is_told_without_the_token(hub, token):
 def test_a_missing_bucket_is_told_by_every_call(hub):
     storage = BucketStorage("hf://buckets/team/none", endpoint=hub.endpoint, token=hub.token)
     for call in every_call(storage).values():
-        with pytest.raises(AuthError, match="not there"):
+        with pytest.raises(AuthError, match="does not exist"):
             call()
 
 
@@ -210,7 +210,7 @@ def test_files_are_sent_again_where_a_try_fails_and_documents_are_looked_for(hub
     "name", ["hf://buckets/", "hf://buckets/team", "hf://team/cache", "hf://buckets/team/cache/../x", "s3://a/b", ""]
 )
 def test_other_names_are_refused(name):
-    with pytest.raises(UsageError, match="no bucket"):
+    with pytest.raises(UsageError, match="not a bucket"):
         BucketStorage(name)
 
 

@@ -31,6 +31,15 @@ def test_a_shared_folder_that_is_not_there(tmp_path):
 
 
 @pytest.mark.feature("U1")
+def test_a_shared_folder_that_everybody_may_write(tmp_path):
+    (shared := tmp_path / "shared").mkdir()
+    shared.chmod(0o777)
+    found = the_problem("caches", cache=f"local:rw,{shared}:r")
+    assert "it is not used: every user of this machine" in found["said"]
+    assert fine("caches", cache="local:rw,t:r", remotes={"t": {"url": str(shared), "trust": "all"}})
+
+
+@pytest.mark.feature("U1")
 def test_a_shared_folder_that_only_others_may_write(public):
     found = the_problem("caches", cache=f"local:rw,{public}:rw", nobody=True)
     assert fine("caches", cache=f"local:rw,{public}:r", nobody=True)
@@ -40,7 +49,7 @@ def test_a_shared_folder_that_only_others_may_write(public):
 @pytest.mark.feature("U1")
 def test_a_chain_that_means_nothing():
     found = the_problem("caches", cache="local:rw,nobody:rw")
-    assert "no cache is called 'nobody'" in found["said"]
+    assert "there is no remote named 'nobody'" in found["said"]
 
 
 @pytest.mark.feature("U1")
@@ -63,7 +72,7 @@ def test_a_token_that_is_missing_or_none(tmp_path, monkeypatch):
     for text in (f'"{secret}"', "changeme", f"Bearer {secret}"):
         monkeypatch.setenv("HF_TOKEN", text)
         found = the_problem("token", **chain)
-        assert "HF_TOKEN holds no token" in found["said"]
+        assert "HF_TOKEN does not hold a token" in found["said"]
         assert secret not in json.dumps(found)
     monkeypatch.setenv("HF_TOKEN", secret)
     assert fine("token", **chain)
@@ -133,8 +142,8 @@ def test_a_lock_file_after_a_merge(command, machine, home, work):
     text = (work / "cachekit.lock").read_text()
     (work / "cachekit.lock").write_text(f"<<<<<<< HEAD\n{text}")
     found = the_problem("lock-file")
-    assert "cachekit.lock is no lock file" in found["said"]
-    assert "lock anew" in found["mend"]
+    assert "cachekit.lock is not a lock file" in found["said"]
+    assert "store lock` again" in found["mend"]
 
 
 @pytest.mark.feature("U1")

@@ -11,9 +11,9 @@ import textwrap
 import huggingface_hub.constants
 import pytest
 
-from cachekit.errors import AuthError, RemoteError
+from cachekit.errors import AuthError, ConflictError, RemoteError
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Commit, ConflictError, Write
+from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
     DOC,
@@ -196,12 +196,6 @@ def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
     storage.upload([file], head, told_nothing)
     assert storage.commit(Commit("two", [file]), head) == repo.head
     assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
-
-
-def test_a_commit_sends_what_was_not_uploaded(make, hub, repo, way):
-    data = some_bytes()
-    new = make().commit(Commit("at once", [upload_of("n/a.neff", data)], [Write("x", b"1", ABSENT)]), repo.head)
-    assert b"".join(make().chunks("n/a.neff", new)) == data
 
 
 def test_tokens_of_documents_are_compared(make, hub, repo):

@@ -8,9 +8,18 @@ import traceback
 
 import pytest
 
-from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError, UsageError
+from cachekit.errors import (
+    AuthError,
+    BusyError,
+    CachekitError,
+    ConflictError,
+    IntegrityError,
+    RemoteError,
+    UncertainError,
+    UsageError,
+)
 from cachekit.remotes.hub import HubStorage, create, look
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
+from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
     DOC,

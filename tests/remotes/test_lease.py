@@ -13,8 +13,15 @@ from functools import partial
 import pytest
 
 from cachekit import process
-from cachekit.errors import InterruptedRunError, RemoteError, WaitedTooLongError
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
+from cachekit.errors import (
+    BusyError,
+    ConflictError,
+    InterruptedRunError,
+    RemoteError,
+    UncertainError,
+    WaitedTooLongError,
+)
+from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import title, write
 from tests.support.jumping_clock import OfMachine

@@ -163,15 +163,6 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     assert (found.near.place, found.near.known.key) == ("local", here.key)
 
 
-def test_a_nearer_one_elsewhere_wins(tmp_path, shared):
-    me = Watched(tmp_path / "me", shared=[(shared(), "r")])
-    wanted = me.prepare()
-    near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(shared(), [near])
-    publish(me.store, others(wanted, 1)[0])
-    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key
-
-
 @pytest.mark.parametrize(
     ("changes", "differing"),
     [
@@ -233,14 +224,6 @@ def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=5))
     assert [(one.compared, one.problem) for one in found.looked] == [(9, "")]
     assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).looked[0].compared == 9
-
-
-def test_a_large_record_is_left_out(tmp_path, shared):
-    me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
-    wanted = me.prepare()
-    fill(shared(), others(wanted, 2))
-    assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).near is None
-    assert "read" not in storage.calls
 
 
 @pytest.mark.parametrize("failing", ["all", "list", "read"])

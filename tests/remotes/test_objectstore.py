@@ -74,7 +74,7 @@ def test_an_option_that_a_kind_needs_is_asked_for(monkeypatch):
         (["local", "far"], {"far": {"url": "r2://team"}}, "far"),
         (["local", "r2://team"], {}, "NAME"),
     ):
-        with pytest.raises(UsageError, match="no endpoint is named") as raised:
+        with pytest.raises(UsageError, match="endpoint is missing") as raised:
             make(parse(chain, tables)[1])
         assert raised.value.hint == f'add endpoint = "…" beside url in [remotes.{table}] of cachekit.toml'
 
@@ -82,12 +82,12 @@ def test_an_option_that_a_kind_needs_is_asked_for(monkeypatch):
 @pytest.mark.parametrize(
     ("address", "table", "said"),
     [
-        ("gs://UPPER/x", {}, "no bucket of Google Cloud Storage"),
-        ("gs://bucket/../x", {}, "no bucket of Google Cloud Storage"),
+        ("gs://UPPER/x", {}, "not a bucket of Google Cloud Storage"),
+        ("gs://bucket/../x", {}, "not a bucket of Google Cloud Storage"),
         ("gs://bucket", {"region": "x"}, "unknown setting 'region'"),
-        ("az://a_b/x", {"account": "ours"}, "no container of Azure Blob Storage"),
+        ("az://a_b/x", {"account": "ours"}, "not a container of Azure Blob Storage"),
         ("az://cache", {}, "names no account"),
-        ("az://cache", {"account": "ours", "endpoint": "nowhere"}, "an endpoint that is no address"),
+        ("az://cache", {"account": "ours", "endpoint": "nowhere"}, "an endpoint that is not a URL"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_said(monkeypatch, address, table, said):

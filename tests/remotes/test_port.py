@@ -6,11 +6,10 @@ import itertools
 
 import pytest
 
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, ConflictError, TooLargeError
 from cachekit.remotes.address import KINDS
-from cachekit.remotes.hub import BucketStorage
-from cachekit.remotes.objectstore import ObjectStorage
-from cachekit.remotes.port import ABSENT, Commit, ConflictError, TooLargeError, Write
+from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.storage_processes import (
     EVERY,
     ONE_PROCESS,
@@ -144,15 +143,6 @@ class TestReading:
         assert sizes == {f"{home}/a/1": 1, f"{home}/a/b/c/2": 2}
         assert {entry.path for entry in storage.list(home, revision)} == set(files)
 
-    def test_list_has_documents(self, storage, home):
-        write(storage, f"{home}/x.json", b"123", ABSENT)
-        revision = write(storage, f"{home}/deep/y.json", b"12", ABSENT)
-        assert {entry.path: entry.size for entry in storage.list(home, revision)} == {
-            f"{home}/x.json": 3,
-            f"{home}/deep/y.json": 2,
-        }
-        assert storage.stat([f"{home}/x.json"], revision)[f"{home}/x.json"].size == 3
-
     def test_read_has_a_limit(self, storage, home):
         revision = write(storage, f"{home}/x.json", b"x" * 1000, ABSENT)
         assert storage.read(f"{home}/x.json", revision, 1000).data == b"x" * 1000
@@ -163,11 +153,6 @@ class TestReading:
         assert storage.read(f"{home}/x.json", replaced, 999).data == b"small"
         with pytest.raises(ConflictError):
             write(storage, f"{home}/x.json", b"late", caught.value.token)
-
-    def test_read_takes_artifacts_too(self, storage, home):
-        revision = put(storage, {f"{home}/flags.json": b"[1]", f"{home}/empty": b""})
-        assert storage.read(f"{home}/flags.json", revision, 10).data == b"[1]"
-        assert storage.read(f"{home}/empty", revision, 10).data == b""
 
     def test_chunks_start_anywhere(self, storage, home):
         data = bytes(range(256)) * 40
@@ -218,20 +203,12 @@ class TestUpload:
         revision = storage.commit(Commit(title(), uploads), revision)
         assert all(content(storage, path, revision) == data for path, data in files.items())
 
-    def test_another_one_beside(self, storage, home):
-        put(storage, {f"{home}/a": b"a"})
-        revision = put(storage, {f"{home}/a": b"a", f"{home}/b": b"b"})
-        assert {entry.path for entry in storage.list(home, revision)} == {f"{home}/a", f"{home}/b"}
-
     @pytest.mark.parametrize("other", [b"other bytes", b"short", b""])
     def test_other_bytes_at_a_path(self, storage, home, other):
         put(storage, {f"{home}/f": b"these bytes"})
         with pytest.raises(ConflictError):
             put(storage, {f"{home}/f": other})
         assert content(storage, f"{home}/f", storage.revision()) == b"these bytes"
-
-    def test_nothing_at_all(self, storage):
-        storage.upload([], storage.revision(), lambda _: None)
 
     def test_a_source_that_is_gone(self, storage, home, tmp_path):
         file = upload(f"{home}/f", b"bytes")
@@ -270,35 +247,10 @@ class TestCommit:
         revision = write(storage, path, b"three", ABSENT)
         assert storage.read(path, revision, 100).data == b"three"
 
-    def test_the_returned_revision_has_it(self, storage, home):
-        revision = storage.revision()
-        for number in range(3):
-            document = storage.read(f"{home}/x.json", revision, 100)
-            token = document.token if document else ABSENT
-            revision = storage.commit(
-                Commit(title(), writes=[Write(f"{home}/x.json", b"%d" % number, token)]), revision
-            )
-            assert storage.read(f"{home}/x.json", revision, 100).data == b"%d" % number
-
-    def test_files_and_documents(self, storage, home):
-        revision = storage.revision()
-        files = [upload(f"{home}/{number}", b"%d" % number) for number in range(3)]
-        storage.upload(files, revision, lambda _: None)
-        writes = [Write(f"{home}/x.json", b"x", ABSENT), Write(f"{home}/y.json", b"y", ABSENT)]
-        revision = storage.commit(Commit(title(), files, writes), revision)
-        assert {entry.path for entry in storage.list(home, revision)} == {
-            *(f"{home}/{number}" for number in range(3)),
-            f"{home}/x.json",
-            f"{home}/y.json",
-        }
-
     def test_a_large_document(self, storage, home):
         data = b'{"x": "%s"}' % (b"0123456789" * 400_000)
         revision = write(storage, f"{home}/x.json", data, ABSENT)
         assert storage.read(f"{home}/x.json", revision, 8 << 20).data == data
-
-    def test_nothing_to_write(self, storage):
-        storage.commit(Commit(title()), storage.revision())
 
     def test_removing_what_is_not_there(self, storage, home):
         storage.commit(Commit(title(), writes=[Write(f"{home}/x.json", None, ABSENT)]), storage.revision())
@@ -350,7 +302,7 @@ class TestCommit:
         did, never = title("was done"), title("was not done")
         storage.commit(Commit(did, writes=[Write(f"{home}/x.json", b"x", ABSENT)]), storage.revision())
         # A remote without a history answers nothing; whoever asks looks for what was written.
-        assert make().happened(did) or isinstance(storage, ObjectStorage | BucketStorage)
+        assert bool(make().happened(did)) == isinstance(storage, HubStorage)
         assert not make().happened(never)
 
     @pytest.mark.usefixtures("_processes")

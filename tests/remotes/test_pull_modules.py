@@ -106,7 +106,7 @@ def test_records_of_the_cache_vouch_for_what_they_name(join, repo, hub, tmp_path
     assert len({request.path for request in hub.requests if request.kind == "resolve"}) == 2
     entry(tmp_path / "other", seed=1, build=1)
     as_the_peer(repo, {f"{name}/model.neff": (tmp_path / "other" / name / "model.neff").read_bytes()})
-    with pytest.raises(IntegrityError, match="not to be used") as caught:
+    with pytest.raises(IntegrityError, match="cannot be used") as caught:
         get(join("eve"), name)
     assert "record" in caught.value.cause
 

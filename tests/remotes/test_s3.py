@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from cachekit.errors import RemoteError
+from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.objectstore.objects import REMOVED
 from cachekit.remotes.objectstore.remote import SINGLE
-from cachekit.remotes.port import ABSENT, BusyError, Commit, ConflictError, UncertainError, Write
+from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import QUIET, upload_of, write

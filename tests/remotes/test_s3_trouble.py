@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from cachekit.errors import AuthError, RemoteError, UsageError
-from cachekit.remotes.port import BusyError, Limits, UncertainError
+from cachekit.errors import AuthError, BusyError, RemoteError, UncertainError, UsageError
+from cachekit.remotes.port import Limits
 from tests.remotes.s3_server import KEY, SECRET, refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import every_call, shown
@@ -99,7 +99,7 @@ def test_another_region_is_named(server, storage):
     ["s3://", "s3:///x", "s3://UPPER/x", "s3://b", "http://bucket/x", "s3://bucket/../x", "s3://bucket/a//b", ""],
 )
 def test_other_names_are_refused(name):
-    with pytest.raises(UsageError, match="no bucket of S3"):
+    with pytest.raises(UsageError, match="not a bucket of S3"):
         open_s3(name)
 
 

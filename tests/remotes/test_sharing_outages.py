@@ -57,7 +57,7 @@ def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared
     )
     record = publish(ann.store, make_record())
     (pushed,) = push(ann.store, ann.session.remotes, [record])
-    assert "could not take the push" in pushed.error.message
+    assert "did not take the push" in pushed.error.message
     assert ann.session.remotes.writable[0].usable()
 
 

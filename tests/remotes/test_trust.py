@@ -364,7 +364,7 @@ def test_a_table_says_whom_to_trust():
 
     assert (link().trusted, link(trust="all").trusted) == (False, True)
     assert dict(link(trust="all").options) == {}
-    with pytest.raises(UsageError, match=r"\[remotes\.team\]: trust = 'some' means nothing"):
+    with pytest.raises(UsageError, match=r"\[remotes\.team\]: trust = 'some' is not a known value"):
         link(trust="some")
 
 
@@ -388,16 +388,6 @@ def test_the_command_line_says_it(command, machine, work, tmp_path, shared):
     answer = command("plan", "tiny.yaml")
     assert answer.out.startswith("tiny: hit")
     assert answer.err == ""
-
-
-def test_doctor_says_it(tmp_path, shared):
-    from tests.support.doctor_cases import fine, the_problem
-
-    assert fine("caches", cache=f"local:rw,{shared}:r")
-    shared.chmod(0o777)
-    found = the_problem("caches", cache=f"local:rw,{shared}:r")
-    assert "it is not used: every user of this machine" in found["said"]
-    assert fine("caches", cache="local:rw,t:r", remotes={"t": {"url": str(shared), "trust": "all"}})
 
 
 def test_a_token_that_is_refused_is_no_question_of_trust(hub_storage, tmp_path):

@@ -92,7 +92,7 @@ def test_a_folder_in_the_place_of_the_record_is_told_before_compiling(tmp_path, 
     path.rmdir()
     path.parent.rmdir()
     path.parent.write_text("in the way")
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         warm(watched.session, prepared)
     assert compiles(tmp_path / "log") == []
     path.parent.unlink()

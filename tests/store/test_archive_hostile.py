@@ -29,27 +29,12 @@ def refused(yard, raw):
     untouched(yard)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../victim",
-        "../escaped",
-        "../escaped/deeper",
-        "..",
-        "a/../../escaped",
-        "a/..",
-        "a/../b",
-        "./../escaped",
-        "{yard}/escaped",
-        "/{yard}/escaped",
-        "{yard}/in/inside",
-        ".",
-        "./",
-        "..\\escaped",
-        "a\\b",
-        "C:\\escaped",
-    ],
-)
+OUTSIDE = ["..", ".", "./", "../victim", "../escaped", "../escaped/deeper", "./../escaped"]
+OUTSIDE += ["a/..", "a/../b", "a/../../escaped"]
+OUTSIDE += ["{yard}/escaped", "/{yard}/escaped", "{yard}/in/inside", "..\\escaped", "a\\b", "C:\\escaped"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.DIRTYPE])
 def test_a_member_that_would_lie_outside_is_refused(yard, name, kind):
     name = name.format(yard=yard)
@@ -58,21 +43,10 @@ def test_a_member_that_would_lie_outside_is_refused(yard, name, kind):
     refused(yard, tar(member("innocent", type=kind, pax_headers={"path": name})))
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        tarfile.SYMTYPE,
-        tarfile.LNKTYPE,
-        tarfile.CHRTYPE,
-        tarfile.BLKTYPE,
-        tarfile.FIFOTYPE,
-        tarfile.GNUTYPE_SPARSE,
-        b"Z",
-        b"V",
-        b"M",
-        b"A",
-    ],
-)
+KINDS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, b"Z", b"V", b"M", b"A"])
 @pytest.mark.parametrize("target", ["../victim", "/etc/passwd", "fine", ""])
 def test_a_member_that_is_no_file_is_refused(yard, kind, target):
     refused(yard, tar(member("fine"), member("link", b"", type=kind, linkname=target)))
@@ -188,11 +162,6 @@ def test_what_is_no_tar_is_refused(yard, raw):
     assert tree_of(yard / "in") == {}
 
 
-def test_a_missing_archive_is_an_error_of_the_file_system(yard):
-    with pytest.raises(FileNotFoundError):
-        unpack(yard / "no.tar", yard / "in")
-
-
 def attempt(yard, raw, name):
     """Unpack into a new folder; what came out, or None where it was refused."""
     target = yard / "in" / name
@@ -215,14 +184,6 @@ def test_a_truncated_archive_is_refused_or_whole(yard):
         found = attempt(yard, raw[:end], f"t{end}")
         assert found in (None, THREE), f"cut at {end}: {sorted(found)} came out, and nobody was told"
     assert attempt(yard, raw, "whole") == THREE
-
-
-def test_garbage_between_members_is_refused(yard):
-    raw = packed(grow(yard / "in" / "s", THREE), THREE)
-    for place in range(0, 5 * 512, 512):
-        for number, junk in enumerate((b"\xff" * 512, b"junk" * 128, b"\0" * 512 + b"\x01" * 512)):
-            found = attempt(yard, raw[:place] + junk + raw[place:], f"t{place}-{number}")
-            assert found is None or (set(found) == set(THREE) and found["e"] == THREE["e"]), place
 
 
 def test_a_header_with_a_changed_bit_is_refused_or_harmless(yard):

@@ -103,7 +103,7 @@ BAD_PATHS = [*LEADING, "", ".", "..", "a\\b", "a\0b", "x" * 1025]
 def test_an_index_with_a_path_that_leads_elsewhere_is_refused(yard, whole, path):
     _, contents = whole
     listed = [{"path": path, "size": 3, "sha256": hashlib.sha256(b"bad").hexdigest()}]
-    assert "no whole bundle" in str(refused(yard, crafted([*contents, ("bad", b"bad")], listed=listed)))
+    assert "not a complete bundle" in str(refused(yard, crafted([*contents, ("bad", b"bad")], listed=listed)))
 
 
 @pytest.mark.feature("S7")

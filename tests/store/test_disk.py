@@ -1,14 +1,11 @@
 """A disk that fails, is full or is read-only: no partial entry, and hits are served on."""
 
-import errno
 import os
-import shutil
 import subprocess
 
 import pytest
 
 from cachekit.errors import StoreError
-from tests.store.crash.server import calls
 from tests.store.crash_session import crashes  # noqa: F401 - a fixture
 from tests.support.standins import (
     Watched,
@@ -16,48 +13,10 @@ from tests.support.standins import (
     find,
     leftovers_of,
     make_record,
-    memory_folder,
     overwrite,
     publish,
     served,
 )
-
-
-@pytest.mark.parametrize(
-    "code, every",
-    [
-        pytest.param(errno.ENOSPC, 5, id="ENOSPC-some"),
-        *(
-            pytest.param(code, 1, id=f"{errno.errorcode[code]}-all", marks=pytest.mark.slow)
-            for code in (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EIO)
-        ),
-    ],
-)
-def test_a_disk_that_fails_at_any_call_of_a_publish_leaves_no_partial_entry(crashes, code, every):
-    """From the n-th call on, every call fails that needs what the disk no longer gives."""
-    made, kept = make_record(1, ("a", "b")), make_record(2, ("a", "c"))
-    with memory_folder() as folder:
-        publish(Watched(folder / "base").store, kept)
-        shutil.copytree(folder / "base", folder / "count")
-        count = crashes(folder / "count", "publish", trace=folder / "trace")["calls"]
-        assert count == calls(folder / "trace")[-1][0]
-        errors = []
-        for at in range(1, count + 1, every):
-            home = shutil.copytree(folder / "base", folder / f"home-{at}")
-            answer = crashes(home, "publish", at=at, errno=code)
-            errors.append(answer["error"])
-            assert answer["error"] in {"", "StoreError"}, answer["traceback"]
-            assert answer["hint"] or not answer["error"]
-            watched = Watched(home)
-            found = find(watched.store, made[0])
-            assert found in (None, made[0])
-            assert found or answer["error"], "what was published without an error is there"
-            assert served(watched.store, find(watched.store, kept[0])) == expected(kept)
-            publish(watched.store, made)  # the disk is well again
-            assert served(watched.store, find(watched.store, made[0])) == expected(made)
-            assert watched.damage() == []
-            assert leftovers_of(home) == set()
-        assert errors[0] == "StoreError"
 
 
 def test_a_home_that_is_no_folder(tmp_path):

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from cachekit.errors import StoreError, UsageError, WaitedTooLongError
+from cachekit.errors import UsageError, WaitedTooLongError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store import removal, rwlock
@@ -19,7 +19,6 @@ from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import managed
-from tests.support.doctor_cases import another_user
 from tests.support.standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
 
 pytest_plugins = ["tests.support.doctor_cases"]
@@ -232,15 +231,6 @@ def test_a_removal_that_hangs_stops_nobody_for_ever(tmp_path, monkeypatch):
             assert warm(other.session, other.prepare()).compiled
         assert time.monotonic() - start < 5  # and each of them waited for it once, not each time
     assert find(watched.store, made(2)[0]) is not None
-
-
-def test_a_store_that_may_not_be_written_is_not_called_locked(public):
-    watched = Watched(public / "home")
-    publish(watched.store, made(1))
-    with another_user(), pytest.raises(StoreError, match="cannot be written") as caught:
-        gc(Watched(public / "home").session, Keep(max_size=0))
-    assert "CACHEKIT_HOME" in caught.value.hint
-    assert find(watched.store, made(1)[0]) is not None
 
 
 @pytest.mark.feature("G3")

@@ -44,7 +44,9 @@ def killed(crashes, base, tmp_path, work, every=1, **arguments):
     assert answer["calls"] > 10
     for at in range(1, answer["calls"] + 1, every):
         home = shutil.copytree(base, tmp_path / f"{at}")
-        assert crashes(home, work, at=at, **arguments)["killed"]
+        answer = crashes(home, work, at=at, **arguments)
+        # Where a copy took seconds, its times are believed, and fewer calls are needed.
+        assert answer["killed"] or at > answer["calls"]
         yield at, home
         shutil.rmtree(home, ignore_errors=True)
 

@@ -1,10 +1,6 @@
 """Records that no recipe made: beside the others in every list, and never what a plan compares with."""
 
-import json
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cachekit.compilers.neuron import describe as neffs
 from cachekit.key.canonical import canonical, canonical_json
@@ -61,32 +57,6 @@ def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch, judge)
     document = show(store, group.key)
     assert [module["neff"] is not None for module in document["modules"]] == [True, True, False]
     assert {module["neff"]["chip"] for module in document["modules"][:2]} == {"trn1"}
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
-)
-
-
-def by_the_book(value):
-    """The canonical form without any short cut."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [by_the_book(item) for item in value]
-    if isinstance(value, dict):
-        return {name: by_the_book(item) for name, item in value.items()}
-    return value
-
-
-@pytest.mark.feature("K3")
-@given(VALUES)
-def test_the_canonical_form_takes_no_wrong_short_cut(value):
-    form = by_the_book(value)
-    assert repr(canonical(value)) == repr(form)
-    text = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert canonical_json(value) == text.encode()
 
 
 @pytest.mark.parametrize("bad", [{"a": "\ud800"}, {"\udfff": 1}, {1: "a"}, {"a": float("nan")}, {"a": {"b": object()}}])

@@ -7,8 +7,6 @@ from msgspec import structs
 
 from cachekit import config
 from cachekit.cli import progress
-from cachekit.compilers import registry
-from cachekit.compilers.imported import known_modules
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
 from cachekit.store.record import encode
@@ -68,11 +66,6 @@ def test_who_wants_no_notes_gets_none(command, home, monkeypatch, words):
     assert command(*words).err == ""
 
 
-def test_few_records_are_read_without_a_word(command, home):
-    fill(home, MANY)
-    assert command("store", "ls").err == ""
-
-
 def test_the_live_line_ends_with_the_reading(home, monkeypatch):
     told = []
     monkeypatch.setattr(sys, "stderr", sys.stdout)
@@ -124,13 +117,6 @@ def test_an_export_of_a_recipe_finds_it_by_its_key(command, machine, home, fille
     assert reads == []
 
 
-def test_a_neuron_cache_is_written_from_neurons_records(command, filled, reads, tmp_path):
-    answer = command("store", "export", str(tmp_path / "cache"), "--all-of", "2.21", code=2)
-    assert "no modules of 2.21" in answer.err
-    command("store", "export", str(tmp_path / "cache"), "--all", code=2)
-    assert reads == []
-
-
 def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled, reads):
     shared = work.parent / "shared"
     shared.mkdir()
@@ -141,11 +127,6 @@ def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled,
     answer = command("push", "--pending", "--cache", f"local:rw,{shared}:rw", "--format", "json").json
     assert [len(one["records"]) for one in answer["pushed"]] == [1]
     assert set(reads) == {waits.key}
-
-
-def test_an_import_asks_neurons_records_what_is_known(filled, home, reads):
-    assert known_modules(Store(home, Journal(None, "test")), registry.adapter("neuron")) == {}
-    assert reads == []
 
 
 def test_a_folder_without_records_is_no_trouble(tmp_path):

@@ -94,16 +94,6 @@ def test_a_full_disk_is_told_and_leaves_no_hole(layout, monkeypatch):
         assert part.finish() == (DIGEST, PIECES)
 
 
-def test_small_ones_fail_too(layout, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(OSError, match="No space left"), receiving(layout, DIGEST) as part:  # noqa: PT012
-        part.write(b"few")
-        part.finish()
-
-
 def test_one_that_was_read_only_when_its_owner_died_is_gone_on_with(public):
     public.chmod(0o777)
     layout = Store(public, None).layout

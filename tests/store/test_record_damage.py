@@ -28,11 +28,6 @@ def decoded(raw):
         return error
 
 
-def unchanged_or_refused(raw, original):
-    found = decoded(raw)
-    return isinstance(found, DamagedRecordError) or found == original
-
-
 def test_a_changed_bit_is_seen(small):
     original = decode(small)
     survivors = 0
@@ -46,26 +41,9 @@ def test_a_changed_bit_is_seen(small):
     assert survivors < 50, "white space, and no more, may change unseen"
 
 
-@pytest.mark.parametrize("byte", [0x00, 0x09, 0x20, 0x22, 0x2C, 0x2E, 0x30, 0x39, 0x5C, 0x65, 0x7B, 0x7D, 0x80, 0xFF])
-def test_a_changed_byte_is_seen(small, byte):
-    original = decode(small)
-    for place in range(len(small)):
-        assert unchanged_or_refused(small[:place] + bytes([byte]) + small[place + 1 :], original), place
-        assert unchanged_or_refused(small[:place] + bytes([byte]) + small[place:], original), place
-
-
-def test_a_missing_byte_is_seen(small):
-    original = decode(small)
-    for place in range(len(small)):
-        assert unchanged_or_refused(small[:place] + small[place + 1 :], original), place
-
-
-def test_a_truncated_record_is_refused(small):
+def test_a_record_that_is_cut_off_or_goes_on_is_refused(small):
     for end in range(len(small) - 1):
         refused(small[:end])
-
-
-def test_what_follows_a_record_is_refused(small):
     for extra in (b"x", b"{}", b"\0", small, b"]", b"null"):
         refused(small + extra)
 
@@ -99,59 +77,31 @@ def test_each_way_of_being_no_record_is_refused(raw):
     refused(raw)
 
 
-@pytest.mark.parametrize("inner", [5, None, [], "text", [{"schema": SCHEMA}]])
-def test_a_body_that_is_no_mapping_is_refused(inner):
-    refused(document(inner))
+ILL_FITTING = [
+    *({name: ...} for name in ("key", "modules", "provenance", "hard")),
+    *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, schema=2))),
+    *({"hard": hard} for hard in ({**HARD, "task": "other"}, {}, [])),
+    *({"graphs": count} for count in (-1, 1.5, "4")),
+    *({"compile_seconds": seconds} for seconds in (-0.1, None)),
+    *({"modules": modules} for modules in ({}, [{}])),
+    {"provenance": {}},
+    {"new": 1},
+]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"key": digest("another")},
-        {"hard": {**HARD, "task": "other"}},
-        {"hard": {}},
-        {"key": key_of(HARD, schema=2)},
-    ],
-)
-def test_a_record_whose_ingredients_do_not_give_its_key_is_refused(changes):
+@pytest.mark.parametrize("changes", ILL_FITTING, ids=repr)
+def test_a_record_that_does_not_fit_the_schema_or_its_key_is_refused(changes):
     refused(document(body(**changes)))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"key": ...},
-        {"modules": ...},
-        {"provenance": ...},
-        {"hard": ...},
-        {"new": 1},
-        {"key": "abc"},
-        {"key": key_of(HARD).upper()},
-        {"graphs": -1},
-        {"graphs": 1.5},
-        {"graphs": "4"},
-        {"compile_seconds": -0.1},
-        {"compile_seconds": None},
-        {"hard": []},
-        {"modules": {}},
-        {"modules": [{}]},
-        {"provenance": {}},
-    ],
-)
-def test_a_record_that_does_not_fit_the_schema_is_refused(changes):
-    refused(document(body(**changes)))
-
-
-def test_a_document_with_more_or_less_than_a_record_is_refused():
+def test_a_document_with_more_or_less_than_a_record_and_its_digest_is_refused():
     whole = json.loads(encode(record()))
     for wrong in ({**whole, "extra": 1}, {"record": whole["record"]}, {"sha256": whole["sha256"]}):
         refused(json.dumps(wrong).encode())
-
-
-def test_a_digest_is_lower_case_and_whole():
-    whole = json.loads(encode(record()))
     for wrong in (whole["sha256"].upper(), whole["sha256"][:-1], whole["sha256"] + "0", "", None, 5, [whole["sha256"]]):
         refused(json.dumps({**whole, "sha256": wrong}).encode())
+    for inner in (5, None, [], "text", [{"schema": SCHEMA}]):
+        refused(document(inner))
 
 
 def test_a_name_that_stands_twice_is_refused(small):
@@ -163,27 +113,8 @@ def test_a_name_that_stands_twice_is_refused(small):
         refused(twice.encode("utf-8"))
 
 
-HOSTILE = [
-    "",
-    ".",
-    "..",
-    "../a",
-    "a/..",
-    "a/../b",
-    "a/../../b",
-    "/a",
-    "/",
-    "//a",
-    "a//b",
-    "a/",
-    "./a",
-    "a/.",
-    "a/./b",
-    "a\\b",
-    "..\\a",
-    "a\0b",
-    "a" * 1025,
-]
+HOSTILE = ["", "/", "a\\b", "..\\a", "a\0b", "a" * 1025]
+HOSTILE += [*[".", "..", "../a", "a/..", "a/../b", "a/../../b", "/a", "//a", "a//b", "a/", "./a", "a/.", "a/./b"]]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -194,13 +125,10 @@ def test_a_name_that_could_leave_its_folder_is_refused(name):
         {"modules": (Module("m", (good, msgspec.structs.replace(good, path=name))),)},
         {"directory": name},
         {"model_type": name},
+        {"directory": "a/b"},  # one step of a path, and no more
+        {"model_type": "a/b"},
     ):
         refused(encode(record(**changes)))
-
-
-@pytest.mark.parametrize("field", ["directory", "model_type"])
-def test_what_says_where_a_record_lies_is_one_step_of_a_path(field):
-    refused(encode(record(**{field: "a/b"})))
 
 
 @pytest.mark.parametrize(
@@ -219,16 +147,16 @@ def test_a_files_digest_is_64_hex_digits(sha256):
     refused(encode(record(modules=(Module("m", (File("a", 1, sha256),)),))))
 
 
-def test_a_file_has_a_size_and_a_module_has_files():
-    refused(encode(record(modules=(Module("m", (File("a", -1, digest("a")),)),))))
-    refused(encode(record(modules=(Module("m", ()),))))
-
-
-def test_two_files_or_modules_of_one_name_are_refused():
-    """They could not both be restored, and which of them was meant nobody can say."""
+def test_modules_without_files_negative_sizes_and_names_that_stand_twice_are_refused():
+    """Two files of one name could not both be restored, and nobody can say which was meant."""
     one, two = File("a", 1, digest("a")), File("a", 2, digest("b"))
-    refused(encode(record(modules=(Module("m", (one, two)),))))
-    refused(encode(record(modules=(Module("m", (one,)), Module("m", (two,))))))
+    for modules in (
+        (Module("m", (File("a", -1, digest("a")),)),),
+        (Module("m", ()),),
+        (Module("m", (one, two)),),
+        (Module("m", (one,)), Module("m", (two,))),
+    ):
+        refused(encode(record(modules=modules)))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1: 2}, "\ud800"])

@@ -174,7 +174,7 @@ def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way
         ]
         assert found.error().exit_code == 5
         done = verify(watched.session, repair=True)
-        assert [problem.left for problem in done.bad] == ["no remote is named that may be read"]
+        assert [problem.left for problem in done.bad] == ["no remote may be read"]
     else:
         assert found.problems == ()
         assert len(found.notes) == (way == "no neff")
@@ -226,19 +226,8 @@ def test_what_is_no_file_is_named_and_nobody_waits_for_it(home, shared, quick):
     assert found.orphans == Count(), "nobody knows what the unreadable ones name"
     repaired = verify(watched.session, quick=quick, repair=True)
     assert [(problem.keys, problem.left) for problem in repaired.bad] == [
-        ((first.key,), "a folder is in its place: remove that")
+        ((first.key,), "a folder is in its place: remove the folder")
     ]
     assert [problem.keys[0] for problem in verify(watched.session).problems] == [first.key]
     for pair in made[1:]:
         assert served(watched.store, pair[0]) == expected(pair)
-
-
-def test_a_pipe_in_a_files_place_is_a_miss(home):
-    watched = Watched(home)
-    made = [make_record(number, (f"own {number}",)) for number in range(2)]
-    filled(watched, *made)
-    places = record_path(watched.store, made[0][0]), watched.store.layout.blob(made[1][0].files[0].sha256)
-    for path in places:
-        path.unlink()
-        os.mkfifo(path)
-    assert [find(Watched(home).store, record) for record, _ in made] == [None, None]

@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.hub_session import DEFAULTS
 from tests.support.hubserver import HubServer
+
+DEFAULTS = {
+    "xet": True, "latency": 0.0, "commits_per_hour": None, "overlap_409": False, "commit_seconds": 0.0, "tree_page": 0,
+}  # fmt: skip
 
 
 @functools.cache

@@ -195,7 +195,7 @@ def test_a_store_that_cannot_be_written(public, tmp_path):
         assert "cannot be written by this user" in the_problem("store", home=place, nobody=True)["said"]
     (tmp_path / "file").write_text("")
     found = the_problem("store", home=tmp_path / "file" / "below")
-    assert "is no folder" in found["said"]
+    assert "is not a folder" in found["said"]
     assert "CACHEKIT_HOME" in found["mend"]
 
 
@@ -209,7 +209,9 @@ def test_a_part_of_the_store_that_is_another_users(public):
 
 
 @pytest.mark.feature("U1")
-@pytest.mark.parametrize("kind, said", [("nfs4", "lies on NFS"), ("vfat", "has no links or mixes up names")])
+@pytest.mark.parametrize(
+    "kind, said", [("nfs4", "lies on NFS"), ("vfat", "has no hard links or ignores case in names")]
+)
 def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, said):
     table = tmp_path / "mounts"
     table.write_text(f"/dev/x / ext4 rw 0 0\nx {tmp_path}/home {kind} rw 0 0\n")

@@ -36,7 +36,7 @@ def file(path: Path, *, leaks: bool = True) -> dict[str, Any]:
     """A file's state and, where it is a NEFF, all that it says; see `Adapter.describe`."""
     try:
         if path.exists() and not path.is_file():
-            return {"state": ABSENT, "reason": "it is a folder" if path.is_dir() else "it is no regular file"}
+            return {"state": ABSENT, "reason": "it is a folder" if path.is_dir() else "it is not a regular file"}
         return {"state": VERIFIED, "reason": "", **read(path, leaks=leaks).as_dict()}
     except NeffError as error:
         return {"state": DAMAGED if error.damaged else UNKNOWN, "reason": error.reason, "module": _module(path)}

@@ -313,7 +313,7 @@ def _build(module: Module, files: Sequence[Path], built: Path, check: Check | No
             sha256, count = _pour_checked(raw, out, file.size)
         if (sha256, count) != (file.sha256, file.size):
             raise IntegrityError(
-                f"{file.path} of {module.name} is not what its record says", cause="digest or size do not fit"
+                f"{file.path} of {module.name} is not what its record says", cause="its size or its digest differs"
             )
         if file.path == facts.NEFF and check is not None and (reason := check(target, said())):
             raise IntegrityError(f"the NEFF of {module.name} cannot be used here", cause=reason)

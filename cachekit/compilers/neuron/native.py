@@ -180,7 +180,7 @@ def _check_digest(module: Module, packed: Path) -> None:
             digest.update(block)
             size += len(block)
     if (digest.hexdigest(), size) != (module.files[0].sha256, module.files[0].size):
-        raise IntegrityError(f"{module.name} is not what its record says", cause="digest or size do not fit")
+        raise IntegrityError(f"{module.name} is not what its record says", cause="its size or its digest differs")
 
 
 def _move(source: Path, target: Path, root: Path) -> int:

@@ -22,6 +22,7 @@ from contextlib import suppress
 
 from msgspec import Struct, structs
 
+from cachekit.errors import ConflictError, TooLargeError, UncertainError
 from cachekit.remotes.folder.confined import (
     OURS,
     ConfinedFolder,
@@ -34,7 +35,7 @@ from cachekit.remotes.folder.confined import (
     sweep,
     write_all,
 )
-from cachekit.remotes.port import ABSENT, ConflictError, Document, TooLargeError, UncertainError
+from cachekit.remotes.port import ABSENT, Document
 
 FOLDER = f"{OURS}doc-"
 _BEFORE = 32  # ids of earlier generations that each one names
@@ -171,7 +172,7 @@ class Generations:
             if error.errno in _REFUSED:
                 raise
             raise UncertainError(
-                f"nobody knows whether {'/'.join((*self._above, self._name))} was changed", cause=str(error)
+                f"it is not known whether {'/'.join((*self._above, self._name))} was changed", cause=str(error)
             ) from error
 
     def _settle(self, folder: int, mine: Generation) -> None:
@@ -217,14 +218,10 @@ class Generations:
                 finally:
                     os.close(handle)
         except OSError as error:
-            if not is_absent(error) or not self._above_is_there():
+            if not is_absent(error):
                 raise
+            self._root.look()
             return Generation(0, "", (), there=False)
-
-    def _above_is_there(self) -> bool:
-        """Whether the root is: a cache that is gone is an error, not an empty one."""
-        with self._root.folder(()):
-            return True
 
     def _heal(self, state: Generation) -> None:
         """Make the plain copy good after a writer that was killed before it could."""

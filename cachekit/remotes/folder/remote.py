@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cachekit.calls import Calls
-from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes import trust
 from cachekit.remotes.folder.confined import (
     OURS,
@@ -42,23 +42,13 @@ from cachekit.remotes.folder.confined import (
     write_all,
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
-from cachekit.remotes.port import (
-    Commit,
-    ConflictError,
-    Document,
-    Entry,
-    Limits,
-    Tell,
-    UncertainError,
-    Upload,
-)
+from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload
 
 T = TypeVar("T")
 
 _PIECE = 4 << 20
 _BATCH = 256  # files that one bounded call looks at
 _EVERY = 64  # changes of this process between two sweeps
-_CHANGES = f"{OURS}changes"
 _HINTS = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "the quota there is used up: free some space, or have it raised",
@@ -97,12 +87,8 @@ class FolderStorage:
 
     def revision(self) -> str:
         """Empty: a folder has no versions. Says whether it is there."""
-
-        def look() -> str:
-            with self._root.folder(()):
-                return ""
-
-        return self._do(look)
+        self._do(self._root.look)
+        return ""
 
     def stranger(self, memory: Path | None = None) -> str:
         """What the folder's owner, group and mode say, and the modes of those above it."""
@@ -250,8 +236,8 @@ class FolderStorage:
                     return None
                 if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                     raise
-                with self._root.folder(()):  # that one is a folder; so something else lies on the way
-                    return -1
+                self._root.look()  # that one is a folder; so something else lies on the way
+                return -1
             return found.st_size if stat_module.S_ISREG(found.st_mode) else -1
 
         there = self._do(size)
@@ -306,8 +292,6 @@ class FolderStorage:
                 document.check(write.token)
             for document, write in documents:
                 document.swap(write.token, write.data)
-            with suppress(OSError), self._root.folder((_CHANGES,), make=True) as changes:
-                os.close(os.open(_mark(change.title), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666, dir_fd=changes))
 
         # What comes too late is a swap that wins or fails like any other.
         self._do(swap, self._limits.commit, late=UncertainError)
@@ -315,22 +299,8 @@ class FolderStorage:
         return ""
 
     def happened(self, title: str) -> str:
-        """An id of the change with this title, if it was committed in the last hour."""
-
-        def look() -> str:
-            mark = _mark(title)
-            with self._root.folder(()):
-                pass
-            try:
-                with self._root.folder((_CHANGES,)) as changes:
-                    os.stat(mark, dir_fd=changes, follow_symlinks=False)
-            except OSError as error:
-                if is_absent(error):
-                    return ""
-                raise
-            return mark
-
-        return self._do(look)
+        """Nothing: there is no history. A document that was written is found by reading it."""
+        return ""
 
     def _do(
         self,
@@ -368,10 +338,7 @@ class FolderStorage:
         def clean() -> None:
             scratch, name, handle = self._begin()
             try:
-                now = os.fstat(handle).st_mtime
-                sweep(scratch, now, OURS)
-                with suppress(FileNotFoundError), self._root.folder((_CHANGES,)) as changes:
-                    sweep(changes, now)
+                sweep(scratch, os.fstat(handle).st_mtime, OURS)
             finally:
                 _end(scratch, name, handle)
 
@@ -391,10 +358,6 @@ def _can_be_held(steps: tuple[str, ...]) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _mark(title: str) -> str:
-    return hashlib.sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def _end(scratch: int, name: str, handle: int) -> None:

@@ -21,21 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cachekit.errors import IntegrityError, RemoteError, TooLargeError, UsageError
+from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.layout import check, is_good
-from cachekit.remotes.port import (
-    ABSENT,
-    Commit,
-    ConflictError,
-    Document,
-    Entry,
-    Limits,
-    Tell,
-    UncertainError,
-    Upload,
-    Write,
-)
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
 from cachekit.text import redact
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
@@ -68,7 +57,7 @@ class BucketStorage:
         prefix = (found[2] or "").strip("/") if found else ""
         if not found or (prefix and any(part in {"", ".", ".."} for part in prefix.split("/"))):
             raise UsageError(
-                f"{redact(name)!r} is no bucket of the Hub", hint="write it as hf://buckets/namespace/name"
+                f"{redact(name)!r} is not a bucket of the Hub", hint="write it as hf://buckets/namespace/name"
             )
         _check_client(f"hf://buckets/{found[1]}")
         self._bucket = found[1]
@@ -268,7 +257,7 @@ def _check_client(name: str) -> None:
     if not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
         raise UsageError(
             f"{name} needs huggingface_hub 1.5 or newer",
-            cause=f"{huggingface_hub.__version__} is installed, which knows no buckets",
+            cause=f"{huggingface_hub.__version__} is installed, which does not support buckets",
             hint='pip install "huggingface_hub>=1.5"',
         )
     try:

@@ -48,7 +48,7 @@ class Client:
         address = endpoint or os.environ.get("HF_ENDPOINT") or ""
         if address and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
             raise UsageError(
-                "the Hub's endpoint is no address",
+                "the Hub's endpoint is not a URL",
                 cause="it begins with neither http:// nor https://",
                 hint="correct HF_ENDPOINT, or endpoint in its table: https://HOST; unset it for huggingface.co",
             )

@@ -21,9 +21,9 @@ def place_of(repo: str, kind: str) -> str:
         UsageError: No repo can have this name or kind.
     """
     if kind not in KINDS:
-        raise UsageError(f"no kind of repo for a cache: {kind!r}", hint=f"one of {', '.join(KINDS)}")
+        raise UsageError(f"a cache repo cannot be of kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
     if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise UsageError(f"no repo can have this name: {redact(repo)!r}", hint="name it as team/cache")
+        raise UsageError(f"{redact(repo)!r} is not a valid repo name", hint="name it as team/cache")
     return f"hf://{_below(kind)}{repo}"
 
 
@@ -88,5 +88,5 @@ def create(
         return made
     known = look(repo, kind=kind, endpoint=endpoint, token=token, limits=limits)
     if not known:
-        raise AuthError(f"{client.place} is there, and this token may not see it", hint="ask its owners for access")
+        raise AuthError(f"{client.place} exists, but this token may not see it", hint="ask its owners for access")
     return known

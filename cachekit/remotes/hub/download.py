@@ -96,7 +96,7 @@ class Body:
         if status == 206:  # noqa: PLR2004
             given = _RANGE.fullmatch(headers.get("Content-Range") or "")
             if not given or int(given[1]) > self._start:
-                raise RemoteError(f"another range came than the one from {self._start} on")
+                raise RemoteError(f"the server sent another range than the one from byte {self._start} on")
             at = int(given[1])
             end = int(given[3]) if given[3].isdigit() else int(given[2]) + 1
         linked = self._said("X-Linked-Size")
@@ -105,7 +105,7 @@ class Body:
     def _pieces(self) -> Iterator[bytes]:
         """The body as it was sent, piece by piece."""
         if self._response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise RemoteError("a file came packed, though it was asked for as it is")
+            raise RemoteError("the server compressed a file that was asked for uncompressed")
         is_httpx = hasattr(self._response, "iter_raw")
         body: Iterator[bytes] = (
             self._response.iter_raw() if is_httpx else self._response.raw.stream(PIECE, decode_content=False)

@@ -11,9 +11,8 @@ import os
 import re
 from typing import Any
 
-from cachekit.errors import AuthError, CachekitError, RemoteError
+from cachekit.errors import AuthError, BusyError, CachekitError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.hub.call import Call, LostError
-from cachekit.remotes.port import BusyError, ConflictError, UncertainError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
 QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothing says when the next one is
@@ -63,7 +62,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
         return error
     chain = _chain(error)
     if failures := getattr(error, "failures", None):  # of a bucket's batch
-        return RemoteError(f"{place} does not answer as it should", cause=f"{len(failures)} operations failed")
+        return RemoteError(f"{place} gave an unexpected answer", cause=f"{len(failures)} operations failed")
     answered = next((e for e in chain if getattr(getattr(e, "response", None), "status_code", None)), None)
     if answered is not None:
         return _by_status(answered, place, call, token)
@@ -80,7 +79,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
         return UncertainError(f"the answer to a commit to {place} was lost", cause=cause)
     if lost is not None and not lost.sent:
         return RemoteError(f"{place} cannot be reached", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
-    return RemoteError(f"{place} does not answer as it should", cause=cause, hint="check HF_ENDPOINT and proxies")
+    return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint="check HF_ENDPOINT and proxies")
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -102,13 +101,13 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
     if code == "RepoNotFound":
         create = "hf buckets create" if place.startswith("hf://buckets/") else "cachekit hub create"
         hint = f"create it with `{create}`, or log in: {LOGIN} read it"
-        return AuthError(f"{place} is not there, or this token may not see it", cause=cause, hint=hint)
+        return AuthError(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
     if status in {401, 403}:
         return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} read and write this repo")
     if status == 429:  # noqa: PLR2004
         return BusyError(f"{place} takes no more requests for now", cause=cause, wait=_wait(headers, said))
     if code == "RevisionNotFound":
-        return RemoteError(f"{place} has no such revision", cause=cause, hint="was it squashed away?")
+        return RemoteError(f"{place} has no such revision", cause=cause, hint="its history may have been squashed")
     if call.committing:
         if status == 412 or code == "EntryNotFound":  # noqa: PLR2004 - what is to be deleted is gone
             return ConflictError(f"somebody else wrote to {place} meanwhile", cause=cause)

@@ -15,23 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cachekit.errors import AuthError, RemoteError, TooLargeError, UsageError
+from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import place_of
-from cachekit.remotes.port import (
-    ABSENT,
-    Commit,
-    ConflictError,
-    Document,
-    Entry,
-    Limits,
-    Tell,
-    UncertainError,
-    Upload,
-    Write,
-)
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
 from cachekit.text import redact
 
 T = TypeVar("T")
@@ -97,7 +86,7 @@ class HubStorage:
         self._place, self._private = str(info.id or self._place), info.private
         found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
-            raise RemoteError(f"{self.name} names no commit as its head", cause=repr(found)[:100])
+            raise RemoteError(f"{self.name} did not name a commit as its head", cause=repr(found)[:100])
         return found
 
     def stranger(self, memory: Path | None = None) -> str:
@@ -133,7 +122,7 @@ class HubStorage:
         try:
             for number, entry in enumerate(self._client.each(tree)):
                 if number >= LIST_LIMIT:
-                    raise RemoteError(f"{self.name} lists no end of files")
+                    raise RemoteError(f"{self.name} lists more than {LIST_LIMIT:,} files")
                 if entry and layout.is_good(entry.path) and (below is None or entry.path.startswith(f"{below}/")):
                     yield entry
         except FileNotFoundError:
@@ -215,7 +204,7 @@ class HubStorage:
 
         made = self._client.send(committing, call)
         if not _COMMIT.fullmatch(made):
-            raise UncertainError(f"{self.name} names no commit in its answer", cause=made[:100])
+            raise UncertainError(f"{self.name} did not name a commit in its answer", cause=made[:100])
         return made
 
     def happened(self, title: str) -> str:
@@ -237,7 +226,7 @@ class HubStorage:
         if not self._is_branch:
             raise AuthError(  # no outage: it can still be read
                 f"{self.name} can only be read",
-                cause="it is no branch",
+                cause="it is not a branch",
                 hint="name a branch to write to, or use it with `:r`",
             )
 
@@ -286,7 +275,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubStorage:
     matched = _ADDRESS.fullmatch(address)
     if not matched:
         raise UsageError(
-            f"{redact(address)} is no address of a repo",
+            f"{redact(address)} is not the address of a repo",
             hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
         )
     kind, repo, branch = matched.groups()

@@ -162,7 +162,7 @@ def parse(kind: ObjectService, address: str) -> tuple[str, str]:
     prefix = (found[2] or "").strip("/") if found else ""
     if not found or any(part in {"", ".", ".."} for part in prefix.split("/")[bool(not prefix) :]):
         raise UsageError(
-            f"{redact(address)!r} is no {kind.holder} of {kind.service}",
+            f"{redact(address)!r} is not a {kind.holder} of {kind.service}",
             hint=f"write it as {kind.scheme}://{kind.holder} or {kind.scheme}://{kind.holder}/prefix",
         )
     return found[1], prefix
@@ -178,7 +178,7 @@ def endpoint_of(given: str, kind: ObjectService, bucket: str, variable: str) -> 
         return {}
     if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", given):
         raise UsageError(
-            f"{kind.scheme}://{bucket} has an endpoint that is no address",
+            f"{kind.scheme}://{bucket} has an endpoint that is not a URL",
             cause="it begins with neither http:// nor https://",
             hint=f"correct {variable}, or endpoint in its table: http://HOST:PORT",
         )
@@ -219,9 +219,9 @@ def translated(kind: ObjectService, error: BaseException, remote: str, what: str
     if status in _DENIED or type(error).__name__ in {"UnauthenticatedError", "PermissionDeniedError"}:
         return AuthError(f"{message}: not allowed", cause=answer, hint=kind.needs)
     if status in _BUSY:
-        return BusyError(f"{message}: it asks for fewer requests", cause=answer)
+        return BusyError(f"{message}: the service asks for fewer requests", cause=answer)
     if answer:
-        return RemoteError(f"{message}: it failed", cause=answer)
+        return RemoteError(f"{message}: the request failed", cause=answer)
     failure = re.search(r"kind: (Connect|Timeout|Request|Decode|Interrupted|Unknown)\b", str(error))
     cause = _KINDS_OF_FAILURE.get(failure[1], "the line was cut") if failure else type(error).__name__
-    return RemoteError(f"{message}: it failed", cause=cause, hint=kind.check if cause == UNREACHED else "")
+    return RemoteError(f"{message}: the request failed", cause=cause, hint=kind.check if cause == UNREACHED else "")

@@ -226,7 +226,9 @@ class Objects:
 
     def _token(self, meta: Mapping[str, Any]) -> str:
         if not (meta["e_tag"] or meta["version"]):
-            raise RemoteError(f"{self._name}: it gives neither ETags nor versions", hint="use another kind of remote")
+            raise RemoteError(
+                f"{self._name}: the service returns neither ETags nor versions", hint="use another kind of remote"
+            )
         return msgspec.json.encode(DocumentVersion(meta["e_tag"], meta["version"])).decode()
 
 

@@ -28,23 +28,12 @@ import msgspec
 
 from cachekit import config
 from cachekit.calls import CallProgress
-from cachekit.errors import RemoteError, TooLargeError
+from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, parse, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, Objects
-from cachekit.remotes.port import (
-    ABSENT,
-    Commit,
-    ConflictError,
-    Document,
-    Entry,
-    Limits,
-    Tell,
-    UncertainError,
-    Upload,
-    Write,
-)
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -262,4 +251,4 @@ def pieces_of(file: Upload) -> Iterator[bytes]:
         size += len(piece)
         yield piece
     if size != file.size:
-        raise OSError(f"{file.path} has {size} bytes, and had {file.size}")
+        raise OSError(f"{file.path} has {size} bytes, and had {file.size} before")

@@ -48,14 +48,14 @@ class S3(ObjectService):
         if _METADATA in text:
             return AuthError(
                 f"{message}: no credentials",
-                cause="none in the environment, and this machine has no role",
+                cause="the environment has none, and this machine has no role",
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the instance a role",
             )
         if region := re.search(r"<Region>([a-z0-9-]{4,30})</Region>", text):
             return RemoteError(f"{message}: wrong region", cause=answer, hint=f"export AWS_REGION={region[1]}")
         if status in {301, 307}:
             return RemoteError(
-                f"{message}: it is in another region", cause=answer, hint="set AWS_REGION to the bucket's"
+                f"{message}: the bucket is in another region", cause=answer, hint="set AWS_REGION to the bucket's"
             )
         return AuthError(f"{message}: not allowed", cause=answer, hint=self.needs) if code in _DENIED else None
 

@@ -40,7 +40,7 @@ def check(path: Path, _: object = None) -> str | None:
     """The judge of the NEFFs made here."""
     raw = path.read_bytes()
     if len(raw) < 1024 or raw[172:188] != hashlib.md5(raw[1024:]).digest():
-        return "its digest does not fit"
+        return "its digest does not match"
     return None
 
 

@@ -91,7 +91,7 @@ def test_a_finished_module_that_is_damaged_is_replaced(tmp_path, root, workspace
     (folder / "model.neff").write_bytes(neff(0)[:-9])
     assert restore(module, files, root).outcome == "present"  # nobody looked
     result = restore(module, files, root, check=check)
-    assert (result.outcome, result.reason) == ("replaced", "its digest does not fit")
+    assert (result.outcome, result.reason) == ("replaced", "its digest does not match")
     assert scan(root).entries[0].state == "success"
     assert tree(root)[f"{module.name}/model.neff"] == neff(0)
     assert clean(root)

@@ -84,7 +84,7 @@ def test_a_damaged_neff_is_never_taken(root, workspace, damage):
     (folder / "model.neff").write_bytes(damage((folder / "model.neff").read_bytes()))
     found = taken(root, workspace)
     assert [module.name for module in found.harvest.modules] == [f"{COMPILER}/{module_name(2)}"]
-    assert "its digest does not fit" in found.left[0].reason
+    assert "its digest does not match" in found.left[0].reason
     # Nor does anything of it stay in the workspace.
     assert {path for path in workspace.rglob("*") if path.is_file()} == set(found.harvest.files.values())
 

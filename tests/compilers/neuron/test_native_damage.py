@@ -100,7 +100,7 @@ HOSTILE = {
     ),
     "a script": ({"run.sh": b"#!/bin/sh"}, "'run.sh' is no NEFF"),
     "a hidden name": ({".x/a.neff": neff()}, "'.x/a.neff' is no NEFF"),
-    "outside": ({"../a.neff": neff()}, "'../a.neff' would lie outside"),
+    "outside": ({"../a.neff": neff()}, "'../a.neff' would be written outside the folder"),
     "nothing": ({}, "it holds no .neff file"),
 }
 
@@ -118,7 +118,7 @@ def test_what_must_not_be_used_is_named(examined, what):
 def test_links_and_names_that_stand_twice_are_named(examined):
     link = tarfile.TarInfo(BAD)
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    assert "is no regular file" in examined(packed([(tarfile.TarInfo(GOOD), neff()), (link, b"")])).harm
+    assert "is not a regular file" in examined(packed([(tarfile.TarInfo(GOOD), neff()), (link, b"")])).harm
     twice = [(tarfile.TarInfo(GOOD), neff(seed=1)), (tarfile.TarInfo(f"./{GOOD}"), neff(seed=2))]
     assert "stands twice" in examined(packed(twice)).harm
     assert examined(b"no tar" * 1000).harm

@@ -14,10 +14,9 @@ Nothing was compared with the live service. Left out: pull requests and discussi
 downloads through the batch, copies between repositories, lists of repositories, the search for duplicate chunks.
 """
 
-from .client import Client, ClientError
 from .faults import Fault
 from .log import Entry
 from .repos import Repo
 from .server import HubServer
 
-__all__ = ["Client", "ClientError", "Entry", "Fault", "HubServer", "Repo"]
+__all__ = ["Entry", "Fault", "HubServer", "Repo"]

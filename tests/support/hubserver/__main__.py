@@ -5,7 +5,7 @@
     HF_ENDPOINT=http://127.0.0.1:8911 HF_TOKEN=hf_admin HF_HOME=/tmp/two  cachekit …
 
 Faults may be given at the start, as JSON (`--fault '{"kind": "412", "on": "POST */commit/*", "times": 2}'`), or later
-by a POST of the same to `/_test/faults`; `GET /_test/requests` shows what was asked, so does `FOLDER/requests.ndjson`.
+by a POST of the same to `/_test/faults`; `GET /_test/requests` shows what was asked.
 """
 
 from __future__ import annotations

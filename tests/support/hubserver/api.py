@@ -1,6 +1,6 @@
 """Routes about repositories: who am I, create, delete, info, trees, paths, refs, history, branches, tags.
 
-Contract: facts as the clients 0.36, 1.33 and 2.4 use them; page sizes 1,000 (50 with `expand`); more than 1,000 paths
+Contract: facts as the clients 0.36, 1.33 and 2.4 use them; page sizes 1,000; more than 1,000 paths
 in one `paths-info` are a 413; an existing repository is a 409 whose body has `url`. Invented: the numbers of downloads
 and likes, the e-mail address.
 """
@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from .repos import TYPES, Repo, Tree, stamp
+from .repos import TYPES, Tree, stamp
 from .wire import HubError, Request, Response, Routes, page
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROUTES = Routes()
 PATHS_LIMIT = 1000
-PAGE, PAGE_EXPANDED, PAGE_COMMITS = 1000, 50, 50
+PAGE, PAGE_COMMITS = 1000, 50
 
 
 @ROUTES.on("GET", "/api/whoami-v2")
@@ -94,15 +94,12 @@ def _siblings(files: Tree, *, blobs: bool) -> bytes:
     return json.dumps(siblings).encode()
 
 
-def _entry(repo: Repo, path: str, file: dict[str, Any], *, expand: bool) -> dict[str, Any]:
+def _entry(path: str, file: dict[str, Any]) -> dict[str, Any]:
     entry = {"type": "file", "path": path, "size": file["size"], "oid": file["oid"]}
     if file["lfs"]:
         entry["lfs"] = {"oid": file["sha256"], "size": file["size"], "pointerSize": file["pointer"]}
         if "xet" in file:
             entry["xetHash"] = file["xet"]
-    if expand:
-        commit = repo.commit(file["commit"])
-        entry["lastCommit"] = {"id": commit.oid, "title": commit.title, "date": stamp(commit.at)}
     return entry
 
 
@@ -114,18 +111,17 @@ def _folder(oid: str, path: str) -> dict[str, Any]:
 def tree(hub: HubServer, request: Request, *, t: str, repo: str, rev: str, path: str) -> Response:
     found = hub.visible(request, TYPES[t], repo)
     oid = found.resolve(rev, request.lag)
-    expand, recursive = request.flag("expand"), request.flag("recursive")
+    recursive = request.flag("recursive")
     files = found.tree(oid)
     below = f"{path.strip('/')}/" if path.strip("/") else ""
     names = found.once((oid, "names", below, recursive), lambda: _names(files, below, recursive=recursive))
     if below and not names:
         raise HubError(404, f"{path} does not exist on {rev!r}", "EntryNotFound", {"X-Repo-Commit": oid})
-    size = hub.tree_page or (PAGE_EXPANDED if expand else PAGE)
 
     def show(name: str) -> dict[str, Any]:
-        return _entry(found, name, files[name], expand=expand) if name in files else _folder(oid, name)
+        return _entry(name, files[name]) if name in files else _folder(oid, name)
 
-    return page(request, hub.endpoint, names, size, show)
+    return page(request, hub.endpoint, names, hub.tree_page or PAGE, show)
 
 
 def _names(files: Tree, below: str, *, recursive: bool) -> list[str]:
@@ -149,18 +145,17 @@ def paths_info(hub: HubServer, request: Request, *, t: str, repo: str, rev: str)
     found = hub.visible(request, TYPES[t], repo)
     oid = found.resolve(rev, request.lag)
     if "json" in (request.headers.get("Content-Type") or ""):
-        body = request.json()
-        paths, expand = body.get("paths", []), bool(body.get("expand"))
+        paths = request.json().get("paths", [])
     else:
         form = parse_qs(request.body.bytes().decode(), keep_blank_values=True, max_num_fields=100_000)
-        paths, expand = form.get("paths", []), form.get("expand", [""])[-1].lower() == "true"
+        paths = form.get("paths", [])
     if len(paths) > PATHS_LIMIT:
         raise HubError(413, "too many parameters")
     files, entries = found.tree(oid), []
     folders = found.once((oid, "folders"), lambda: _folders(files)) if any(p not in files for p in paths) else set()
     for path in dict.fromkeys(paths):
         if path in files:
-            entries.append(_entry(found, path, files[path], expand=expand))
+            entries.append(_entry(path, files[path]))
         elif path.strip("/") in folders:
             entries.append(_folder(oid, path.strip("/")))
     return Response.json(entries)
@@ -188,13 +183,6 @@ def commits(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) ->
         for c in found.history(found.resolve(rev, request.lag))
     ]
     return page(request, hub.endpoint, items, PAGE_COMMITS)
-
-
-@ROUTES.on("GET", "/api/{t}/{repo}/auth-check")
-@ROUTES.on("GET", "/api/{t}/{repo}/auth-check/write")
-def auth_check(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
-    (hub.writable if request.path.endswith("/write") else hub.visible)(request, TYPES[t], repo)
-    return Response.json({})
 
 
 @ROUTES.on("POST", "/api/validate-yaml")

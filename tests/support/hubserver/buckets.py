@@ -11,12 +11,10 @@ import json
 import re
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .commits import good_path
-from .objects import write_json
 from .repos import stamp
 from .wire import HubError, Request, Response, Routes, page
 from .xet import grant
@@ -29,25 +27,11 @@ LIMIT = 1000
 
 
 class Buckets:
-    """All buckets: one document each."""
+    """All buckets by name."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         self.known: dict[str, dict[str, Any]] = {}
-        for path in folder.glob("*/*.json"):
-            self.known["/".join(path.relative_to(folder).with_suffix("").parts)] = json.loads(path.read_text())
-
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.json"
-
-    def save(self, name: str) -> None:
-        write_json(self._path(name), self.known[name])
-
-    def delete(self, name: str) -> None:
-        with self.lock:
-            del self.known[name]
-            self._path(name).unlink()
 
 
 def _bucket(hub: HubServer, request: Request, name: str, *, write: bool = False) -> dict[str, Any]:
@@ -72,7 +56,6 @@ def create(hub: HubServer, request: Request, *, repo: str) -> Response:
             return Response.json({"error": f"You already created this bucket: {repo}", "url": url}, 409)
         private = bool(body.get("private") or body.get("visibility") == "private")
         hub.buckets.known[repo] = {"private": private, "created": time.time(), "files": {}}
-        hub.buckets.save(repo)
     return Response.json({"url": url})
 
 
@@ -80,7 +63,7 @@ def create(hub: HubServer, request: Request, *, repo: str) -> Response:
 def info(hub: HubServer, request: Request, *, repo: str) -> Response:
     bucket = _bucket(hub, request, repo, write=request.method == "DELETE")
     if request.method == "DELETE":
-        hub.buckets.delete(repo)
+        del hub.buckets.known[repo]
         return Response.json({})
     size = sum(file["size"] for file in bucket["files"].values())
     return Response.json({
@@ -118,7 +101,6 @@ def batch(hub: HubServer, request: Request, *, repo: str) -> Response:
                 continue
             files[path] = {"size": found.size, "xet": found.hash, "mtime": operation.get("mtime"), "at": time.time()}
         bucket["files"] = files
-        hub.buckets.save(repo)
     answer = {"success": not failed, "processed": len(operations), "succeeded": len(operations) - len(failed)}
     return Response.json(answer | {"failed": failed}, 422 if failed and len(failed) == len(operations) else 200)
 

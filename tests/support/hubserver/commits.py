@@ -103,7 +103,7 @@ def _changes(hub: HubServer, repo: Repo, tree: Tree, lines: list[dict[str, Any]]
 
 def _count(hub: HubServer, repo: Repo) -> None:
     now = time.time()
-    while repo.recent and repo.recent[0] < now - hub.commit_window:
+    while repo.recent and repo.recent[0] < now - 3600:
         repo.recent.popleft()
     if hub.commits_per_hour is not None and len(repo.recent) >= hub.commits_per_hour:
         raise HubError(429, QUOTA.format(limit=hub.commits_per_hour), headers={"RateLimit": '"api";r=900;t=200'})

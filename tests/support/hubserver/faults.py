@@ -80,7 +80,6 @@ class Fault:
     count: int = 1
     extra: int = 1
     commits: int = 1
-    retry_after: bool = False  # with 429-window: a Retry-After header as well
     user: str = ""  # only requests with a token of this account: not those of the CDN, nor of Xet
     change: Callable[[bytes], bytes] | None = None
     body: str | None = None
@@ -117,8 +116,6 @@ class Fault:
         if self.kind == "429-window":
             wait = str(int(self.seconds))
             headers = {"RateLimit": f'"api";r=0;t={wait}', "RateLimit-Policy": '"fixed window";"api";q=1000;w=300'}
-            if self.retry_after:
-                headers["Retry-After"] = wait
             return HubError(429, "Too many requests", headers=headers).response()
         message, code = REFUSALS[self.kind]
         headers = {"RateLimit": '"api";r=900;t=200'} if self.kind == "429-commits" else {}

@@ -40,10 +40,9 @@ def batch(hub: HubServer, request: Request, *, prefix: str, repo: str) -> Respon
             raise HubError(422, "Invalid oid")
         answer: dict[str, object] = {"oid": oid, "size": size, "authenticated": True}
         if not hub.repos.objects.has(oid):
-            verify = {"href": f"{hub.endpoint}/cdn/verify/{oid}?grant={hub.signer.grant(f'verify {oid}')}"}
             grant = hub.signer.grant(f"put {oid} {size}")
             href = f"{hub.cdn}/cdn/upload/{oid}/{size}?grant={grant}"
-            answer["actions"] = {"upload": {"href": href}, "verify": verify}
+            answer["actions"] = {"upload": {"href": href}}
         objects.append(answer)
     return Response.json({"transfer": "basic", "objects": objects})
 
@@ -62,15 +61,6 @@ def upload(hub: HubServer, request: Request, *, oid: str, size: str) -> Response
     except WrongDigestError as error:
         raise HubError(400, str(error)) from None
     return Response(200, {"ETag": f'"{oid}"'})
-
-
-@ROUTES.on("POST", "/cdn/verify/{oid}")
-def verify(hub: HubServer, request: Request, *, oid: str) -> Response:
-    check_grant(hub, request, f"verify {oid}")
-    known = hub.repos.objects.has(oid) and hub.repos.objects.size(oid) == int(request.json().get("size", -1))
-    if not known:
-        raise HubError(404, "Object not found")
-    return Response.json({})
 
 
 @ROUTES.on("GET", "/{prefix}{repo}/resolve/{rev}/{path}")

@@ -6,13 +6,10 @@ No header is kept: tokens appear in no log.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 # Sent in the background, or only where the client finds itself run by an agent: no part of what a call costs.
 TELEMETRY = {"/v1/telemetry", "/xet/v1/telemetry", "/api/agent-harnesses"}
@@ -56,10 +53,9 @@ def matches(pattern: str, method: str, path: str) -> bool:
 
 
 class Log:
-    """All entries since the start or the last `clear`; those of answered requests also go to a file."""
+    """All entries since the start or the last `clear`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: list[Entry] = []
 
@@ -71,17 +67,11 @@ class Log:
 
     def end(self, entry: Entry) -> None:
         entry.seconds = time.time() - entry.at
-        with self._lock, self._path.open("a") as file:
-            file.write(json.dumps(asdict(entry)) + "\n")
 
     def entries(self, pattern: str = "*") -> list[Entry]:
         with self._lock:
             found = [replace(entry) for entry in self._entries if entry.matches(pattern)]
         return [entry for entry in found if entry.kind != "telemetry"]
-
-    def kinds(self) -> dict[str, int]:
-        """How many requests of each kind."""
-        return dict(Counter(entry.kind for entry in self.entries()))
 
     def clear(self) -> None:
         with self._lock:

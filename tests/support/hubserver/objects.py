@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 
 class WrongDigestError(ValueError):
@@ -22,8 +19,6 @@ class Objects:
         self._folder = folder
         self._scratch = folder / "incoming"
         self._scratch.mkdir(parents=True, exist_ok=True)
-        for left in self._scratch.iterdir():
-            left.unlink()  # of a server that was killed
 
     def path(self, name: str) -> Path:
         return self._folder / name[:2] / name
@@ -60,14 +55,6 @@ class Objects:
 
     def read(self, name: str) -> bytes:
         return self.path(name).read_bytes()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace a file by a document, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{uuid.uuid4().hex}.new")
-    temporary.write_text(json.dumps(value))
-    temporary.replace(path)
 
 
 def git_blob(data: bytes) -> str:

@@ -1,7 +1,6 @@
-"""Repositories on disk: a document for the refs, one for each commit, and the bytes beside them by content.
+"""Repositories: refs and commits in memory, and the bytes on disk by content.
 
-A commit holds what it changes; trees are made of them and kept for a while. A repository's refs change by one rename,
-so that a server that is killed comes back with all commits that it answered. Ids of commits are digests as git's, not
+A commit holds what it changes; trees are made of them and kept for a while. Ids of commits are digests as git's, not
 git's own: invented. The Hub's contract: one commit after the other, a new repository has a `.gitattributes`.
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import threading
 import time
 from collections import OrderedDict, deque
@@ -18,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .objects import Objects, git_blob, lfs_pointer, write_json
+from .objects import Objects, git_blob, lfs_pointer
 from .wire import HubError
 
 TYPES = {"models": "model", "datasets": "dataset", "spaces": "space"}
@@ -53,35 +51,23 @@ class Commit:
 class Repo:
     """One repository. Methods that change it take its lock."""
 
-    def __init__(self, folder: Path, repo_type: str, name: str, objects: Objects) -> None:
-        self.folder, self.type, self.name, self.objects = folder, repo_type, name, objects
+    def __init__(self, repo_type: str, name: str, objects: Objects, *, private: bool) -> None:
+        self.type, self.name, self.objects, self.private = repo_type, name, objects, private
         self.lock = threading.RLock()
         self.committing = threading.Lock()
         self.recent: deque[float] = deque()  # moments of commits, for the quota
         self._trees: OrderedDict[str, Tree] = OrderedDict()
         self._commits: dict[str, Commit] = {}
         self._made: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        document = json.loads((folder / "repo.json").read_text())
-        self.private: bool = document["private"]
-        self.created: float = document["created"]
-        self.branches: dict[str, str] = document["branches"]
-        self.tags: dict[str, str] = document["tags"]
-
-    def save(self) -> None:
-        document = {
-            "name": self.name, "private": self.private, "created": self.created,
-            "branches": self.branches, "tags": self.tags,
-        }  # fmt: skip
-        write_json(self.folder / "repo.json", document)
+        self.created = time.time()
+        self.branches: dict[str, str] = {}
+        self.tags: dict[str, str] = {}
 
     @property
     def head(self) -> str:
         return self.branches["main"]
 
     def commit(self, oid: str) -> Commit:
-        if oid not in self._commits:
-            path = self.folder / "commits" / f"{oid}.json"
-            self._commits[oid] = Commit(**json.loads(path.read_text()))
         return self._commits[oid]
 
     def history(self, oid: str | None) -> Iterable[Commit]:
@@ -102,7 +88,7 @@ class Repo:
                 for _ in range(lag if name in self.branches else 0):
                     oid = self.commit(oid).parent or oid
                 return oid
-            if len(name) == 40 and name.isalnum() and (self.folder / "commits" / f"{name}.json").exists():
+            if name in self._commits:
                 return name
         raise HubError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
@@ -144,15 +130,13 @@ class Repo:
     def add_commit(
         self, branch: str, parent: str | None, changes: Mapping[str, Any], *, title: str, message: str = "", user: str
     ) -> str:
-        """Put a commit on a branch whose head is `parent`: its documents first, the ref last."""
+        """Put a commit on a branch whose head is `parent`."""
         with self.lock:
             at = time.time()
             text = json.dumps([self.name, branch, parent, title, message, user, at, changes])
             commit = Commit(hashlib.sha1(text.encode()).hexdigest(), parent, title, message, user, at, dict(changes))
-            write_json(self.folder / "commits" / f"{commit.oid}.json", vars(commit))
             self._commits[commit.oid] = commit
             self.branches = {**self.branches, branch: commit.oid}
-            self.save()
             return commit.oid
 
     def regular(self, data: bytes) -> dict[str, Any]:
@@ -188,36 +172,23 @@ class Repo:
 
 
 class Repos:
-    """All repositories below a folder."""
+    """All repositories."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "repos"
         self.objects = Objects(folder / "objects")
         self._lock = threading.Lock()
         self._repos: dict[tuple[str, str], Repo] = {}
-        for document in self._folder.glob("*/*/*/repo.json"):
-            repo_type, namespace, name = document.parent.relative_to(self._folder).parts
-            self._repos[repo_type, f"{namespace}/{name}"] = Repo(
-                document.parent, repo_type, f"{namespace}/{name}", self.objects
-            )
 
     def get(self, repo_type: str, name: str) -> Repo | None:
         with self._lock:
             return self._repos.get((repo_type, name))
-
-    def all(self) -> list[Repo]:
-        with self._lock:
-            return list(self._repos.values())
 
     def create(self, repo_type: str, name: str, *, private: bool) -> tuple[Repo, bool]:
         """The repository, and whether it is new."""
         with self._lock:
             if known := self._repos.get((repo_type, name)):
                 return known, False
-            folder = self._folder / repo_type / name
-            document = {"name": name, "private": private, "created": time.time(), "branches": {}, "tags": {}}
-            write_json(folder / "repo.json", document)
-            repo = Repo(folder, repo_type, name, self.objects)
+            repo = Repo(repo_type, name, self.objects, private=private)
             files = {".gitattributes": repo.regular(ATTRIBUTES)}
             repo.add_commit("main", None, files, title="initial commit", user="admin")
             self._repos[repo_type, name] = repo
@@ -226,7 +197,3 @@ class Repos:
     def delete(self, repo: Repo) -> None:
         with self._lock:
             del self._repos[repo.type, repo.name]
-            aside = repo.folder.with_name(f"{repo.folder.name}.deleted-{time.time_ns()}")
-            (repo.folder / "repo.json").unlink()
-            repo.folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)

@@ -30,7 +30,7 @@ class HubServer:
     Attributes that may be set at any time:
         xet: Whether the Xet routes exist; without them it is a Hub with git LFS only.
         latency: Seconds before each answer.
-        commits_per_hour: A quota for each repository; None for none. `commit_window` is its hour, in seconds.
+        commits_per_hour: A quota for each repository; None for none.
         overlap_409: Whether a commit during another one is a 409, as on the real Hub, rather than waiting for it.
         commit_seconds: How long a commit takes, at least.
         tree_page: Entries on a page of a tree; 0 for the Hub's own.
@@ -42,15 +42,14 @@ class HubServer:
         self.folder = folder
         self.repos = Repos(folder)
         self.cas = xet.Cas(folder / "xet")
-        self.buckets = buckets.Buckets(folder / "buckets")
-        self.log = Log(folder / "requests.ndjson")
+        self.buckets = buckets.Buckets()
+        self.log = Log()
         self.faults = Faults()
         self.accounts = Accounts()
         self.signer = Signer()
         self.xet = True
         self.latency = 0.0
         self.commits_per_hour: int | None = None
-        self.commit_window = 3600.0
         self.overlap_409 = False
         self.commit_seconds = 0.0
         self.tree_page = 0

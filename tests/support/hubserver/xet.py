@@ -7,15 +7,13 @@ Invented: the addresses below `/xet`. What is not done: BLAKE3 hashes are taken 
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import time
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .objects import Objects, write_json
+from .objects import Objects
 from .repos import TYPES
 from .wire import HubError, Request, Response, Routes, ranged
 from .xet_format import Chunk, Term, XetFile, read_shard, read_xorb, unpack
@@ -35,19 +33,12 @@ def _chunks(path: Path) -> list[Chunk]:
 
 
 class Cas:
-    """Xorbs and what files are made of, on disk."""
+    """Xorbs, on disk, and what files are made of."""
 
     def __init__(self, folder: Path) -> None:
         self.xorbs = Objects(folder / "xorbs")
-        self._files = folder / "files"
-        self._by_sha: dict[str, str] = {}
-        self._lock = threading.Lock()
-        for path in self._files.glob("*/*.json"):
-            sha256 = json.loads(path.read_text())["sha256"]
-            self._by_sha[sha256] = path.stem
-
-    def _path(self, name: str) -> Path:
-        return self._files / name[:2] / f"{name}.json"
+        self._files: dict[str, XetFile] = {}
+        self._by_sha: dict[str, XetFile] = {}
 
     def add(self, file: XetFile) -> None:
         """Keep a file's description; ValueError where its xorbs are not there or too short."""
@@ -59,21 +50,13 @@ class Cas:
         known = self.get(file.hash)
         if known and known.sha256 and not file.sha256:
             return
-        document = {"sha256": file.sha256, "terms": [vars(term) for term in file.terms]}
-        write_json(self._path(file.hash), document)
-        with self._lock:
-            self._by_sha[file.sha256] = file.hash
+        self._files[file.hash] = self._by_sha[file.sha256] = file
 
     def get(self, name: str) -> XetFile | None:
-        if not re.fullmatch("[0-9a-f]{64}", name) or not self._path(name).exists():
-            return None
-        document = json.loads(self._path(name).read_text())
-        return XetFile(name, document["sha256"], tuple(Term(**term) for term in document["terms"]))
+        return self._files.get(name)
 
     def by_sha256(self, sha256: str) -> XetFile | None:
-        with self._lock:
-            name = self._by_sha.get(sha256) if sha256 else None
-        return self.get(name) if name else None
+        return self._by_sha.get(sha256) if sha256 else None
 
     def chunks(self, term: Term) -> list[Chunk]:
         return _chunks(self.xorbs.path(term.xorb))[term.start : term.end]

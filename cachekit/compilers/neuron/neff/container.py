@@ -221,7 +221,7 @@ def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, 
 
 def _require_file(mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is no regular file", damaged=False)
+        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file", damaged=False)
 
 
 @contextmanager

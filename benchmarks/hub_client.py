@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .server import HubServer
+from tests.support.hubserver import HubServer
 
 DRIVER = """
 import hashlib, json, os, sys
